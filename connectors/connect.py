@@ -1,0 +1,176 @@
+"""The Connect REST API, typed: every endpoint, URL and status code that Towpath uses is in this file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import httpx
+import tenacity
+
+from connectors.errors import ConnectError, ConnectUnreachable, NoSuchConnector
+
+_TIMEOUT = httpx.Timeout(10, read=90)  # validation of a connector connects to its cluster, which may take its time
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task of a connector; `trace` is the Java stack trace when `state` is FAILED."""
+
+    id: int
+    state: str
+    worker: str
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """State of one connector (RUNNING, PAUSED, STOPPED, FAILED, UNASSIGNED, RESTARTING) and of its tasks."""
+
+    name: str
+    state: str
+    worker: str
+    tasks: tuple[Task, ...]
+    trace: str = ""
+
+    @property
+    def running(self) -> bool:
+        return self.state == "RUNNING" and bool(self.tasks) and all(t.state == "RUNNING" for t in self.tasks)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """The reasons of what failed, each the most telling line of its stack trace."""
+        traces = [self.trace if self.state == "FAILED" else ""] + [t.trace for t in self.tasks if t.state == "FAILED"]
+        return tuple(dict.fromkeys(reason(trace) for trace in traces if trace))
+
+
+def reason(trace: str) -> str:
+    """The deepest cause named in a Java stack trace, in one line."""
+    lines = [line.strip() for line in trace.splitlines()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes[-1] if causes else lines[0] if lines else "").strip()
+
+
+class _Rebalancing(ConnectError):
+    """409: the workers are about to share out the work again; the same request succeeds a moment later."""
+
+
+_retry_rebalance = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(_Rebalancing),
+    wait=tenacity.wait_exponential(multiplier=0.2, max=3),
+    stop=tenacity.stop_after_delay(60),
+    reraise=True,
+)
+
+
+class Connect:
+    """A Connect cluster behind the URL of one of its workers.
+
+    Every call raises `ConnectUnreachable` when nobody answers and `ConnectError` with method, path, status and
+    Connect's own message when the answer is not a success; a 409 (rebalance) is asked again for up to 60 s.
+    """
+
+    def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
+        self.url = url.rstrip("/")
+        self._client = httpx.Client(base_url=self.url, timeout=_TIMEOUT, transport=transport)
+
+    def __enter__(self) -> Connect:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._client.close()
+
+    def version(self) -> str:
+        return str(self._ask("GET", "/")["version"])
+
+    def plugins(self) -> dict[str, str]:
+        """Class name → version of every plugin that the worker has, transforms and converters included."""
+        found = self._ask("GET", "/connector-plugins", params={"connectorsOnly": "false"})
+        return {plugin["class"]: str(plugin.get("version")) for plugin in found}
+
+    def names(self) -> list[str]:
+        return sorted(self._ask("GET", "/connectors"))
+
+    def config(self, name: str) -> dict[str, str] | None:
+        """The configuration as it was put, `${…}` unresolved; None if there is no such connector."""
+        try:
+            found: dict[str, str] = self._ask("GET", f"/connectors/{name}/config")
+        except NoSuchConnector:
+            return None
+        return found
+
+    def put(self, name: str, config: Mapping[str, str]) -> None:
+        """Create the connector, or give it this configuration."""
+        self._ask("PUT", f"/connectors/{name}/config", json=dict(config))
+
+    def errors(self, name: str, config: Mapping[str, str]) -> dict[str, list[str]]:
+        """What Connect and the connector itself have against the configuration: key → messages; empty when nothing."""
+        plugin = config["connector.class"].rsplit(".", 1)[-1]
+        found = self._ask("PUT", f"/connector-plugins/{plugin}/config/validate", json={**config, "name": name})
+        values = [item["value"] for item in found["configs"]]
+        return {value["name"]: value["errors"] for value in values if value["errors"]}
+
+    def status(self, name: str) -> Connector:
+        found = self._ask("GET", f"/connectors/{name}/status")
+        connector = found["connector"]
+        tasks = tuple(Task(t["id"], t["state"], t["worker_id"], t.get("trace", "")) for t in found["tasks"])
+        return Connector(name, connector["state"], connector["worker_id"], tasks, connector.get("trace", ""))
+
+    def offsets(self, name: str) -> list[dict[str, Any]]:
+        """What the connector has committed: `[{"partition": {…}, "offset": {…}}, …]`."""
+        found = self._ask("GET", f"/connectors/{name}/offsets")["offsets"]
+        return [item for item in found if item["offset"] is not None]
+
+    def forget_offsets(self, name: str) -> None:
+        """Remove all offsets of a connector, which must be STOPPED."""
+        self._ask("DELETE", f"/connectors/{name}/offsets")
+
+    def pause(self, name: str) -> None:
+        self._ask("PUT", f"/connectors/{name}/pause")
+
+    def resume(self, name: str) -> None:
+        self._ask("PUT", f"/connectors/{name}/resume")
+
+    def stop(self, name: str) -> None:
+        self._ask("PUT", f"/connectors/{name}/stop")
+
+    def restart(self, name: str, *, only_failed: bool) -> None:
+        choice = {"includeTasks": "true", "onlyFailed": str(only_failed).lower()}
+        self._ask("POST", f"/connectors/{name}/restart", params=choice)
+
+    def delete(self, name: str) -> None:
+        self._ask("DELETE", f"/connectors/{name}")
+
+    @_retry_rebalance
+    def _ask(self, method: str, path: str, **request: Any) -> Any:
+        try:
+            answer = self._client.request(method, path, **request)
+        except httpx.TimeoutException as error:
+            raise ConnectUnreachable(f"Kafka Connect at {self.url} did not answer {method} {path} in time") from error
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise ConnectUnreachable(
+                f"cannot reach Kafka Connect at {self.url}: {error}; is a worker running there? ([connect] url)"
+            ) from error
+        if answer.is_success:
+            return self._decoded(answer, method, path) if answer.content else None
+        kinds = {404: NoSuchConnector, 409: _Rebalancing}
+        raise kinds.get(answer.status_code, ConnectError)(
+            f"{method} {self.url}{path}: {answer.status_code}: {_message(answer)}", answer.status_code
+        )
+
+    def _decoded(self, answer: httpx.Response, method: str, path: str) -> Any:
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise ConnectError(
+                f"{method} {self.url}{path}: the answer is not JSON; is this Kafka Connect? ([connect] url)"
+            ) from error
+
+
+def _message(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:200] or answer.reason_phrase

@@ -1,0 +1,118 @@
+"""Bring a pipeline's topics and connectors to what the pipeline file says, and nothing else.
+
+Deploying twice changes nothing. What would break the order of records or lose some of them is refused before
+anything is touched (see `connectors.refusals`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from connectors import refusals, secrets
+from connectors.connect import Connect
+from connectors.definitions import definitions
+from connectors.errors import ConnectError
+from connectors.namespaces import refuse_bad_names, topic_of
+from connectors.refusals import DESTINATION_SET, SOURCE_SET, Configurations
+from connectors.servers import Servers
+from connectors.spec import Pipeline
+from connectors.topics import HEARTBEAT_SETTINGS, TOPIC_SETTINGS, Topic, Topics, retention_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of a deployment: in words, and to be done."""
+
+    words: str
+    apply: Callable[[], object]
+
+
+class Deployment:
+    """A pipeline on its way to Kafka and Connect."""
+
+    def __init__(self, pipeline: Pipeline, servers: Servers, connect: Connect, topics: Topics) -> None:
+        self.pipeline, self.servers, self.connect, self.topics = pipeline, servers, connect, topics
+
+    def plan(self) -> list[Change]:
+        """All that has to be done, in order; empty when everything is as it should be. Raises `Refused`."""
+        refusals.refuse_missing_plugins(self.connect)
+        names = dict.fromkeys((*self.pipeline.connectors, self.pipeline.whole_source_connector))
+        present = {name: self.connect.config(name) for name in names}
+        existing, wanted = self.topics.all(), self.wanted()
+        refusals.refuse_second_writer(self.pipeline, self.servers, self.connect)
+        refusals.refuse_moved_cluster(self.servers, present)
+        refusals.refuse_lost_whole_documents(self.pipeline, present)
+        refusals.refuse_uncopied(self.pipeline, wanted, present, self.servers, self.connect, existing)
+        changes = [*self._topic_changes(existing), *self._secret_changes(present)]
+        return changes + list(self._connector_changes(wanted, present))
+
+    def wanted(self) -> dict[str, dict[str, str]]:
+        """Connector name → configuration, with the replica set that it works on."""
+        found = definitions(self.pipeline)
+        for name, config in found.items():
+            if name == self.pipeline.sink_connector:
+                config[DESTINATION_SET] = str(self.servers.destination)
+            else:
+                config[SOURCE_SET] = str(self.servers.source)
+        return found
+
+    def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
+        settings = TOPIC_SETTINGS | retention_settings(self.pipeline.retention_ms)
+        pattern = self.pipeline.selection.topic_regex(self.pipeline.name)
+        names = {topic_of(self.pipeline.name, name) for name in self.servers.namespaces}
+        refuse_bad_names(self.pipeline.name, self.servers.namespaces, [t for t in existing if t not in names])
+        for name in sorted(names | {name for name in existing if re.fullmatch(pattern, name)}):
+            if name not in existing:
+                yield self._create(name, self.pipeline.partitions, settings)
+            else:
+                refusals.refuse_partition_count(name, existing[name].partitions, self.pipeline.partitions)
+                yield from self._settings_change(name, settings)
+        for name in self.pipeline.heartbeat_topics:
+            if name not in existing:
+                yield self._create(name, 1, HEARTBEAT_SETTINGS)
+
+    def _create(self, name: str, partitions: int, settings: Mapping[str, str]) -> Change:
+        factor = self.pipeline.replication_factor
+        return Change(f"create topic {name}", partial(self.topics.create, name, partitions, factor, settings))
+
+    def _settings_change(self, name: str, settings: Mapping[str, str]) -> Iterator[Change]:
+        found = self.topics.settings(name)
+        differing = {key: value for key, value in settings.items() if found.get(key) != value}
+        if differing:
+            words = ", ".join(f"{key}={value}" for key, value in differing.items())
+            yield Change(f"set {words} on topic {name}", partial(self.topics.alter, name, differing))
+
+    def _secret_changes(self, present: Configurations) -> Iterator[Change]:
+        """Workers read the file when a connector starts, so what runs is restarted after it changed."""
+        text = secrets.properties(self.pipeline, self.servers.source.name, self.servers.destination.name)
+        if secrets.differs(self.pipeline.secrets, text):
+            yield Change(f"write {self.pipeline.secrets}", partial(secrets.write, self.pipeline.secrets, text))
+            for name in (name for name, config in present.items() if config is not None):
+                restart = partial(self.connect.restart, name, only_failed=False)
+                yield Change(f"restart connector {name}, for the new address or password", restart)
+
+    def _connector_changes(self, wanted: Configurations, present: Configurations) -> Iterator[Change]:
+        for name, config in wanted.items():
+            before, after = present[name], config or {}
+            if before is None:
+                yield Change(f"create connector {name}", partial(self._put, name, after))
+                continue
+            keys = sorted(k for k in {*before, *after} - {"name"} if before.get(k) != after.get(k))
+            if keys:
+                yield Change(f"update connector {name} ({', '.join(keys)})", partial(self._put, name, after))
+
+    def _put(self, name: str, config: Mapping[str, str]) -> None:
+        for key, messages in self.connect.errors(name, config).items():
+            raise ConnectError(f"Kafka Connect refuses {name}: {key}: {messages[0]}")
+        try:
+            self.connect.put(name, config)
+        except ConnectError as error:
+            if "${file:" not in str(error) and str(self.pipeline.secrets) not in str(error):
+                raise
+            raise ConnectError(
+                f"{error}; every worker must have the config provider `file` (FileConfigProvider, see its allowed.paths)"
+                f" and be able to read {self.pipeline.secrets} ([connect] secrets)"
+            ) from error

@@ -1,0 +1,52 @@
+"""What can go wrong between Towpath, Kafka Connect, Kafka and the two clusters.
+
+ConnectorsError                 root; its message says what was attempted, where, what was found, what to do
+├── ConnectError                the Connect REST API answered, but not with what was asked for
+│   ├── ConnectUnreachable      nobody answers at the Connect URL
+│   └── NoSuchConnector         Connect does not know the connector
+├── KafkaUnreachable            no broker answers at the bootstrap address
+├── TopicError                  a topic is not as the record contract needs it
+├── Refused                     the change would break the order of records or lose some of them
+├── MongoUnreachable            a cluster does not answer, or refuses the credentials
+└── NotYet                      what was waited for did not come about in time
+"""
+
+
+class ConnectorsError(Exception):
+    """Root of all errors of this package."""
+
+
+class ConnectError(ConnectorsError):
+    """Connect answered a request with something other than success."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ConnectUnreachable(ConnectError):
+    """Nobody answers at the Connect URL."""
+
+
+class NoSuchConnector(ConnectError):
+    """Connect does not know a connector of that name."""
+
+
+class KafkaUnreachable(ConnectorsError):
+    """No broker answers at the bootstrap address."""
+
+
+class TopicError(ConnectorsError):
+    """A topic is not as the record contract needs it."""
+
+
+class Refused(ConnectorsError):
+    """The change asked for would break the order of records or lose some of them."""
+
+
+class MongoUnreachable(ConnectorsError):
+    """A cluster does not answer, or refuses the credentials."""
+
+
+class NotYet(ConnectorsError):
+    """What was waited for did not come about in time; the message names the last state seen."""

@@ -1,0 +1,81 @@
+"""The properties file through which URIs, and the passwords in them, reach the Connect workers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from connectors.errors import ConnectorsError
+from connectors.spec import Pipeline
+
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def without_credentials(uri: str) -> str:
+    """The URI as it may be shown: no user, no password, no options."""
+    parts = urlsplit(uri)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
+
+
+def with_option(uri: str, name: str, value: str) -> str:
+    """The connection string with one more option; one that is there stays as it is.
+
+    Option names compare without regard to case (MongoDB's connection string specification).
+    """
+    head, _, options = uri.partition("?")
+    names = {option.partition("=")[0].lower() for option in options.split("&")}
+    if name.lower() in names:
+        return uri
+    if "/" not in head.partition("://")[2]:
+        head += "/"
+    return f"{head}?{options + '&' if options else ''}{name}={value}"
+
+
+def destination_uri(pipeline: Pipeline) -> str:
+    """The destination's URI with the pipeline's write concern in it, which is how mongo-kafka takes it."""
+    concern, _, journal = pipeline.write_concern.partition("+")
+    uri = with_option(pipeline.destination_uri, "w", concern)
+    return with_option(uri, "journal", "true") if journal else uri
+
+
+def properties(pipeline: Pipeline, source_set: str, destination_set: str) -> str:
+    """The text of the properties file.
+
+    Debezium wants the name of the replica set in the URI, so it is added where it is missing.
+    """
+    uris = {
+        "source.uri": with_option(pipeline.source_uri, "replicaSet", source_set),
+        "destination.uri": with_option(destination_uri(pipeline), "replicaSet", destination_set),
+    }
+    return "".join(f"{key}={''.join(_ESCAPES.get(c, c) for c in uri)}\n" for key, uri in uris.items())
+
+
+def differs(file: Path, text: str) -> bool:
+    """Whether the file is missing or says something else."""
+    try:
+        return file.read_text() != text
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise _unusable(file, error) from error
+
+
+def write(file: Path, text: str) -> None:
+    """Write the file in one piece, readable by its owner only."""
+    new = file.with_suffix(".new")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            stream.write(text)
+        new.replace(file)
+    except OSError as error:
+        raise _unusable(file, error) from error
+
+
+def _unusable(file: Path, error: OSError) -> ConnectorsError:
+    return ConnectorsError(
+        f"cannot use {file}, from which the Connect workers read both URIs: {error.strerror};"
+        " name another place with [connect] secrets"
+    )

@@ -1,0 +1,109 @@
+"""What both clusters hold of a pipeline, asked once before it is deployed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo import MongoClient
+
+from connectors.clusters import Collection, collections, connected, hosts, replica_set
+from connectors.errors import Refused
+from connectors.namespaces import Selection, refuse_bad_names
+from connectors.spec import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSet:
+    """Who a replica set is: written as `name/host,host` into a connector's configuration."""
+
+    name: str
+    hosts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}/{','.join(self.hosts)}"
+
+    @classmethod
+    def parse(cls, mark: str) -> ReplicaSet:
+        name, _, members = mark.partition("/")
+        return cls(name, tuple(members.split(",")))
+
+    def is_same(self, other: ReplicaSet) -> bool:
+        """The same set, also when members came or went."""
+        return self.name == other.name and bool(set(self.hosts) & set(other.hosts))
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Both replica sets, and the source's collections that belong to the pipeline."""
+
+    source: ReplicaSet
+    destination: ReplicaSet
+    namespaces: tuple[str, ...]
+    filled: frozenset[str]
+    """Those of `namespaces` that hold documents."""
+
+
+def look(pipeline: Pipeline, *, allow_missing: bool = False) -> Servers:
+    """Ask both clusters. Raises `MongoUnreachable`, or `Refused` for what cannot be replicated.
+
+    `allow_missing` accepts patterns that match no collection yet.
+    """
+    with connected(pipeline.source_uri, "source") as client:
+        source = ReplicaSet(replica_set(client, "source"), tuple(hosts(client)))
+        found = [c for c in collections(client) if pipeline.selection.matches(c.namespace)]
+        names = tuple(sorted(c.namespace for c in found if c.kind != "view"))
+        _refuse_collections(found, names, pipeline)
+        if not allow_missing:
+            _refuse_missing(pipeline, names)
+        filled = frozenset(name for name in names if _holds_documents(client, name))
+    with connected(pipeline.destination_uri, "destination") as client:
+        destination = ReplicaSet(replica_set(client, "destination"), tuple(hosts(client)))
+    _refuse_targets(pipeline, names, same_set=source.is_same(destination))
+    return Servers(source, destination, names, filled)
+
+
+def _holds_documents(client: MongoClient[dict[str, Any]], namespace: str) -> bool:
+    database, collection = namespace.split(".", 1)
+    return client[database][collection].find_one({}, {"_id": 1}) is not None
+
+
+def _refuse_collections(found: Iterable[Collection], names: Iterable[str], pipeline: Pipeline) -> None:
+    refuse_bad_names(pipeline.name, names)
+    for collection in found:
+        if collection.kind == "timeseries":
+            raise Refused(
+                f"{collection.namespace} is a time-series collection, which has no change stream; leave it out with"
+                " [collections] exclude"
+            )
+        if "collation" in collection.options and pipeline.partitions > 1:
+            raise Refused(
+                f"{collection.namespace} has a default collation, by which two _ids that differ in bytes can be equal:"
+                " with several partitions their order could be lost; leave it out with [collections] exclude and give"
+                " it a pipeline of its own with [kafka] partitions = 1"
+            )
+
+
+def _refuse_missing(pipeline: Pipeline, names: Iterable[str]) -> None:
+    for pattern in pipeline.include:
+        if not any(Selection((pattern,)).matches(name) for name in names):
+            raise Refused(
+                f"[collections] include {pattern!r} matches no collection of the source (after exclude); correct it,"
+                " or pass --allow-missing if the collection will be created later"
+            )
+
+
+def _refuse_targets(pipeline: Pipeline, names: Iterable[str], *, same_set: bool) -> None:
+    sources: dict[str, str] = {}
+    for name in names:
+        target = pipeline.renames.destination(name)
+        if target in sources:
+            raise Refused(f"{sources[target]} and {name} would both be written to {target}: see [collections.rename]")
+        sources[target] = name
+        if same_set and pipeline.selection.matches(target):
+            raise Refused(
+                f"source and destination are the same replica set, and {name} would be written to {target}, which the"
+                " pipeline captures again, without end; name another destination, or rename into a database that"
+                " [collections] include does not take in"
+            )

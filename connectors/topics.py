@@ -1,0 +1,161 @@
+"""The topics of a pipeline: made with the right settings, compared with what is wanted, read for their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from connectors.errors import ConnectorsError, KafkaUnreachable, TopicError
+
+#: 16 MiB is the largest document; a record adds its key, headers and the update's own wrapping.
+LARGEST_RECORD = 17 * 1024 * 1024
+
+#: What every topic of the record contract is set to. The broker's time is the record's time, so that retention and
+#: compaction go by when a record came in, however far capture lags behind.
+TOPIC_SETTINGS = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "LogAppendTime",
+    "max.message.bytes": str(LARGEST_RECORD),
+    "retention.bytes": "-1",
+}
+#: Heartbeats are of no use after a while; small segments let retention take them.
+HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
+_TIMEOUT = 15.0  # seconds for one request to the brokers
+
+
+def retention_settings(retention_ms: int) -> dict[str, str]:
+    return {"retention.ms": str(retention_ms)}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    partitions: int
+
+
+class Topics:
+    """The topics of one Kafka cluster. Raises `KafkaUnreachable` when no broker answers, `TopicError` for the rest."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._client: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "socket.connection.setup.timeout.ms": 5000,
+        }
+        self._admin = AdminClient(self._client)
+
+    def all(self) -> dict[str, Topic]:
+        """Every topic by name."""
+        found = self._metadata().topics
+        return {name: Topic(name, len(topic.partitions)) for name, topic in found.items() if topic.error is None}
+
+    def brokers(self) -> list[int]:
+        return sorted(self._metadata().brokers)
+
+    def _metadata(self) -> Any:
+        try:
+            return self._admin.list_topics(timeout=_TIMEOUT)
+        except KafkaException as error:
+            raise KafkaUnreachable(
+                f"cannot reach Kafka at {self.bootstrap}: {error.args[0].str()}; is a broker running there?"
+                " ([kafka] bootstrap)"
+            ) from error
+
+    def create(self, name: str, partitions: int, replication_factor: int, settings: Mapping[str, str]) -> None:
+        new = NewTopic(name, partitions, replication_factor, config=dict(settings))
+        self._done(f"create the topic {name}", self._admin.create_topics([new], request_timeout=_TIMEOUT)[name])
+
+    def settings(self, name: str) -> dict[str, str]:
+        """Every setting that is in force for the topic."""
+        return self._configuration(ConfigResource(ResourceType.TOPIC, name), f"the settings of the topic {name}")
+
+    def broker_settings(self, broker: int) -> dict[str, str]:
+        """Every setting of one broker, by its id."""
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        return self._configuration(resource, f"the settings of broker {broker}")
+
+    def _configuration(self, resource: ConfigResource, what: str) -> dict[str, str]:
+        found = self._done(f"read {what}", self._admin.describe_configs([resource])[resource])
+        return {key: entry.value for key, entry in found.items() if entry.value is not None}
+
+    def alter(self, name: str, settings: Mapping[str, str]) -> None:
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        self._done(f"change the topic {name}", self._admin.incremental_alter_configs([resource])[resource])
+
+    def delete(self, names: Iterable[str]) -> None:
+        futures = self._admin.delete_topics(list(names), operation_timeout=_TIMEOUT)
+        for name, future in futures.items():
+            self._done(f"delete the topic {name}", future)
+
+    def ends(self, topics: Iterable[Topic]) -> dict[tuple[str, int], tuple[int, int]]:
+        """(topic, partition) → (first offset, end); the end is the last stable offset: all before it is committed."""
+        partitions = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
+        earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        firsts, ends = self._offsets(partitions, earliest), self._offsets(partitions, latest)
+        return {place: (firsts[place], end) for place, end in ends.items()}
+
+    def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        if not partitions:
+            return {}
+        futures = self._admin.list_offsets(
+            dict.fromkeys(partitions, spec),
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_TIMEOUT,
+        )
+        return {
+            (partition.topic, partition.partition): self._done(f"read the ends of {partition.topic}", future).offset
+            for partition, future in futures.items()
+        }
+
+    def committed(self, group: str) -> dict[tuple[str, int], int]:
+        """(topic, partition) → the next offset that a consumer group will read."""
+        future = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group)], require_stable=True, request_timeout=_TIMEOUT
+        )[group]
+        found = self._done(f"read the offsets of the consumer group {group}", future)
+        return {(p.topic, p.partition): p.offset for p in found.topic_partitions if p.offset >= 0}
+
+    def consumer(self, **settings: Any) -> Consumer:
+        """A consumer without a group that reads committed records only."""
+        return Consumer(
+            self._client
+            | {
+                "group.id": "towpath-reader",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "fetch.message.max.bytes": LARGEST_RECORD,
+            }
+            | settings
+        )
+
+    def _done(self, what: str, future: Any) -> Any:
+        try:
+            return future.result(timeout=2 * _TIMEOUT)
+        except KafkaException as error:
+            raise TopicError(f"cannot {what} at {self.bootstrap}: {error.args[0].str()}") from error
+        except TimeoutError as error:
+            raise ConnectorsError(f"cannot {what} at {self.bootstrap}: no answer in time") from error

@@ -1,0 +1,206 @@
+"""The pipeline file: TOML, read strictly, so that a mistyped key is found and not passed over."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Self
+from urllib.parse import urlsplit
+
+import platformdirs
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from connectors.namespaces import Renames, is_pattern
+from connectors.spec import Pipeline
+from towpath.errors import BadPipelineFile
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def _pattern(text: str) -> str:
+    if not is_pattern(text):
+        raise ValueError(f"{text!r} is not a namespace pattern; write database.collection, with * for any characters")
+    return text
+
+
+def _duration(text: str) -> str:
+    if text != "forever" and not re.fullmatch(r"[1-9][0-9]*[smhdw]", text):
+        raise ValueError(f"{text!r} is no duration; write forever, or a number with s, m, h, d or w, such as 30d")
+    return text
+
+
+Pattern = Annotated[str, AfterValidator(_pattern)]
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Cluster(_Section):
+    """One side. Exactly one of the three says where the URI comes from."""
+
+    uri: str | None = None
+    uri_file: str | None = None
+    uri_env: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> Self:
+        if sum(value is not None for value in (self.uri, self.uri_file, self.uri_env)) != 1:
+            raise ValueError("give exactly one of uri, uri_file and uri_env")
+        return self
+
+
+class Collections(_Section):
+    include: Annotated[list[Pattern], Field(min_length=1)]
+    exclude: list[Pattern] = []
+    rename: dict[str, str] = {}
+
+
+class Kafka(_Section):
+    bootstrap: str
+    partitions: Annotated[int, Field(ge=1, le=10_000)] = 4
+    replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
+
+
+class Connect(_Section):
+    url: str
+    secrets: str | None = None
+
+
+class Capture(_Section):
+    whole_documents: list[Pattern] = []
+
+
+class Write(_Section):
+    concern: Annotated[str, Field(pattern=r"^([1-9][0-9]*|majority|[A-Za-z][\w-]*)(\+journal)?$")] = "majority"
+    tasks: Annotated[int, Field(ge=1, le=1000)] = 2
+
+
+class Log(_Section):
+    retention: Duration = "forever"
+
+
+class PipelineFile(_Section):
+    """Everything that a pipeline file can say."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")]
+    source: Cluster
+    destination: Cluster
+    collections: Collections
+    kafka: Kafka
+    connect: Connect
+    capture: Capture = Capture()
+    write: Write = Write()
+    log: Log = Log()
+
+
+def read(path: Path) -> Pipeline:
+    """Read and check a pipeline file. Raises `BadPipelineFile` with every fault that it has."""
+    try:
+        content = path.read_text()
+    except FileNotFoundError as error:
+        raise BadPipelineFile(
+            f"there is no pipeline file {path}; `towpath init {path} --include …` writes one"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadPipelineFile(f"cannot read the pipeline file {path}: {error}") from error
+    try:
+        file = PipelineFile.model_validate(tomllib.loads(content))
+    except tomllib.TOMLDecodeError as error:
+        raise BadPipelineFile(f"{path} is not TOML: {error}") from error
+    except ValidationError as error:
+        faults = "\n".join(f"  {fault}" for fault in map(_words, error.errors(include_url=False)))
+        raise BadPipelineFile(f"{path} cannot be used:\n{faults}") from error
+    return _pipeline(file, path)
+
+
+def _words(fault: Any) -> str:
+    place = ".".join(str(part) for part in fault["loc"])
+    match fault["type"]:
+        case "extra_forbidden":
+            return f"{place}: unknown key; is it misspelt, or in the wrong section?"
+        case "missing":
+            return f"{place}: is missing"
+        case "string_pattern_mismatch":
+            return f"{place}: {fault['input']!r} does not fit {fault['ctx']['pattern']}"
+        case _:
+            message = fault["msg"].removeprefix("Value error, ")
+            return f"{place}: {message[0].lower()}{message[1:]}" if place else message
+
+
+def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
+    for old, new in file.collections.rename.items():
+        for namespace in (old, new):
+            if "*" in namespace or not is_pattern(namespace):
+                raise BadPipelineFile(
+                    f"{path}: [collections.rename]: {namespace!r} is not a namespace: database.collection"
+                )
+    return Pipeline(
+        name=file.name,
+        source_uri=_uri(file.source, "source", path),
+        destination_uri=_uri(file.destination, "destination", path),
+        include=tuple(file.collections.include),
+        exclude=tuple(file.collections.exclude),
+        renames=Renames(file.collections.rename),
+        whole_documents=tuple(file.capture.whole_documents),
+        bootstrap=file.kafka.bootstrap,
+        partitions=file.kafka.partitions,
+        replication_factor=file.kafka.replication_factor,
+        connect_url=_http(file.connect.url, path),
+        secrets=_secrets(file, path),
+        write_concern=file.write.concern,
+        tasks=file.write.tasks,
+        retention_ms=_milliseconds(file.log.retention),
+    )
+
+
+def _http(url: str, path: Path) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise BadPipelineFile(f"{path}: [connect] url: {url!r} is not the URL of a Connect worker: http://host:8083")
+    return url
+
+
+def _uri(cluster: Cluster, side: str, path: Path) -> str:
+    if cluster.uri_env is not None:
+        uri = os.environ.get(cluster.uri_env)
+        if not uri:
+            raise BadPipelineFile(f"{path}: [{side}] uri_env: the environment variable {cluster.uri_env} is not set")
+    elif cluster.uri_file is not None:
+        uri = _from_file((path.parent / Path(cluster.uri_file).expanduser()).resolve(), side, path)
+    else:
+        uri = cluster.uri or ""
+    if not uri.startswith(("mongodb://", "mongodb+srv://")):
+        raise BadPipelineFile(f"{path}: [{side}]: the URI must begin with mongodb:// or mongodb+srv://")
+    if cluster.uri is not None and urlsplit(uri).password:
+        _refuse_open(path, f"it holds the password of the {side}")
+    return uri
+
+
+def _from_file(file: Path, side: str, path: Path) -> str:
+    try:
+        uri = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadPipelineFile(f"{path}: [{side}] uri_file: cannot read {file}: {error}") from error
+    _refuse_open(file, f"it holds the URI of the {side}")
+    return uri
+
+
+def _refuse_open(file: Path, why: str) -> None:
+    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        raise BadPipelineFile(f"{file} can be read by others, and {why}; run: chmod 600 {file}")
+
+
+def _secrets(file: PipelineFile, path: Path) -> Path:
+    name = f"{file.name}.properties"
+    if file.connect.secrets is None:
+        return platformdirs.user_state_path("towpath") / "secrets" / name
+    return (path.parent / Path(file.connect.secrets).expanduser()).resolve() / name
+
+
+def _milliseconds(retention: str) -> int:
+    return -1 if retention == "forever" else int(retention[:-1]) * _UNITS[retention[-1]] * 1000
