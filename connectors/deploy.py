@@ -113,6 +113,6 @@ class Deployment:
             if "${file:" not in str(error) and str(self.pipeline.secrets) not in str(error):
                 raise
             raise ConnectError(
-                f"{error}; every worker must have the config provider `file` (FileConfigProvider, see its allowed.paths)"
+                f"{error}; every worker must have the config provider `file` (FileConfigProvider; see allowed.paths)"
                 f" and be able to read {self.pipeline.secrets} ([connect] secrets)"
             ) from error

@@ -116,6 +116,11 @@ class Topics:
         firsts, ends = self._offsets(partitions, earliest), self._offsets(partitions, latest)
         return {place: (firsts[place], end) for place, end in ends.items()}
 
+    def offsets_at(self, topics: Iterable[Topic], time_ms: int) -> dict[tuple[str, int], int]:
+        """(topic, partition) → the first offset at or after a moment (ms since the epoch); -1 where there is none."""
+        partitions = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
+        return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms))
+
     def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
         if not partitions:
             return {}

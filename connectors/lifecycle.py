@@ -1,0 +1,91 @@
+"""Connectors that are there: waited for, paused, resumed, restarted, removed."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+
+from connectors.connect import Connect, Connector
+from connectors.errors import ConnectorsError, NoSuchConnector, NotYet
+from connectors.spec import Pipeline
+from connectors.topics import Topics
+
+_PAUSE = 0.2  # seconds between two looks
+
+
+def statuses(connect: Connect, names: Iterable[str]) -> list[Connector]:
+    """The state of each connector; one that Connect does not know is MISSING."""
+    return [_status(connect, name) for name in names]
+
+
+def _status(connect: Connect, name: str) -> Connector:
+    try:
+        return connect.status(name)
+    except NoSuchConnector:
+        return Connector(name, "MISSING", "", ())
+
+
+def require(connect: Connect, pipeline: Pipeline) -> None:
+    """Raise `NoSuchConnector` unless the pipeline has been deployed."""
+    for connector in statuses(connect, pipeline.connectors):
+        if connector.state == "MISSING" and connect.config(connector.name) is None:
+            raise NoSuchConnector(
+                f"there is no connector {connector.name} at {connect.url}; has the pipeline been deployed?"
+            )
+
+
+def wait_running(connect: Connect, pipeline: Pipeline, timeout: float) -> None:
+    """Wait until all connectors and their tasks are RUNNING; `timeout` in seconds.
+
+    Raises `ConnectorsError` with the reason as soon as one has failed, `NotYet` when the time is over.
+    """
+    end = time.monotonic() + timeout
+    while True:
+        found = statuses(connect, pipeline.connectors)
+        for connector in found:
+            if connector.failures:
+                raise ConnectorsError(f"{connector.name} failed: {'; '.join(connector.failures)}")
+        if all(connector.running for connector in found):
+            return
+        if time.monotonic() > end:
+            words = ", ".join(f"{c.name} {c.state} with {len(c.tasks)} tasks" for c in found)
+            raise NotYet(f"not running after {timeout:.0f} s: {words}")
+        time.sleep(_PAUSE)
+
+
+def _wait_state(connect: Connect, name: str, state: str, timeout: float = 60) -> None:
+    end = time.monotonic() + timeout
+    while (found := connect.status(name)).state != state or (state == "STOPPED" and found.tasks):
+        if time.monotonic() > end:
+            raise NotYet(f"{name} is {found.state} after {timeout:.0f} s, and {state} was asked for")
+        time.sleep(_PAUSE)
+
+
+def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, say: Callable[[str], None]) -> None:
+    """Remove the connectors; with `log` also their positions, the topics with all records, and the secrets file.
+
+    Without `log` the positions stay, so that a deployment of the same file goes on where this one ended.
+    """
+    names = dict.fromkeys((*pipeline.connectors, pipeline.whole_source_connector))
+    for name in [name for name in names if connect.config(name) is not None]:
+        if log:
+            connect.stop(name)
+            _wait_state(connect, name, "STOPPED")
+            connect.forget_offsets(name)
+        connect.delete(name)
+        say(f"removed connector {name}" + (" and its position" if log else ""))
+    if log:
+        doomed = sorted(pipeline_topics(pipeline, topics))
+        topics.delete(doomed)
+        for name in doomed:
+            say(f"deleted topic {name}")
+        pipeline.secrets.unlink(missing_ok=True)
+
+
+def pipeline_topics(pipeline: Pipeline, topics: Topics) -> list[str]:
+    """All topics that belong to the pipeline: changes, dead letters, heartbeats."""
+    pattern = pipeline.selection.topic_regex(pipeline.name)
+    whole = f"__debezium-heartbeat.{pipeline.name}-whole"
+    others = {pipeline.dead_letter_topic, whole, *pipeline.heartbeat_topics}
+    return [name for name in topics.all() if name in others or re.fullmatch(pattern, name)]

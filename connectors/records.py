@@ -1,0 +1,99 @@
+"""Records of a topic, as the record contract has them, read with any Kafka consumer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import bson
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.json_util import CANONICAL_JSON_OPTIONS, RELAXED_JSON_OPTIONS, JSONOptions, dumps
+from bson.son import SON
+from confluent_kafka import Message
+
+from connectors.errors import ConnectorsError
+
+Kind = Literal["document", "update", "delete"]
+
+_OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
+    document_class=SON, tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record. `time_ms` is the broker's, `at_ms` the source's wall clock, both since the epoch;
+    `cluster_time` is `seconds:ordinal`."""
+
+    topic: str
+    partition: int
+    offset: int
+    time_ms: int
+    kind: Kind
+    op: str
+    cluster_time: str
+    at_ms: int
+    key: bytes
+    value: bytes | None
+
+    def as_json(self, *, canonical: bool) -> dict[str, Any]:
+        """Key and value as MongoDB Extended JSON; `canonical` keeps every number's type."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": self.offset,
+            "time_ms": self.time_ms,
+            "at_ms": self.at_ms,
+            "cluster_time": self.cluster_time,
+            "op": self.op,
+            "kind": self.kind,
+            "key": extended_json(self.key, canonical=canonical),
+            "value": None if self.value is None else extended_json(self.value, canonical=canonical),
+        }
+
+
+def extended_json(raw: bytes, *, canonical: bool) -> str:
+    options: JSONOptions = CANONICAL_JSON_OPTIONS if canonical else RELAXED_JSON_OPTIONS
+    return dumps(bson.decode(raw, _OPTIONS), json_options=options, ensure_ascii=False)
+
+
+def record(message: Message) -> Record:
+    """The record in a Kafka message. Raises `ConnectorsError` for one that the contract does not know."""
+    place = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
+    key, value = message.key(), message.value()
+    headers = {name: text for name, text in _headers(message) if isinstance(text, bytes)}
+    if headers.get("v") != b"1" or not isinstance(key, bytes):
+        raise ConnectorsError(f"{place}: not a record of Towpath's (header v is {headers.get('v')!r})")
+    raw = value if isinstance(value, bytes) else None
+    try:
+        return Record(
+            topic=str(message.topic()),
+            partition=message.partition() or 0,
+            offset=message.offset() or 0,
+            time_ms=message.timestamp()[1],
+            kind=_kind(raw),
+            op=headers["op"].decode(),
+            cluster_time=headers["t"].decode(),
+            at_ms=int(headers["at"]),
+            key=key,
+            value=raw,
+        )
+    except (KeyError, ValueError, bson.errors.InvalidBSON) as error:
+        raise ConnectorsError(f"{place}: a record that breaks the contract: {error!r}") from error
+
+
+def _kind(value: bytes | None) -> Kind:
+    """A document always has an `_id`, and an update never does."""
+    if value is None:
+        return "delete"
+    return "document" if "_id" in bson.decode(value, _OPTIONS) else "update"
+
+
+def _headers(message: Message) -> list[tuple[str, Any]]:
+    return list(message.headers() or [])  # type: ignore[arg-type]  # librdkafka always hands out pairs
+
+
+def source_milliseconds(message: Message) -> int | None:
+    """The source's wall clock in a message's header `at`, ms since the epoch; None when it has none."""
+    found = dict(_headers(message)).get("at")
+    return int(found) if found else None

@@ -1,0 +1,60 @@
+"""The command line: `towpath VERB …`. Exit 0: same or done; 1: different, or not running; 2: trouble."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from connectors.errors import ConnectorsError, NotYet
+from stack import StackError
+from towpath.check import check
+from towpath.deploy import deploy
+from towpath.errors import TowpathError
+from towpath.init import init
+from towpath.pause import pause, resume
+from towpath.remove import remove
+from towpath.restart import restart
+from towpath.stack import stack
+from towpath.status import status
+from towpath.tail import tail
+from towpath.wait import wait
+
+DIFFERENT, TROUBLE = 1, 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="towpath")
+def towpath() -> None:
+    """Replicate MongoDB collections from one cluster to another through Kafka, continuously.
+
+    Every verb but `stack` and `init` takes a pipeline file. Exit status: 0 done, running or same; 1 not running,
+    not yet or different; 2 trouble (the message says what to do).
+    """
+
+
+for verb in (stack, init, check, deploy, status, wait, tail, pause, resume, restart, remove):
+    towpath.add_command(verb)
+
+
+def main() -> None:
+    """Run the command line; the only place that turns errors into words and an exit status."""
+    try:
+        towpath(standalone_mode=False)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.Abort:
+        click.echo("stopped", err=True)
+        sys.exit(TROUBLE)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(TROUBLE)
+    except NotYet as error:
+        click.echo(f"towpath: {error}", err=True)
+        sys.exit(DIFFERENT)
+    except (ConnectorsError, StackError, TowpathError) as error:
+        click.echo(f"towpath: {error}", err=True)
+        sys.exit(TROUBLE)
+    except BrokenPipeError:
+        sys.stderr.close()  # what reads our output has gone, as with `| head`
+        sys.exit(TROUBLE)

@@ -1,0 +1,39 @@
+"""A pipeline file together with the services that it names, as every verb needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from connectors.connect import Connect
+from connectors.spec import Pipeline
+from connectors.topics import Topics
+from towpath import pipeline as pipeline_file
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    pipeline: Pipeline
+    connect: Connect
+    topics: Topics
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[Opened]:
+    """Read the pipeline file and be ready to talk to Connect and Kafka (nothing is asked yet)."""
+    pipeline = pipeline_file.read(file)
+    with Connect(pipeline.connect_url) as connect:
+        yield Opened(pipeline, connect, Topics(pipeline.bootstrap))
+
+
+pipeline_argument = click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path, dir_okay=False))
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+
+
+def say(words: str) -> None:
+    """Words for people go to standard error; standard output is for data."""
+    click.echo(words, err=True)

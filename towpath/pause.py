@@ -1,0 +1,37 @@
+"""`towpath pause` and `towpath resume`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from connectors.lifecycle import require, wait_running
+from towpath.opened import opened, pipeline_argument
+
+
+@click.command()
+@pipeline_argument
+def pause(file: Path) -> None:
+    """Pause all connectors of PIPELINE; they keep their positions.
+
+    Mind the source's oplog: it must still hold the moment of the pause when you resume.
+    """
+    with opened(file) as it:
+        require(it.connect, it.pipeline)
+        for name in it.pipeline.connectors:
+            it.connect.pause(name)
+        click.echo(f"{it.pipeline.name}: paused")
+
+
+@click.command()
+@pipeline_argument
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors run.")
+def resume(file: Path, timeout: float) -> None:
+    """Resume the connectors of PIPELINE where they were paused."""
+    with opened(file) as it:
+        require(it.connect, it.pipeline)
+        for name in it.pipeline.connectors:
+            it.connect.resume(name)
+        wait_running(it.connect, it.pipeline, timeout)
+        click.echo(f"{it.pipeline.name}: running")
