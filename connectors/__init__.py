@@ -1,0 +1,1 @@
+"""What runs in Kafka Connect and how it gets there: definitions, REST API, topics, deployment, status, records."""

@@ -1,0 +1,1 @@
+"""The command line `towpath`: one verb, one small file."""
