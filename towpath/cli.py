@@ -9,6 +9,7 @@ import click
 from connectors.errors import ConnectorsError, NotYet
 from stack import StackError
 from towpath.check import check
+from towpath.demo import demo
 from towpath.deploy import deploy
 from towpath.errors import TowpathError
 from towpath.init import init
@@ -33,7 +34,7 @@ def towpath() -> None:
     """
 
 
-for verb in (stack, init, check, deploy, status, wait, tail, pause, resume, restart, remove):
+for verb in (demo, stack, init, check, deploy, status, wait, tail, pause, resume, restart, remove):
     towpath.add_command(verb)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -39,6 +40,21 @@ def init(
     force: bool,
 ) -> None:
     """Write a commented pipeline file to PIPELINE."""
+    stack = embedded.status(stack_dir) if stack_dir is not None else None
+    write_pipeline_file(file, include=include, exclude=exclude, name=name, stack=stack, force=force)
+    say(f"wrote {file}; next: towpath check {file}, towpath deploy {file}")
+
+
+def write_pipeline_file(
+    file: Path,
+    *,
+    include: Sequence[str],
+    exclude: Sequence[str] = (),
+    name: str | None = None,
+    stack: embedded.Stack | None = None,
+    force: bool = False,
+) -> Path:
+    """Write a pipeline file, with the addresses of a stack if there is one. Raises `TowpathError`."""
     values = {
         "name": name or re.sub(r"[^A-Za-z0-9]+", "-", file.stem).strip("-") or "pipeline",
         "include": _strings(include),
@@ -49,25 +65,24 @@ def init(
         "connect": "http://127.0.0.1:8083",
         "secrets": '# secrets = "/etc/towpath"',
     }
-    if stack_dir is not None:
-        found = embedded.status(stack_dir)
+    if stack is not None:
         values |= {
-            "source": found.source,
-            "destination": found.destination,
-            "bootstrap": found.bootstrap,
-            "connect": found.connect,
-            "secrets": f'secrets = "{stack_dir.resolve() / "secrets"}"',
+            "source": stack.source,
+            "destination": stack.destination,
+            "bootstrap": stack.bootstrap,
+            "connect": stack.connect,
+            "secrets": f'secrets = "{stack.directory.resolve() / "secrets"}"',
         }
     try:
         with file.open("w" if force else "x") as stream:
             stream.write(_TEMPLATE.read_text() % values)
+        file.chmod(0o600)
     except FileExistsError as error:
         raise TowpathError(f"{file} is there already; pass --force to overwrite it") from error
     except OSError as error:
         raise TowpathError(f"cannot write {file}: {error.strerror}") from error
-    file.chmod(0o600)
-    say(f"wrote {file}; next: towpath check {file}, towpath deploy {file}")
+    return file
 
 
-def _strings(values: tuple[str, ...]) -> str:
+def _strings(values: Sequence[str]) -> str:
     return "[" + ", ".join(f'"{value}"' for value in values) + "]"

@@ -1,0 +1,128 @@
+"""`towpath demo`: the whole of Towpath in a few minutes, on this machine."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from pymongo import MongoClient
+
+import stack as embedded
+from connectors import barrier
+from connectors.deploy import Deployment
+from connectors.lifecycle import wait_running
+from connectors.servers import look
+from connectors.status import look as look_at
+from towpath import pipeline as pipeline_file
+from towpath.demo.load import NAMESPACES, Store, Writer, fill
+from towpath.demo.report import compare_all, pushes, summary
+from towpath.errors import TowpathError
+from towpath.init import write_pipeline_file
+from towpath.opened import Opened, opened, say
+
+
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave the stack and the pipeline running, and say where.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the stack; default: a temporary one.",
+)
+@click.option("--messages", default=20_000, show_default=True, help="Mails at the source before the copy begins.")
+@click.option(
+    "--seconds", default=20.0, show_default=True, help="How long to go on changing the source once the copy is done."
+)
+@click.option("--seed", default=1, show_default=True, help="Seed of the random input.")
+def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed: int) -> None:
+    """Start a stack, load two stores, replicate them while they change, and compare both sides byte for byte.
+
+    Exit status 0 when both sides are the same at the end, 1 when they are not.
+    """
+    began = time.monotonic()
+    with _stack(directory, keep=keep) as running:
+        file = write_pipeline_file(running.directory / "demo.toml", include=NAMESPACES, stack=running, force=True)
+        with MongoClient(running.source) as source, MongoClient(running.destination) as destination:
+            same = _run(file, source, destination, messages, seconds, seed)
+        say(f"The whole demo took {time.monotonic() - began:.0f} s, set-up included.")
+        if keep:
+            say(f"Still running. Look around: scripts/towpath status {file}")
+            say(f"End it: scripts/towpath stack down --dir {running.directory}")
+    if not same:
+        raise click.exceptions.Exit(1)
+
+
+@contextmanager
+def _stack(directory: Path | None, *, keep: bool) -> Iterator[embedded.Stack]:
+    place = directory or Path(tempfile.mkdtemp(prefix="towpath-demo-"))
+    say(f"1/6 Starting two MongoDB replica sets, Kafka and Kafka Connect in {place}")
+    try:
+        yield embedded.up(embedded.StackOptions(directory=place), say)
+    except BaseException:
+        keep = False
+        raise
+    finally:
+        if not keep:
+            embedded.down(place)
+            if directory is None:
+                shutil.rmtree(place, ignore_errors=True)
+
+
+def _run(file: Path, source: Store, destination: Store, messages: int, seconds: float, seed: int) -> bool:
+    chance = random.Random(seed)
+    if any(source[name.split(".")[0]].list_collection_names() for name in NAMESPACES):
+        raise TowpathError("the source holds the demo's collections already; name another folder with --dir")
+    loaded = fill(source, chance, messages, hours=12)
+    say(f"2/6 Loaded {loaded:,} documents into {' and '.join(NAMESPACES)} at the source")
+    writer, stop = Writer(source, chance, first_hour=12), threading.Event()
+    thread = threading.Thread(target=writer.run, args=(stop,), name="writer")
+    with opened(file) as it:
+        try:
+            say("3/6 Deploying the connectors, while a writer keeps changing the source")
+            thread.start()
+            _deploy(it)
+            say("4/6 Copying what was there, then streaming what changes")
+            _watch(it, seconds)
+        finally:
+            stop.set()
+            thread.join()
+        say("5/6 The writer has stopped; waiting until everything it wrote is at the destination")
+        start = time.monotonic()
+        barrier.wait(it.pipeline, it.connect, it.topics, 240, lambda words: None)
+        say(f"    in step after {time.monotonic() - start:.1f} s")
+        say("6/6 Comparing both sides, document by document, byte for byte")
+        comparisons = compare_all(source, destination)
+        summary(comparisons, writer.counts, pushes(it))
+    return all(comparison.same for comparison in comparisons.values())
+
+
+def _deploy(it: Opened) -> None:
+    for change in Deployment(it.pipeline, look(it.pipeline), it.connect, it.topics).plan():
+        say(f"    {change.words}")
+        change.apply()
+    wait_running(it.connect, it.pipeline, timeout=120)
+
+
+def _watch(it: Opened, seconds: float) -> None:
+    """Show a line a second: progress of the copy, then lag, until the copy has been done for some seconds."""
+    done_at: float | None = None
+    while done_at is None or time.monotonic() < done_at + seconds:
+        found = look_at(it.pipeline, it.connect, it.topics)
+        if found.state in ("failed", "missing"):
+            raise TowpathError(
+                "; ".join(r for c in found.connectors for r in c.failures) or f"the pipeline is {found.state}"
+            )
+        if found.snapshot_done and done_at is None:
+            done_at = time.monotonic()
+        copied = ", ".join(f"{c.namespace} {c.documents:,} of {c.of:,}" for c in found.snapshot)
+        copy = "first copy done" if found.snapshot_done else f"first copy: {copied or 'starting'}"
+        lag = f"lag {found.lag_records:,} records, {found.lag_seconds:.1f} s"
+        say(f"    {copy}; {lag}; {found.records_per_second:,.0f} records/s")
+        time.sleep(1)
