@@ -1,0 +1,119 @@
+"""The pipeline file: what it says becomes values, and what it gets wrong becomes words."""
+
+import pytest
+
+from connectors.secrets import destination_uri, properties, without_credentials, write
+from towpath.errors import BadPipelineFile
+from towpath.pipeline import read
+
+MINIMAL = """
+name = "shop"
+[source]
+uri = "mongodb://127.0.0.1:1/?replicaSet=a"
+[destination]
+uri = "mongodb://127.0.0.1:2/"
+[collections]
+include = ["shop.*"]
+[kafka]
+bootstrap = "127.0.0.1:9092"
+[connect]
+url = "http://127.0.0.1:8083"
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    def written(text):
+        path = tmp_path / "shop.toml"
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
+
+    return written
+
+
+def test_defaults(file):
+    pipeline = read(file(MINIMAL))
+    assert (pipeline.partitions, pipeline.tasks, pipeline.write_concern) == (4, 2, "majority")
+    assert (pipeline.retention_ms, pipeline.replication_factor) == (-1, -1)
+    assert pipeline.connectors == ("shop-source", "shop-sink")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("[kafka]", "[kafka]\npartition = 3"), r"kafka\.partition: unknown key"),
+        (("[connect]", "[conect]"), r"connect: is missing"),
+        (('name = "shop"', 'name = "a.b"'), r"name: 'a\.b' does not fit"),
+        (('include = ["shop.*"]', 'include = ["shop"]'), r"'shop' is not a namespace pattern"),
+        (('include = ["shop.*"]', "include = []"), r"collections\.include"),
+        (("[kafka]", "[kafka]\npartitions = 0"), r"kafka\.partitions"),
+        (("[kafka]", '[kafka]\npartitions = "4"'), r"kafka\.partitions"),
+        (("[kafka]", '[log]\nretention = "5 days"\n[kafka]'), r"'5 days' is no duration"),
+        (("[kafka]", '[write]\nconcern = "all of them"\n[kafka]'), r"write\.concern"),
+        (("[kafka]", '[collections.rename]\n"shop.*" = "x.y"\n[kafka]'), r"is not a namespace"),
+        (("http://127", "127"), r"is not the URL of a Connect worker"),
+        (("mongodb://127.0.0.1:2/", "http://x"), r"must begin with mongodb://"),
+        (('uri = "mongodb://127.0.0.1:2/"', 'uri = "mongodb://a"\nuri_env = "B"'), r"exactly one of"),
+        (('uri = "mongodb://127.0.0.1:2/"', 'uri_env = "TOWPATH_NOT_SET"'), r"TOWPATH_NOT_SET is not set"),
+        (('uri = "mongodb://127.0.0.1:2/"', 'uri_file = "nowhere"'), r"cannot read .*nowhere"),
+        (("[source]", "[source"), r"is not TOML"),
+    ],
+)
+def test_every_fault_is_said_in_words(file, change, words):
+    assert change[0] in MINIMAL
+    with pytest.raises(BadPipelineFile, match=words):
+        read(file(MINIMAL.replace(*change)))
+
+
+def test_a_missing_file_names_the_way_to_one(tmp_path):
+    with pytest.raises(BadPipelineFile, match="towpath init"):
+        read(tmp_path / "none.toml")
+
+
+def test_a_file_with_a_password_must_not_be_open_to_others(file):
+    path = file(MINIMAL.replace("mongodb://127.0.0.1:2/", "mongodb://u:secret@127.0.0.1:2/"))
+    read(path)
+    path.chmod(0o644)
+    with pytest.raises(BadPipelineFile, match="chmod 600") as caught:
+        read(path)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_uri_from_a_file_is_stripped_and_the_file_must_be_private(file, tmp_path):
+    (tmp_path / "d.uri").write_text("mongodb://u:p@h/\n")
+    (tmp_path / "d.uri").chmod(0o600)
+    path = file(MINIMAL.replace('uri = "mongodb://127.0.0.1:2/"', 'uri_file = "d.uri"'))
+    assert read(path).destination_uri == "mongodb://u:p@h/"
+    (tmp_path / "d.uri").chmod(0o640)
+    with pytest.raises(BadPipelineFile, match=r"chmod 600 .*d\.uri"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("concern", "uri", "expected"),
+    [
+        ("1", "mongodb://h", "mongodb://h/?w=1"),
+        ("majority+journal", "mongodb://h/", "mongodb://h/?w=majority&journal=true"),
+        ("2", "mongodb://h/db?replicaSet=a", "mongodb://h/db?replicaSet=a&w=2"),
+        ("2", "mongodb://h/?W=3", "mongodb://h/?W=3"),
+    ],
+)
+def test_the_write_concern_goes_into_the_destination_s_uri(file, concern, uri, expected):
+    text = MINIMAL.replace("mongodb://127.0.0.1:2/", uri) + f'[write]\nconcern = "{concern}"\n'
+    assert destination_uri(read(file(text))) == expected
+
+
+def test_the_secrets_file_is_private_and_names_the_replica_sets(file, tmp_path):
+    pipeline = read(file(MINIMAL))
+    target = tmp_path / "new" / "shop.properties"
+    write(target, properties(pipeline, "a", "b"))
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert target.read_text().splitlines() == [
+        "source.uri=mongodb://127.0.0.1:1/?replicaSet=a",
+        "destination.uri=mongodb://127.0.0.1:2/?w=majority&replicaSet=b",
+    ]
+
+
+def test_a_uri_is_shown_without_credentials():
+    assert without_credentials("mongodb://u:p%40w@h1,h2:2/db?authSource=x") == "mongodb://h1,h2:2/db"
