@@ -100,7 +100,7 @@ class Workload:
     def steps(self, operations: int) -> Iterator[Operation]:
         """Apply this many operations, one before each item."""
         for _ in range(operations):
-            operation = self._draw()
+            operation = self.draw()
             self._apply(operation)
             yield operation
 
@@ -118,7 +118,8 @@ class Workload:
             counter = self.statistics.effective if changed else self.statistics.idle
             counter[operation.kind] += 1
 
-    def _draw(self) -> Operation:
+    def draw(self) -> Operation:
+        """The next operation; it need not be applied."""
         random, at = self._random, self._random.randrange(len(self._collections))
         way = random.choices(tuple(Way), (80, 5, 3, 6, 6))[0]
         if random.random() < 0.04:

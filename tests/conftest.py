@@ -1,0 +1,90 @@
+"""What tests on the embedded stack share: one stack a session, one pipeline a test, a seed that can be given."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import SystemRandom
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+import stack as embedded
+from tests.support import raw
+from tests.support.pipeline import Addresses, Pipeline, Settings
+
+MakePipeline = Callable[[Settings], Pipeline]
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Stack]:
+    """Two replica sets, Kafka and a Connect worker; down at the end, however the session ends."""
+    directory = tmp_path_factory.mktemp("stack")
+    try:
+        yield embedded.up(embedded.StackOptions(directory=directory), _say)
+    finally:
+        embedded.down(directory)
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr)
+
+
+@pytest.fixture(scope="session")
+def addresses(stack: embedded.Stack) -> Addresses:
+    return Addresses(
+        stack.source, stack.destination, stack.bootstrap, stack.connect, stack.directory.resolve() / "secrets"
+    )
+
+
+@pytest.fixture(scope="session")
+def source_client(addresses: Addresses) -> Iterator[raw.Client]:
+    with MongoClient[dict[str, Any]](addresses.source) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def destination_client(addresses: Addresses) -> Iterator[raw.Client]:
+    with MongoClient[dict[str, Any]](addresses.destination) as client:
+        yield client
+
+
+@pytest.fixture
+def make_pipeline(
+    addresses: Addresses, source_client: raw.Client, destination_client: raw.Client, tmp_path: Path
+) -> Iterator[MakePipeline]:
+    """Makes the test's pipeline, once, with databases and a name of its own; removes all of it at the end."""
+    made: list[Pipeline] = []
+
+    def make(settings: Settings) -> Pipeline:
+        assert not made, "one pipeline a test"
+        name = f"t{secrets.token_hex(4)}"
+        file = tmp_path / f"{name}.toml"
+        made.append(Pipeline(name, file, addresses, source_client, destination_client, settings))
+        return made[0]
+
+    yield make
+    for pipeline in made:
+        if pipeline.file.exists():
+            pipeline.write()
+            pipeline.remove()
+        source_client.drop_database(pipeline.name)
+        destination_client.drop_database(pipeline.name)
+
+
+@pytest.fixture
+def pipeline(make_pipeline: MakePipeline) -> Pipeline:
+    """A pipeline of all collections of its database, not deployed yet."""
+    return make_pipeline(Settings())
+
+
+@pytest.fixture
+def seed() -> int:
+    """TOWPATH_TEST_SEED from the environment, or a random one; shown when the test fails."""
+    chosen = int(os.environ.get("TOWPATH_TEST_SEED", SystemRandom().randrange(2**31)))
+    print(f"to repeat: TOWPATH_TEST_SEED={chosen}")
+    return chosen

@@ -1,0 +1,131 @@
+"""A pipeline under test: its file, its databases on both sides, and the real command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support import oracle, raw
+
+TOWPATH = Path(sys.executable).parent / "towpath"
+
+
+def towpath(*arguments: str | Path, expect: int = 0, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    """Run the command line; fail with all it said unless it ends with the exit status that is expected."""
+    done = subprocess.run([TOWPATH, *arguments], capture_output=True, text=True, timeout=timeout, check=False)
+    said = f"stdout:\n{done.stdout}\nstderr:\n{done.stderr}"
+    line = f"towpath {' '.join(map(str, arguments))}"
+    assert done.returncode == expect, f"{line} ended with {done.returncode}, not {expect}\n{said}"
+    assert "Traceback (most recent call last)" not in done.stderr, f"{line} fell over\n{said}"
+    return done
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where both clusters, Kafka and Connect answer, and the folder that Connect may read secrets from."""
+
+    source: str
+    destination: str
+    bootstrap: str
+    connect: str
+    secrets: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a test's pipeline file says beyond addresses. Names are collections of the test's own database."""
+
+    include: Sequence[str] = ("*",)
+    exclude: Sequence[str] = ()
+    rename: Mapping[str, str] = field(default_factory=dict)
+    whole_documents: Sequence[str] = ()
+    partitions: int = 4
+    extra: str = ""
+    """Lines of TOML at the end of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One pipeline; `name` is also the name of its database on both sides."""
+
+    name: str
+    file: Path
+    addresses: Addresses
+    source_client: raw.Client
+    destination_client: raw.Client
+    settings: Settings = field(default_factory=Settings)
+
+    def namespace(self, collection: str) -> str:
+        return f"{self.name}.{collection}"
+
+    def topic(self, collection: str) -> str:
+        return f"{self.name}.{self.name}.{collection}"
+
+    def source(self, collection: str) -> raw.Documents:
+        return self.source_client[self.name][collection]
+
+    def destination(self, collection: str) -> raw.Documents:
+        return self.destination_client[self.name][self.settings.rename.get(collection, collection)]
+
+    def write(self) -> Path:
+        """Write the pipeline file."""
+        settings, addresses = self.settings, self.addresses
+        renames = {self.namespace(old): self.namespace(new) for old, new in settings.rename.items()}
+        sections: dict[str, dict[str, Any]] = {
+            "": {"name": self.name},
+            "[source]": {"uri": addresses.source},
+            "[destination]": {"uri": addresses.destination},
+            "[collections]": {"include": self._all(settings.include), "exclude": self._all(settings.exclude)},
+            "[collections.rename]": {json.dumps(old): new for old, new in renames.items()},
+            "[capture]": {"whole_documents": self._all(settings.whole_documents)},
+            "[kafka]": {"bootstrap": addresses.bootstrap, "partitions": settings.partitions},
+            "[connect]": {"url": addresses.connect, "secrets": str(addresses.secrets)},
+        }
+        lines = [
+            line
+            for header, values in sections.items()
+            for line in (header, *(f"{key} = {json.dumps(value)}" for key, value in values.items()))
+        ]
+        self.file.write_text("\n".join([*lines, settings.extra, ""]))
+        self.file.chmod(0o600)
+        return self.file
+
+    def _all(self, collections: Sequence[str]) -> list[str]:
+        return [self.namespace(name) for name in collections]
+
+    def create(self, *collections: str) -> None:
+        """Make empty collections at the source, so that patterns match them."""
+        for name in collections:
+            self.source_client[self.name].create_collection(name)
+
+    def deploy(self, *options: str) -> None:
+        towpath("deploy", self.write(), *options)
+
+    def wait(self, timeout: float = 120) -> None:
+        """Everything written to the source so far is at the destination."""
+        towpath("wait", self.file, "--timeout", str(timeout), timeout=timeout + 60)
+
+    def status(self, expect: int = 0) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(towpath("status", self.file, "--json", expect=expect).stdout)
+        return found
+
+    def remove(self) -> None:
+        towpath("remove", self.file, "--topics", "--yes")
+
+    def assert_same(self, *collections: str, at_least: int, ignore_field_order: bool = False) -> None:
+        """See `oracle.assert_same`; names are collections of the test's own database, renames are followed."""
+        namespaces = {
+            self.namespace(name): self.namespace(self.settings.rename.get(name, name)) for name in collections
+        }
+        oracle.assert_same(
+            self.addresses.source,
+            self.addresses.destination,
+            namespaces,
+            at_least=at_least,
+            ignore_field_order=ignore_field_order,
+        )

@@ -1,0 +1,55 @@
+"""A workload on a thread of its own, so that it goes on while something else happens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+
+from tests.support.workload import Workload
+
+
+class Writer:
+    """Applies a workload's operations from entry to exit of a `with`, or until `most` of them are done.
+
+    `per_second` bounds the rate; on two cores an unbounded writer takes the processor from what it is to test.
+    """
+
+    def __init__(self, workload: Workload, *, per_second: int = 400, most: int = 1_000_000) -> None:
+        self.workload = workload
+        self.applied = 0
+        self._pause = 1 / per_second
+        self._most = most
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"writer of seed {workload.seed}", daemon=True)
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "the writer did not stop within 60 s"
+        if self._error is not None and error is None:
+            raise self._error
+
+    def wait_for(self, applied: int, timeout: float = 60) -> None:
+        """Wait until this many operations were applied since the start; `timeout` in seconds."""
+        end = time.monotonic() + timeout
+        while self.applied < applied:
+            assert self._error is None, f"the writer failed after {self.applied} operations: {self._error!r}"
+            assert time.monotonic() < end, f"only {self.applied} of {applied} operations applied after {timeout:.0f} s"
+            self._stop.wait(0.02)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        try:
+            for _ in self.workload.steps(self._most):
+                self.applied += 1
+                due = max(due + self._pause, time.monotonic() - 1)
+                if self._stop.wait(max(0.0, due - time.monotonic())):
+                    return
+        except BaseException as error:  # noqa: BLE001  # handed to the thread that waits
+            self._error = error
