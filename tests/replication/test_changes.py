@@ -1,0 +1,42 @@
+"""Random changes of every kind leave both sides equal."""
+
+from __future__ import annotations
+
+from tests.support.pipeline import Pipeline
+from tests.support.workload import KINDS, Workload
+from tests.support.writer import Writer
+
+COLLECTIONS = ("one", "two")
+
+
+def workload(pipeline: Pipeline, seed: int, *, documents: int = 300) -> Workload:
+    return Workload(seed, [pipeline.source(name) for name in COLLECTIONS], documents=documents)
+
+
+def test_changes_in_the_stream_leave_both_sides_equal_byte_for_byte(pipeline: Pipeline, seed: int) -> None:
+    changes = workload(pipeline, seed)
+    changes.fill()
+    pipeline.deploy()
+    pipeline.wait()
+    changes.run(6000)
+    pipeline.wait()
+    print(changes.statistics)
+    assert changes.statistics.never(KINDS) == []
+    pipeline.assert_same(*COLLECTIONS, at_least=300)
+
+
+def test_changes_under_way_during_the_first_copy_leave_both_sides_equal_in_content(
+    pipeline: Pipeline, seed: int
+) -> None:
+    changes = workload(pipeline, seed, documents=1500)
+    changes.fill()
+    with Writer(changes, per_second=300) as writer:
+        writer.wait_for(100)
+        pipeline.deploy()
+        before = writer.applied
+        while not pipeline.status()["snapshot"]["done"]:
+            writer.wait_for(writer.applied + 20)
+        writer.wait_for(max(before + 500, 3000))
+    pipeline.wait()
+    print(changes.statistics)
+    pipeline.assert_same(*COLLECTIONS, at_least=1500, ignore_field_order=True)

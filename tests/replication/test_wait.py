@@ -1,0 +1,38 @@
+"""`wait` is a barrier: once it returns, everything written before the call is at the destination."""
+
+from __future__ import annotations
+
+import httpx
+
+from tests.support.pipeline import Pipeline, towpath
+
+
+def test_what_was_written_before_wait_is_there_when_it_returns(pipeline: Pipeline) -> None:
+    documents, copies = pipeline.source("docs"), pipeline.destination("docs")
+    documents.insert_one({"_id": "counter", "n": 0})
+    pipeline.deploy()
+    for turn in range(20):
+        documents.update_one({"_id": "counter"}, {"$inc": {"n": 1}})
+        documents.insert_many([{"_id": f"{turn}-{n}", "turn": turn} for n in range(turn % 5 * 100)])
+        pipeline.source(f"new{turn % 3}").insert_one({"turn": turn})
+        pipeline.wait()
+        assert copies.find_one({"_id": "counter"}) == {"_id": "counter", "n": turn + 1}
+        assert copies.count_documents({"turn": turn}) == turn % 5 * 100
+        assert pipeline.destination(f"new{turn % 3}").count_documents({"turn": turn}) == 1
+    pipeline.assert_same("docs", "new0", "new1", "new2", at_least=4000)
+
+
+def test_wait_gives_up_with_exit_1_while_the_sink_is_paused(pipeline: Pipeline) -> None:
+    pipeline.source("docs").insert_one({"_id": 1})
+    pipeline.deploy()
+    pipeline.wait()
+    sink = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink"
+    httpx.put(f"{sink}/pause", timeout=30).raise_for_status()
+    pipeline.source("docs").insert_one({"_id": 2})
+    said = towpath("wait", pipeline.file, "--timeout", "8", expect=1)
+    assert f"{pipeline.name}-sink" in said.stderr
+    assert pipeline.status(expect=1)["state"] == "paused"
+    assert pipeline.destination("docs").count_documents({"_id": 2}) == 0
+    towpath("resume", pipeline.file)
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=2)

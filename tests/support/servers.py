@@ -1,0 +1,63 @@
+"""Servers that a test needs besides the stack: a standalone mongod, and one that asks for a password."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tenacity
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
+
+from stack import parts
+
+
+def free_port() -> int:
+    """A port on 127.0.0.1 on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def mongod(directory: Path, *options: str) -> Iterator[str]:
+    """A mongod of its own, with a small cache; yields its `host:port` once it answers."""
+    port, place = free_port(), directory / "mongod"
+    place.mkdir(parents=True)
+    program = str(parts.mongod(print))
+    command = [program, "--dbpath", str(place), "--port", str(port), "--bind_ip", "127.0.0.1"]
+    with (place / "log").open("w") as log:
+        running = subprocess.Popen([*command, "--wiredTigerCacheSizeGB", "0.25", *options], stdout=log, stderr=log)
+    try:
+        with MongoClient[dict[str, Any]](f"mongodb://127.0.0.1:{port}/?directConnection=true") as client:
+            client.admin.command("hello")
+        yield f"127.0.0.1:{port}"
+    finally:
+        running.kill()
+        running.wait(30)
+
+
+@contextmanager
+def mongod_with_users(directory: Path, users: dict[str, list[dict[str, str]]]) -> Iterator[str]:
+    """A replica set of one that knows these users and their roles, and `root`; every password is `secret`."""
+    key = directory / "key"
+    key.write_text("a2V5" * 8)
+    key.chmod(0o600)
+    with mongod(directory, "--replSet", "guarded", "--keyFile", str(key)) as address:
+        with MongoClient[dict[str, Any]](f"mongodb://{address}/?directConnection=true") as client:
+            client.admin.command("replSetInitiate", {"_id": "guarded", "members": [{"_id": 0, "host": address}]})
+            _once_primary(client, {"createUser": "root", "pwd": "secret", "roles": ["root"]})
+        with MongoClient[dict[str, Any]](f"mongodb://root:secret@{address}/?directConnection=true") as client:
+            for name, roles in users.items():
+                client.admin.command("createUser", name, pwd="secret", roles=roles)
+        yield address
+
+
+@tenacity.retry(retry=tenacity.retry_if_exception_type(PyMongoError), stop=tenacity.stop_after_delay(30), reraise=True)
+def _once_primary(client: MongoClient[dict[str, Any]], command: dict[str, Any]) -> None:
+    client.admin.command(command)
