@@ -85,6 +85,10 @@ class Connect:
     def version(self) -> str:
         return str(self._ask("GET", "/")["version"])
 
+    def kafka_cluster(self) -> str:
+        """The id of the Kafka cluster that the workers work with."""
+        return str(self._ask("GET", "/")["kafka_cluster_id"])
+
     def plugins(self) -> dict[str, str]:
         """Class name → version of every plugin that the worker has, transforms and converters included."""
         found = self._ask("GET", "/connector-plugins", params={"connectorsOnly": "false"})

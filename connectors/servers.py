@@ -54,13 +54,15 @@ def look(pipeline: Pipeline, *, allow_missing: bool = False) -> Servers:
         source = ReplicaSet(replica_set(client, "source"), tuple(hosts(client)))
         found = [c for c in collections(client) if pipeline.selection.matches(c.namespace)]
         names = tuple(sorted(c.namespace for c in found if c.kind != "view"))
-        _refuse_collections(found, names, pipeline)
-        if not allow_missing:
-            _refuse_missing(pipeline, names)
+        refuse_bad_names(pipeline.name, names)
+        for collection in found:
+            refuse_collection(collection, pipeline.partitions)
+        for pattern in () if allow_missing else pipeline.include:
+            refuse_missing(pattern, names)
         filled = frozenset(name for name in names if _holds_documents(client, name))
     with connected(pipeline.destination_uri, "destination") as client:
         destination = ReplicaSet(replica_set(client, "destination"), tuple(hosts(client)))
-    _refuse_targets(pipeline, names, same_set=source.is_same(destination))
+    refuse_targets(pipeline, names, same_set=source.is_same(destination))
     return Servers(source, destination, names, filled)
 
 
@@ -69,32 +71,32 @@ def _holds_documents(client: MongoClient[dict[str, Any]], namespace: str) -> boo
     return client[database][collection].find_one({}, {"_id": 1}) is not None
 
 
-def _refuse_collections(found: Iterable[Collection], names: Iterable[str], pipeline: Pipeline) -> None:
-    refuse_bad_names(pipeline.name, names)
-    for collection in found:
-        if collection.kind == "timeseries":
-            raise Refused(
-                f"{collection.namespace} is a time-series collection, which has no change stream; leave it out with"
-                " [collections] exclude"
-            )
-        if "collation" in collection.options and pipeline.partitions > 1:
-            raise Refused(
-                f"{collection.namespace} has a default collation, by which two _ids that differ in bytes can be equal:"
-                " with several partitions their order could be lost; leave it out with [collections] exclude and give"
-                " it a pipeline of its own with [kafka] partitions = 1"
-            )
+def refuse_collection(collection: Collection, partitions: int) -> None:
+    """Raise `Refused` for a kind of collection that cannot be replicated."""
+    if collection.kind == "timeseries":
+        raise Refused(
+            f"{collection.namespace} is a time-series collection, which has no change stream; leave it out with"
+            " [collections] exclude"
+        )
+    if "collation" in collection.options and partitions > 1:
+        raise Refused(
+            f"{collection.namespace} has a default collation, by which two _ids that differ in bytes can be equal:"
+            " with several partitions their order could be lost; leave it out with [collections] exclude and give"
+            " it a pipeline of its own with [kafka] partitions = 1"
+        )
 
 
-def _refuse_missing(pipeline: Pipeline, names: Iterable[str]) -> None:
-    for pattern in pipeline.include:
-        if not any(Selection((pattern,)).matches(name) for name in names):
-            raise Refused(
-                f"[collections] include {pattern!r} matches no collection of the source (after exclude); correct it,"
-                " or pass --allow-missing if the collection will be created later"
-            )
+def refuse_missing(pattern: str, names: Iterable[str]) -> None:
+    """Raise `Refused` for a pattern of [collections] include that takes in none of `names`."""
+    if not any(Selection((pattern,)).matches(name) for name in names):
+        raise Refused(
+            f"[collections] include {pattern!r} matches no collection of the source (after exclude); correct it,"
+            " or pass --allow-missing if the collection will be created later"
+        )
 
 
-def _refuse_targets(pipeline: Pipeline, names: Iterable[str], *, same_set: bool) -> None:
+def refuse_targets(pipeline: Pipeline, names: Iterable[str], *, same_set: bool) -> None:
+    """Raise `Refused` where two namespaces would be written to one, or what is written would be captured again."""
     sources: dict[str, str] = {}
     for name in names:
         target = pipeline.renames.destination(name)

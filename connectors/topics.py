@@ -71,6 +71,10 @@ class Topics:
     def brokers(self) -> list[int]:
         return sorted(self._metadata().brokers)
 
+    def cluster(self) -> str:
+        """The id of the Kafka cluster."""
+        return str(self._metadata().cluster_id)
+
     def _metadata(self) -> Any:
         try:
             return self._admin.list_topics(timeout=_TIMEOUT)
@@ -80,9 +84,19 @@ class Topics:
                 " ([kafka] bootstrap)"
             ) from error
 
-    def create(self, name: str, partitions: int, replication_factor: int, settings: Mapping[str, str]) -> None:
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        settings: Mapping[str, str],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Create a topic; with `validate_only` ask the brokers whether they would, and create nothing."""
         new = NewTopic(name, partitions, replication_factor, config=dict(settings))
-        self._done(f"create the topic {name}", self._admin.create_topics([new], request_timeout=_TIMEOUT)[name])
+        futures = self._admin.create_topics([new], request_timeout=_TIMEOUT, validate_only=validate_only)
+        self._done(f"create the topic {name}", futures[name])
 
     def settings(self, name: str) -> dict[str, str]:
         """Every setting that is in force for the topic."""
