@@ -1,0 +1,119 @@
+"""What a stack is asked to be, and what it is once it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stack import mongod
+from stack.errors import StackError
+from stack.mongod import MongodSizes
+from stack.ports import HOST
+from stack.processes import Process
+from stack.state import State
+
+CONTROLLER = "kafka-controller"
+SOURCE, DESTINATION = "source", "destination"
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """A stack in a folder. Heaps in MB; `port_base` None means free ports, chosen once and then kept.
+
+    `plugins` is a folder for Connect's `plugin.path` instead of Towpath's own. Raises `StackError` for counts that
+    make no stack.
+    """
+
+    directory: Path
+    source_nodes: int = 1
+    destination_nodes: int = 1
+    connect_workers: int = 1
+    port_base: int | None = None
+    kafka_heap_mb: int = 768
+    connect_heap_mb: int = 1024
+    mongod_cache_gb: float = 0.5
+    oplog_mb: int = 1024
+    plugins: Path | None = None
+    timeout_s: float = 180.0
+
+    def __post_init__(self) -> None:
+        for side, count in ((SOURCE, self.source_nodes), (DESTINATION, self.destination_nodes)):
+            if not 1 <= count <= 7:
+                raise StackError(f"the {side} cannot have {count} nodes: a replica set has 1 to 7 voting members")
+        if self.connect_workers < 1:
+            raise StackError(f"the stack cannot have {self.connect_workers} Connect workers: at least 1")
+
+    @property
+    def sizes(self) -> MongodSizes:
+        return MongodSizes(self.mongod_cache_gb, self.oplog_mb)
+
+    @property
+    def nodes(self) -> dict[str, list[str]]:
+        """The processes of each replica set, by the set's name."""
+        counts = {SOURCE: self.source_nodes, DESTINATION: self.destination_nodes}
+        return {side: [f"{side}-{place}" for place in range(count)] for side, count in counts.items()}
+
+    @property
+    def workers(self) -> list[str]:
+        return [f"connect-{place}" for place in range(self.connect_workers)]
+
+    @property
+    def port_names(self) -> list[str]:
+        """What needs a port, in the order in which `port_base` counts them."""
+        return [*self.nodes[SOURCE], *self.nodes[DESTINATION], "kafka", CONTROLLER, *self.workers]
+
+    def written(self) -> dict[str, Any]:
+        """The options as JSON values, without the folder and the timeout."""
+        values = asdict(self)
+        del values["directory"], values["timeout_s"]
+        return values | {"plugins": str(self.plugins) if self.plugins else None}
+
+    @classmethod
+    def of(cls, directory: Path, state: State) -> StackOptions:
+        """The options that were written down."""
+        if "options" not in state.settings:
+            raise StackError(f"{directory} holds MongoDB servers only, no whole stack")
+        values = dict(state.settings["options"])
+        plugins = values.pop("plugins")
+        return cls(directory, plugins=Path(plugins) if plugins else None, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A stack's addresses and processes. URIs are MongoDB's, `bootstrap` is Kafka's, URLs are the Connect workers'."""
+
+    directory: Path
+    source: str
+    destination: str
+    bootstrap: str
+    connect_urls: tuple[str, ...]
+    processes: Mapping[str, Process]
+
+    @property
+    def connect(self) -> str:
+        return self.connect_urls[0]
+
+    @property
+    def running(self) -> bool:
+        """Whether every process lives now."""
+        return all(process.running for process in self.processes.values())
+
+    def to_json(self) -> dict[str, Any]:
+        processes = {name: {"pid": it.pid, "log": str(it.log)} for name, it in self.processes.items()}
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "bootstrap": self.bootstrap,
+            "connect": self.connect,
+            "processes": processes,
+        }
+
+    @classmethod
+    def of(cls, directory: Path, state: State) -> Stack:
+        """The stack that was written down."""
+        options, ports = StackOptions.of(directory, state), state.settings["ports"]
+        source, destination = (mongod.uri([ports[n] for n in names], side) for side, names in options.nodes.items())
+        urls = tuple(f"http://{HOST}:{ports[name]}" for name in options.workers)
+        return cls(directory, source, destination, f"{HOST}:{ports['kafka']}", urls, state.processes)
