@@ -1,0 +1,132 @@
+package io.towpath.record;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import org.apache.kafka.connect.errors.DataException;
+
+/**
+ * Walks the elements of one BSON document in its bytes. Nothing is decoded, so names that occur twice and invalid UTF-8 stay as they
+ * are. Throws {@link DataException} when the bytes end early or hold an unknown type.
+ */
+final class BsonElements {
+    static final byte DOUBLE = 0x01;
+    static final byte STRING = 0x02;
+    static final byte DOCUMENT = 0x03;
+    static final byte ARRAY = 0x04;
+    static final byte BOOLEAN = 0x08;
+    static final byte SYMBOL = 0x0E;
+    static final byte CODE_WITH_SCOPE = 0x0F;
+    static final byte INT32 = 0x10;
+    static final byte INT64 = 0x12;
+    static final byte DECIMAL128 = 0x13;
+
+    private final byte[] bytes;
+    private final ByteBuffer buffer;
+    private final int end;
+    private int position;
+    private byte type;
+    private int nameStart;
+    private int valueStart;
+
+    BsonElements(byte[] bytes, int offset) {
+        this.bytes = bytes;
+        this.buffer = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
+        need(offset, 5, bytes.length);
+        int length = buffer.getInt(offset);
+        if (length < 5) throw damaged(offset);
+        need(offset, length, bytes.length);
+        this.end = offset + length - 1;
+        if (bytes[end] != 0) throw damaged(end);
+        this.position = offset + 4;
+    }
+
+    /** Steps to the next element; false at the document's end. */
+    boolean next() {
+        if (position == end) return false;
+        type = bytes[position];
+        nameStart = position + 1;
+        valueStart = afterZero(nameStart);
+        position = valueEnd(valueStart);
+        if (position > end) throw damaged(valueStart);
+        return true;
+    }
+
+    byte type() {
+        return type;
+    }
+
+    int nameStart() {
+        return nameStart;
+    }
+
+    int valueStart() {
+        return valueStart;
+    }
+
+    int valueEnd() {
+        return position;
+    }
+
+    /** The value as a little-endian 32-bit number, {@code at} bytes into it. */
+    int int32(int at) {
+        return buffer.getInt(valueStart + at);
+    }
+
+    /** The value as a little-endian 64-bit number, {@code at} bytes into it. */
+    long int64(int at) {
+        return buffer.getLong(valueStart + at);
+    }
+
+    boolean nameIs(byte[] name) {
+        int length = valueStart - 1 - nameStart;
+        if (length != name.length) return false;
+        for (int i = 0; i < length; i++) {
+            if (bytes[nameStart + i] != name[i]) return false;
+        }
+        return true;
+    }
+
+    private int valueEnd(int start) {
+        long size =
+                switch (type) {
+                    case 0x06, 0x0A, 0x7F, (byte) 0xFF -> 0;
+                    case BOOLEAN -> 1;
+                    case INT32 -> 4;
+                    case DOUBLE, 0x09, 0x11, INT64 -> 8;
+                    case 0x07 -> 12;
+                    case DECIMAL128 -> 16;
+                    case STRING, 0x0D, SYMBOL -> 4L + length(start);
+                    case DOCUMENT, ARRAY, CODE_WITH_SCOPE -> length(start);
+                    case 0x05 -> 5L + length(start);
+                    case 0x0C -> 16L + length(start);
+                    case 0x0B -> afterZero(afterZero(start)) - start;
+                    default -> throw damaged(nameStart - 1);
+                };
+        if (start + size > end) throw damaged(start);
+        return (int) (start + size);
+    }
+
+    private int length(int at) {
+        need(at, 4, end);
+        int length = buffer.getInt(at);
+        if (length < 0) throw damaged(at);
+        return length;
+    }
+
+    private int afterZero(int from) {
+        for (int i = from; i < end; i++) {
+            if (bytes[i] == 0) return i + 1;
+        }
+        throw damaged(from);
+    }
+
+    private static void need(int at, int count, int limit) {
+        if (count > limit - at) {
+            throw new DataException("BSON is cut off: %d bytes wanted at byte %d of %d".formatted(count, at, limit));
+        }
+    }
+
+    private static DataException damaged(int at) {
+        return new DataException("BSON is damaged at byte " + at);
+    }
+}

@@ -1,0 +1,119 @@
+package io.towpath.record;
+
+import static java.nio.charset.StandardCharsets.US_ASCII;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import org.apache.kafka.connect.errors.DataException;
+
+/**
+ * A record's key: the BSON of {@code {_id: …}} in a canonical form. Two {@code _id}s have the same bytes exactly when MongoDB holds
+ * them equal (under the simple collation), so one document has one key and one partition.
+ */
+public final class CanonicalKey {
+    private static final byte[] ID = {'_', 'i', 'd'};
+
+    private final byte[] source;
+    private ByteBuffer out;
+
+    private CanonicalKey(byte[] source) {
+        this.source = source;
+        this.out = ByteBuffer.allocate(64).order(ByteOrder.LITTLE_ENDIAN);
+    }
+
+    /** The key of a document, or of anything else in BSON with an {@code _id}. Throws {@link DataException} when it has none. */
+    public static byte[] of(byte[] document) {
+        BsonElements elements = new BsonElements(document, 0);
+        while (elements.next()) {
+            if (elements.nameIs(ID)) return new CanonicalKey(document).write(elements);
+        }
+        throw new DataException("a document without an _id has no key");
+    }
+
+    private byte[] write(BsonElements id) {
+        int start = beginDocument();
+        element(id, ID);
+        endDocument(start);
+        byte[] key = new byte[out.position()];
+        out.flip().get(key);
+        return key;
+    }
+
+    private void element(BsonElements element, byte[] name) {
+        room(name.length + 2);
+        int typeAt = out.position();
+        out.put(element.type()).put(name).put((byte) 0);
+        switch (element.type()) {
+            case BsonElements.DOUBLE -> number(
+                    typeAt, CanonicalNumber.ofDouble(Double.longBitsToDouble(element.int64(0))));
+            case BsonElements.INT32 -> number(typeAt, CanonicalNumber.ofLong(element.int32(0)));
+            case BsonElements.DECIMAL128 -> number(
+                    typeAt, CanonicalNumber.ofDecimal(element.int64(0), element.int64(8)));
+            case BsonElements.SYMBOL -> {
+                out.put(typeAt, BsonElements.STRING);
+                copy(element.valueStart(), element.valueEnd());
+            }
+            case BsonElements.DOCUMENT, BsonElements.ARRAY -> document(element.valueStart(), element.type());
+            case BsonElements.CODE_WITH_SCOPE -> codeWithScope(element);
+            default -> copy(element.valueStart(), element.valueEnd());
+        }
+    }
+
+    private void number(int typeAt, CanonicalNumber number) {
+        room(16);
+        out.put(typeAt, number.type()).putLong(number.low());
+        if (number.type() == BsonElements.DECIMAL128) out.putLong(number.high());
+    }
+
+    private void document(int offset, byte type) {
+        BsonElements elements = new BsonElements(source, offset);
+        int start = beginDocument();
+        for (int index = 0; elements.next(); index++) {
+            // the server does not look at the names inside an array
+            element(
+                    elements,
+                    type == BsonElements.ARRAY ? Integer.toString(index).getBytes(US_ASCII) : name(elements));
+        }
+        endDocument(start);
+    }
+
+    private void codeWithScope(BsonElements element) {
+        int scope = element.valueStart() + 8 + element.int32(4);
+        int start = out.position();
+        room(4);
+        out.putInt(0);
+        copy(element.valueStart() + 4, scope);
+        document(scope, BsonElements.DOCUMENT);
+        out.putInt(start, out.position() - start);
+    }
+
+    private byte[] name(BsonElements element) {
+        byte[] name = new byte[element.valueStart() - 1 - element.nameStart()];
+        System.arraycopy(source, element.nameStart(), name, 0, name.length);
+        return name;
+    }
+
+    private int beginDocument() {
+        room(5);
+        int start = out.position();
+        out.putInt(0);
+        return start;
+    }
+
+    private void endDocument(int start) {
+        room(1);
+        out.put((byte) 0).putInt(start, out.position() - start);
+    }
+
+    private void copy(int from, int to) {
+        if (from > to || to > source.length) throw new DataException("BSON is damaged at byte " + from);
+        room(to - from);
+        out.put(source, from, to - from);
+    }
+
+    private void room(int count) {
+        if (out.remaining() >= count) return;
+        ByteBuffer larger = ByteBuffer.allocate(Math.max(out.capacity() * 2, out.position() + count));
+        out = larger.order(ByteOrder.LITTLE_ENDIAN).put(out.flip());
+    }
+}

@@ -1,0 +1,65 @@
+package io.towpath.record;
+
+import java.math.BigDecimal;
+import java.math.BigInteger;
+import java.math.MathContext;
+import org.bson.types.Decimal128;
+
+/**
+ * The one form of a number among all that MongoDB holds equal to it: an int64 if it is whole and fits, else a double if one is equal,
+ * else a decimal without trailing zeros. The server compares a double with a decimal by rounding the double to 34 digits.
+ *
+ * @param type the BSON type of the form
+ * @param low the value's lowest 64 bits as BSON has them
+ * @param high the upper 64 bits of a decimal, else 0
+ */
+record CanonicalNumber(byte type, long low, long high) {
+    private static final long NAN = 0x7FF8000000000000L;
+    private static final double TWO_TO_63 = 0x1p63;
+    private static final BigInteger DECIMAL_LIMIT = BigInteger.TEN.pow(34);
+    private static final BigInteger TWO_TO_64 = BigInteger.ONE.shiftLeft(64);
+    private static final int DECIMAL_BIAS = 6176;
+    private static final int INT64_DIGITS = 19;
+
+    static CanonicalNumber ofLong(long value) {
+        return new CanonicalNumber(BsonElements.INT64, value, 0);
+    }
+
+    static CanonicalNumber ofDouble(double value) {
+        if (Double.isNaN(value)) return new CanonicalNumber(BsonElements.DOUBLE, NAN, 0);
+        if (value == Math.rint(value) && value >= -TWO_TO_63 && value < TWO_TO_63) return ofLong((long) value);
+        return new CanonicalNumber(BsonElements.DOUBLE, Double.doubleToRawLongBits(value), 0);
+    }
+
+    /** From the two halves of a BSON decimal (IEEE 754-2008, binary integer coding). */
+    static CanonicalNumber ofDecimal(long low, long high) {
+        int leading = (int) (high >>> 58) & 0x1F;
+        if (leading == 0x1F) return ofDouble(Double.NaN);
+        if (leading == 0x1E) return ofDouble(high < 0 ? Double.NEGATIVE_INFINITY : Double.POSITIVE_INFINITY);
+        if (leading >= 0x18) return ofLong(0); // a coefficient of more than 34 digits counts as zero
+        BigInteger coefficient = unsigned(high & 0x1FFFFFFFFFFFFL).shiftLeft(64).add(unsigned(low));
+        if (coefficient.signum() == 0 || coefficient.compareTo(DECIMAL_LIMIT) >= 0) return ofLong(0);
+        int exponent = ((int) (high >>> 49) & 0x3FFF) - DECIMAL_BIAS;
+        return ofDecimal(new BigDecimal(high < 0 ? coefficient.negate() : coefficient, -exponent).stripTrailingZeros());
+    }
+
+    private static CanonicalNumber ofDecimal(BigDecimal value) {
+        boolean whole = value.scale() <= 0;
+        if (whole && value.precision() - value.scale() <= INT64_DIGITS) {
+            BigInteger integer = value.toBigIntegerExact();
+            if (integer.bitLength() < Long.SIZE) return ofLong(integer.longValue());
+        }
+        double nearest = value.doubleValue();
+        if (Double.isFinite(nearest)
+                && new BigDecimal(nearest).round(MathContext.DECIMAL128).compareTo(value) == 0) {
+            return ofDouble(nearest);
+        }
+        Decimal128 decimal = new Decimal128(value);
+        return new CanonicalNumber(BsonElements.DECIMAL128, decimal.getLow(), decimal.getHigh());
+    }
+
+    private static BigInteger unsigned(long bits) {
+        BigInteger value = BigInteger.valueOf(bits);
+        return bits < 0 ? value.add(TWO_TO_64) : value;
+    }
+}

@@ -1,0 +1,117 @@
+package io.towpath.record;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.connect.errors.DataException;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.BsonString;
+import org.bson.BsonValue;
+import org.bson.RawBsonDocument;
+
+/** What one record says about its document. Told apart by the value alone: a document has an {@code _id}, an update never does. */
+public sealed interface Change {
+    String SET = "$set";
+    String UNSET = "$unset";
+    String TRUNCATE = "$truncate";
+
+    /** The document is now this one. */
+    record Document(BsonDocument document) implements Change {
+        @Override
+        public byte[] encode() {
+            return BsonBytes.of(document);
+        }
+    }
+
+    /**
+     * These paths changed, and nothing else. Never creates a document.
+     *
+     * @param set path to value, in the order of the change event
+     * @param unset paths that are gone
+     * @param truncations arrays that were cut, before {@code set} writes into them
+     */
+    record Update(BsonDocument set, List<String> unset, List<Truncation> truncations) implements Change {
+        public Update {
+            unset = List.copyOf(unset);
+            truncations = List.copyOf(truncations);
+        }
+
+        public boolean isEmpty() {
+            return set.isEmpty() && unset.isEmpty() && truncations.isEmpty();
+        }
+
+        @Override
+        public byte[] encode() {
+            BsonDocument unsetPart = new BsonDocument();
+            unset.forEach(path -> unsetPart.append(path, new BsonString("")));
+            BsonDocument truncatePart = new BsonDocument();
+            truncations.forEach(cut -> truncatePart.append(cut.path(), new BsonInt32(cut.newSize())));
+            return BsonBytes.ofParts(
+                    Map.of(SET, set, UNSET, unsetPart, TRUNCATE, truncatePart), List.of(SET, UNSET, TRUNCATE));
+        }
+    }
+
+    /** The document is gone. */
+    record Delete() implements Change {
+        @Override
+        public byte[] encode() {
+            return null;
+        }
+    }
+
+    /** The record's value; null for a delete. */
+    byte[] encode();
+
+    /** The change in a record's value. Throws {@link DataException} when it is neither a document, an update nor null. */
+    static Change decode(byte[] value) {
+        if (value == null) return new Delete();
+        BsonElements elements = new BsonElements(value, 0);
+        while (elements.next()) {
+            // walked to its end, so that what is cut off is refused here
+        }
+        return of(new RawBsonDocument(value));
+    }
+
+    /** The same for a value that is decoded already. */
+    static Change of(BsonDocument value) {
+        if (value == null) return new Delete();
+        if (value.containsKey("_id")) return new Document(value);
+        if (value.isEmpty()) throw new DataException("a value without any field is neither a document nor an update");
+        BsonDocument set = new BsonDocument();
+        List<String> unset = List.of();
+        List<Truncation> truncations = List.of();
+        for (Map.Entry<String, BsonValue> part : value.entrySet()) {
+            switch (part.getKey()) {
+                case SET -> set = part(value, SET);
+                case UNSET -> unset = List.copyOf(part(value, UNSET).keySet());
+                case TRUNCATE -> truncations = truncations(part(value, TRUNCATE));
+                default -> throw new DataException(
+                        "a value with the field '%s' and without an _id is neither a document nor an update"
+                                .formatted(part.getKey()));
+            }
+        }
+        return new Update(set, unset, truncations);
+    }
+
+    private static BsonDocument part(BsonDocument value, String operator) {
+        BsonValue part = value.get(operator);
+        if (!part.isDocument() || part.asDocument().isEmpty()) {
+            throw new DataException("%s of an update must name at least one path".formatted(operator));
+        }
+        return part.asDocument();
+    }
+
+    private static List<Truncation> truncations(BsonDocument part) {
+        List<Truncation> truncations = new ArrayList<>();
+        for (Map.Entry<String, BsonValue> cut : part.entrySet()) {
+            if (!cut.getValue().isInt32()) {
+                throw new DataException(
+                        "array '%s' cut to %s: the length must be an int32".formatted(cut.getKey(), cut.getValue()));
+            }
+            truncations.add(
+                    new Truncation(cut.getKey(), cut.getValue().asInt32().getValue()));
+        }
+        return truncations;
+    }
+}

@@ -1,0 +1,59 @@
+package io.towpath.sink;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import io.towpath.record.Change;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.stream.Stream;
+import org.bson.BsonArray;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.BsonString;
+
+/** An update as MongoDB's update operators. */
+final class ClassicUpdate {
+    private ClassicUpdate() {}
+
+    static BsonDocument of(Change.Update update) {
+        BsonDocument operators = new BsonDocument();
+        if (!update.set().isEmpty()) operators.append(Change.SET, update.set());
+        BsonDocument unset = new BsonDocument();
+        update.unset().forEach(path -> unset.append(path, new BsonString("")));
+        if (!unset.isEmpty()) operators.append(Change.UNSET, unset);
+        BsonDocument push = new BsonDocument();
+        update.truncations()
+                .forEach(cut -> push.append(
+                        cut.path(),
+                        new BsonDocument("$each", new BsonArray()).append("$slice", new BsonInt32(cut.newSize()))));
+        if (!push.isEmpty()) operators.append("$push", push);
+        return operators;
+    }
+
+    /**
+     * Whether the server can neither refuse the operators, whatever the document looks like, nor add the new fields in another order:
+     * only top-level names, and those that are set ascend as the server sorts them (names that begin with a digit are left out, as it
+     * sorts numbers by value).
+     */
+    static boolean isSafe(Change.Update update) {
+        boolean plain = Stream.concat(update.set().keySet().stream(), update.unset().stream())
+                .allMatch(ClassicUpdate::isPlainName);
+        return plain
+                && update.truncations().isEmpty()
+                && (update.set().size() <= 1 || ascends(update.set().keySet().iterator()));
+    }
+
+    private static boolean isPlainName(String path) {
+        return !path.isEmpty() && !path.startsWith("$") && path.indexOf('.') < 0;
+    }
+
+    private static boolean ascends(Iterator<String> names) {
+        byte[] last = new byte[0];
+        while (names.hasNext()) {
+            byte[] name = names.next().getBytes(UTF_8);
+            if ((name[0] >= '0' && name[0] <= '9') || Arrays.compareUnsigned(last, name) > 0) return false;
+            last = name;
+        }
+        return true;
+    }
+}

@@ -1,0 +1,67 @@
+package io.towpath.sink;
+
+import io.towpath.record.Change;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.OptionalInt;
+import org.bson.BsonValue;
+
+/** What an update says about one place in a document, and about the places below. Applied in this order: value or unset, truncation, children. */
+final class PathNode {
+    private static final int MOST_ELEMENTS = 1_500_000; // the server pads an array no further
+
+    final Map<String, PathNode> children = new LinkedHashMap<>();
+    BsonValue value;
+    boolean unset;
+    OptionalInt newSize = OptionalInt.empty();
+
+    /** The tree of an update's paths; below every place the paths keep their order. */
+    static PathNode of(Change.Update update) {
+        PathNode root = new PathNode();
+        update.unset().forEach(path -> root.at(path).unset = true);
+        update.set().forEach((path, value) -> root.at(path).value = value);
+        update.truncations().forEach(cut -> root.at(cut.path()).newSize = OptionalInt.of(cut.newSize()));
+        return root;
+    }
+
+    private PathNode at(String path) {
+        PathNode node = this;
+        for (String name : path.split("\\.", -1)) node = node.children.computeIfAbsent(name, unused -> new PathNode());
+        return node;
+    }
+
+    boolean isLeaf() {
+        return value != null && newSize.isEmpty() && children.isEmpty();
+    }
+
+    boolean isRemoved() {
+        return unset && value == null && newSize.isEmpty() && children.isEmpty();
+    }
+
+    /** The children that leave something behind, in their order. */
+    List<Map.Entry<String, PathNode>> written() {
+        return children.entrySet().stream()
+                .filter(child -> !child.getValue().isRemoved())
+                .toList();
+    }
+
+    /** Whether the children may be elements of an array. */
+    boolean isIndexed() {
+        return children.keySet().stream().allMatch(PathNode::isIndex);
+    }
+
+    private static boolean isIndex(String name) {
+        boolean digits =
+                !name.isEmpty() && name.length() <= 7 && name.chars().allMatch(digit -> digit >= '0' && digit <= '9');
+        return digits && (name.length() == 1 || name.charAt(0) != '0') && Integer.parseInt(name) < MOST_ELEMENTS;
+    }
+
+    /** The deepest path below, in names. */
+    int depth() {
+        return children.values().stream()
+                .mapToInt(child -> 1 + child.depth())
+                .max()
+                .orElse(0);
+    }
+}

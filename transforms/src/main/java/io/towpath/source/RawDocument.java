@@ -1,0 +1,141 @@
+package io.towpath.source;
+
+import java.util.Collection;
+import java.util.Map;
+import java.util.Set;
+import org.bson.BsonBinaryReader;
+import org.bson.BsonDocument;
+import org.bson.BsonReader;
+import org.bson.BsonValue;
+import org.bson.RawBsonDocument;
+import org.bson.codecs.BsonDocumentCodec;
+import org.bson.json.JsonWriterSettings;
+
+/** A document that keeps the bytes it came in and gives them, marked, instead of JSON. It cannot be changed. */
+public final class RawDocument extends BsonDocument {
+    private static final long serialVersionUID = 1L;
+
+    private final byte[] bytes;
+    private final RawBsonDocument view;
+
+    public RawDocument(byte[] bytes) {
+        this.bytes = bytes;
+        this.view = new RawBsonDocument(bytes);
+    }
+
+    byte[] bytes() {
+        return bytes;
+    }
+
+    @Override
+    public String toJson() {
+        return MarkedBytes.mark(bytes);
+    }
+
+    @Override
+    public String toJson(JsonWriterSettings settings) {
+        return MarkedBytes.mark(bytes);
+    }
+
+    @Override
+    public String toString() {
+        return view.toJson();
+    }
+
+    /** A plain document that can be changed. */
+    @Override
+    public BsonDocument clone() {
+        return view.decode(new BsonDocumentCodec());
+    }
+
+    @Override
+    public BsonReader asBsonReader() {
+        return new BsonBinaryReader(view.getByteBuffer().asNIO());
+    }
+
+    @Override
+    public int size() {
+        return view.size();
+    }
+
+    @Override
+    public boolean isEmpty() {
+        return view.isEmpty();
+    }
+
+    @Override
+    public boolean containsKey(Object key) {
+        return view.containsKey(key);
+    }
+
+    @Override
+    public boolean containsValue(Object value) {
+        return view.containsValue(value);
+    }
+
+    @Override
+    public BsonValue get(Object key) {
+        return view.get(key);
+    }
+
+    @Override
+    public String getFirstKey() {
+        return view.getFirstKey();
+    }
+
+    @Override
+    public Set<String> keySet() {
+        return view.keySet();
+    }
+
+    @Override
+    public Collection<BsonValue> values() {
+        return view.values();
+    }
+
+    @Override
+    public Set<Map.Entry<String, BsonValue>> entrySet() {
+        return view.entrySet();
+    }
+
+    @Override
+    public BsonValue put(String key, BsonValue value) {
+        throw unchangeable();
+    }
+
+    @Override
+    public BsonDocument append(String key, BsonValue value) {
+        throw unchangeable();
+    }
+
+    @Override
+    public void putAll(Map<? extends String, ? extends BsonValue> values) {
+        throw unchangeable();
+    }
+
+    @Override
+    public BsonValue remove(Object key) {
+        throw unchangeable();
+    }
+
+    @Override
+    public void clear() {
+        throw unchangeable();
+    }
+
+    @Override
+    public boolean equals(Object other) {
+        return view.equals(other);
+    }
+
+    @Override
+    public int hashCode() {
+        return view.hashCode();
+    }
+
+    private static UnsupportedOperationException unchangeable() {
+        return new UnsupportedOperationException(
+                "documents are passed on as they are stored: field.exclude.list and field.renames cannot be used with mongodb.authentication.class=%s"
+                        .formatted(RawDocuments.class.getName()));
+    }
+}

@@ -1,0 +1,2 @@
+/** What makes Debezium hand documents on as bytes. */
+package io.towpath.source;

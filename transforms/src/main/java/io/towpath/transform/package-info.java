@@ -1,0 +1,2 @@
+/** Debezium's records become records of the contract. */
+package io.towpath.transform;
