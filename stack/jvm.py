@@ -81,7 +81,7 @@ def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path)
         "rest.advertised.host.name": HOST,
         "rest.advertised.port": str(port),
         "plugin.path": str(plugins),
-        "plugin.discovery": "hybrid_warn",
+        "plugin.discovery": "service_load",
         "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
         "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
         "exactly.once.source.support": "enabled",
