@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaError, TopicPartition
+from confluent_kafka import (
+    TIMESTAMP_LOG_APPEND_TIME,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 
 _PATIENCE = 30  # seconds without an answer
 
@@ -68,3 +76,18 @@ def _until_ends(consumer: Consumer, open_ends: set[int]) -> Iterator[Logged]:
             kind == TIMESTAMP_LOG_APPEND_TIME,
             time_ms,
         )
+
+
+def applied(bootstrap: str, group: str) -> int:
+    """How far a consumer group has come, over all partitions."""
+    wanted = [ConsumerGroupTopicPartitions(group)]
+    found = AdminClient({"bootstrap.servers": bootstrap}).list_consumer_group_offsets(wanted)[group].result(_PATIENCE)
+    return sum(max(0, place.offset) for place in found.topic_partitions or ())
+
+
+def wait_applied(bootstrap: str, group: str, *, more: int, timeout: float = 120) -> None:
+    """Wait until a consumer group has come this much further; `timeout` in seconds."""
+    start, end = applied(bootstrap, group), time.monotonic() + timeout
+    while (now := applied(bootstrap, group)) < start + more:
+        assert time.monotonic() < end, f"{group} came from {start} to {now} within {timeout:.0f} s, not {more} further"
+        time.sleep(0.2)

@@ -66,6 +66,11 @@ class Pipeline:
     def topic(self, collection: str) -> str:
         return f"{self.name}.{self.name}.{collection}"
 
+    @property
+    def sink_group(self) -> str:
+        """The sink's consumer group."""
+        return f"connect-{self.name}-sink"
+
     def source(self, collection: str) -> raw.Documents:
         return self.source_client[self.name][collection]
 

@@ -1,4 +1,4 @@
-"""Servers that a test needs besides the stack: a standalone mongod, and one that asks for a password."""
+"""Servers that a test needs besides the stack: mongods, and a Connect worker without plugins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import tenacity
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
@@ -61,3 +62,37 @@ def mongod_with_users(directory: Path, users: dict[str, list[dict[str, str]]]) -
 @tenacity.retry(retry=tenacity.retry_if_exception_type(PyMongoError), stop=tenacity.stop_after_delay(30), reraise=True)
 def _once_primary(client: MongoClient[dict[str, Any]], command: dict[str, Any]) -> None:
     client.admin.command(command)
+
+
+@contextmanager
+def connect_without_plugins(directory: Path, bootstrap: str) -> Iterator[str]:
+    """A Connect worker that has nothing but what Kafka ships; yields its URL once it answers."""
+    found, url = parts.parts(print), f"http://127.0.0.1:{free_port()}"
+    properties = directory / "worker.properties"
+    (directory / "plugins").mkdir()
+    properties.write_text(
+        f"bootstrap.servers={bootstrap}\nlisteners={url}\nplugin.path={directory / 'plugins'}\n"
+        f"offset.storage.file.filename={directory / 'offsets'}\n"
+        "key.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n"
+        "value.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n"
+    )
+    main = "org.apache.kafka.connect.cli.ConnectStandalone"
+    with (directory / "worker.log").open("w") as log:
+        command = [str(found.java), "-Xmx256m", "-cp", f"{found.libs}/*", main, str(properties)]
+        running = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        _once_answering(url)
+        yield url
+    finally:
+        running.kill()
+        running.wait(30)
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception_type(httpx.HTTPError),  # 404 while it starts
+    wait=tenacity.wait_fixed(0.2),
+    stop=tenacity.stop_after_delay(60),
+    reraise=True,
+)
+def _once_answering(url: str) -> None:
+    httpx.get(f"{url}/connector-plugins", timeout=10).raise_for_status()

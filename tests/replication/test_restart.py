@@ -1,0 +1,32 @@
+"""A Connect worker that dies while the pipeline streams loses nothing."""
+
+from __future__ import annotations
+
+import stack as embedded
+from tests.support import log
+from tests.support.pipeline import Pipeline
+from tests.support.workload import Workload
+from tests.support.writer import Writer
+
+COLLECTIONS = ("one", "two")
+WORKER = "connect-0"
+
+
+def test_both_sides_are_equal_after_a_worker_was_killed_while_streaming(
+    pipeline: Pipeline, stack: embedded.Stack, seed: int
+) -> None:
+    changes = Workload(seed, [pipeline.source(name) for name in COLLECTIONS])
+    changes.fill()
+    pipeline.deploy()
+    pipeline.wait()
+    with Writer(changes, per_second=300) as writer:
+        log.wait_applied(pipeline.addresses.bootstrap, pipeline.sink_group, more=500)
+        embedded.kill(stack.directory, WORKER)
+        try:
+            writer.wait_for(writer.applied + 500)
+        finally:
+            embedded.start(stack.directory, WORKER)
+        log.wait_applied(pipeline.addresses.bootstrap, pipeline.sink_group, more=500)
+    pipeline.wait()
+    print(changes.statistics)
+    pipeline.assert_same(*COLLECTIONS, at_least=300, ignore_field_order=True)
