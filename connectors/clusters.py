@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -78,11 +78,11 @@ def hosts(client: MongoClient[dict[str, Any]]) -> list[str]:
     return sorted(client.admin.command("hello")["hosts"])
 
 
-def collections(client: MongoClient[dict[str, Any]]) -> list[Collection]:
-    """Every collection, view and time-series collection outside MongoDB's own databases."""
+def collections(client: MongoClient[dict[str, Any]], databases: Iterable[str] | None = None) -> list[Collection]:
+    """Every collection, view and time-series collection of these databases; of all but MongoDB's own if not given."""
     return [
         Collection(f"{database}.{found['name']}", found["type"], found.get("options", {}))
-        for database in client.list_database_names()
+        for database in (client.list_database_names() if databases is None else databases)
         if database not in ("admin", "config", "local")
         for found in client[database].list_collections()
         if not found["name"].startswith("system.")

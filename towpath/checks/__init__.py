@@ -1,0 +1,1 @@
+"""What `towpath check` looks at, one module a place. Every look yields findings and changes nothing."""

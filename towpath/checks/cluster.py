@@ -1,0 +1,87 @@
+"""What is asked of a MongoDB cluster on either side: topology, versions, what its user may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pymongo import MongoClient
+from pymongo.errors import OperationFailure
+
+from connectors.clusters import hosts, replica_set
+from connectors.secrets import without_credentials
+from connectors.servers import ReplicaSet
+from towpath.checks.finding import Finding, error, ok, warning
+
+Client = MongoClient[dict[str, Any]]
+Answer = TypeVar("Answer")
+
+#: Change events have `wallTime`, the source's clock in every record, since this version.
+OLDEST = (6, 0)
+_UNAUTHORISED = 13  # Unauthorized in MongoDB's error_codes.yml
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A replica set that answered, and the version of the server that did."""
+
+    replica_set: ReplicaSet
+    version: tuple[int, ...]
+
+
+def if_allowed(ask: Callable[[], Answer]) -> Answer | None:
+    """The answer of a server, or None when the user may not ask that."""
+    try:
+        return ask()
+    except OperationFailure as failure:
+        if failure.code == _UNAUTHORISED:
+            return None
+        raise
+
+
+def seen(client: Client, side: str) -> Seen:
+    """Raises `Refused` for what is not a replica set."""
+    name = replica_set(client, side)
+    version = tuple(client.server_info()["versionArray"][:3])
+    return Seen(ReplicaSet(name, tuple(hosts(client))), version)
+
+
+def topology(found: Seen, side: str, uri: str) -> Iterator[Finding]:
+    members = len(found.replica_set.hosts)
+    version = ".".join(map(str, found.version))
+    yield ok(side, f"{without_credentials(uri)}: replica set {found.replica_set.name}, {members} members, {version}")
+    if found.version < OLDEST:
+        yield error(
+            side,
+            f"MongoDB {version}: its change events lack wallTime, the source's clock, which every record carries",
+            "upgrade the servers to MongoDB 6.0 or later",
+        )
+
+
+def compatibility(client: Client, side: str, found: Seen) -> Iterator[Finding]:
+    """A feature compatibility version behind the binaries is where an upgrade was not finished."""
+    answer = if_allowed(lambda: client.admin.command("getParameter", 1, featureCompatibilityVersion=1))
+    if answer is None:
+        yield ok(side, "feature compatibility version: not looked at, the user may not getParameter (clusterMonitor)")
+        return
+    text = str(answer["featureCompatibilityVersion"]["version"])
+    level = tuple(int(part) for part in text.split("."))
+    if level < OLDEST:
+        yield error(
+            side,
+            f"feature compatibility version {text}: its change streams behave as before 6.0",
+            f'finish the upgrade: db.adminCommand({{setFeatureCompatibilityVersion: "{_short(found)}"}})',
+        )
+    elif text != _short(found):
+        yield warning(
+            side,
+            f"feature compatibility version {text} on servers {_short(found)}: an upgrade that was not finished",
+            "finish it, or mind it when you compare both sides",
+        )
+    else:
+        yield ok(side, f"feature compatibility version {text}")
+
+
+def _short(found: Seen) -> str:
+    return ".".join(map(str, found.version[:2]))

@@ -1,0 +1,26 @@
+"""What `deploy` would do now, and what it would refuse: asked of the deployment itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from connectors.deploy import Deployment
+from connectors.errors import ConnectorsError
+from connectors.servers import look
+from towpath.checks.finding import Finding, ok, refusal
+from towpath.opened import Opened
+
+_SUBJECT = "deploy"
+
+
+def check(it: Opened) -> Iterator[Finding]:
+    """Plan a deployment, and change nothing."""
+    try:
+        changes = Deployment(it.pipeline, look(it.pipeline), it.connect, it.topics).plan()
+    except ConnectorsError as failure:
+        yield refusal(_SUBJECT, failure)
+        return
+    if not changes:
+        yield ok(_SUBJECT, "nothing to change: all is as the file says")
+    else:
+        yield ok(_SUBJECT, f"would make {len(changes)} changes; `towpath deploy --dry-run` lists them")

@@ -1,0 +1,126 @@
+"""The destination: who it is, what the user may write, what the namespaces that are written to already are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pymongo import MongoClient
+from pymongo.uri_parser import parse_uri
+
+from connectors.clusters import Collection, collections, connected
+from connectors.errors import ConnectorsError, Refused
+from connectors.servers import refuse_targets
+from connectors.spec import Pipeline
+from towpath.checks.cluster import Seen, compatibility, seen, topology
+from towpath.checks.finding import Finding, error, ok, refusal, warning
+from towpath.checks.privileges import DESTINATION_ACTIONS, DESTINATION_LOOKS, Privileges, privileges
+from towpath.checks.source import Source
+from towpath.checks.target import target
+
+SIDE = "destination"
+_SHOWN = 3
+
+
+def check(pipeline: Pipeline, source: Source, *, deployed: bool) -> Iterator[Finding]:
+    """All findings about the destination; `deployed` when the pipeline may have written there already."""
+    try:
+        with connected(pipeline.destination_uri, SIDE) as client:
+            found = seen(client, SIDE)
+            yield from topology(found, SIDE, pipeline.destination_uri)
+            yield from compatibility(client, SIDE, found)
+            yield from _beside(pipeline, source, found)
+            targets = sorted({pipeline.renames.destination(name) for name in source.namespaces})
+            mine = privileges(client)
+            if mine is not None:
+                yield from _writes(mine, targets)
+                yield from _validation(mine, pipeline)
+            else:
+                yield ok(SIDE, "no user is logged in, so the server must be without access control")
+            if mine is None or not _blind(mine, targets):
+                yield from _targets(client, targets, pipeline, deployed=deployed)
+    except ConnectorsError as failure:
+        yield refusal(SIDE, failure)
+
+
+def _beside(pipeline: Pipeline, source: Source, found: Seen) -> Iterator[Finding]:
+    """Both sides compared."""
+    if source.seen is None:
+        return
+    if found.version[0] < source.seen.version[0]:
+        yield warning(
+            SIDE,
+            f"is MongoDB {found.version[0]}, older than the source's {source.seen.version[0]}: it may refuse documents"
+            " or updates that the source takes",
+            f"upgrade the destination to {source.seen.version[0]}",
+        )
+    same = source.seen.replica_set.is_same(found.replica_set)
+    try:
+        refuse_targets(pipeline, source.namespaces, same_set=same)
+    except Refused as refused:
+        yield refusal(SIDE, refused)
+    if same:
+        yield warning(
+            SIDE,
+            "is the replica set of the source: every change is written to its oplog once more",
+            "mean it: for a second cluster name another [destination] uri",
+        )
+
+
+def _writes(mine: Privileges, targets: list[str]) -> Iterator[Finding]:
+    lacking = {name: missing for name in targets if (missing := mine.missing(DESTINATION_ACTIONS, name))}
+    databases = sorted({name.partition(".")[0] for name in lacking})
+    roles = ", ".join(f'{{role: "readWrite", db: "{database}"}}' for database in databases)
+    user, _, database = mine.user.partition("@")
+    if lacking:
+        name, missing = next(iter(lacking.items()))
+        yield error(
+            SIDE,
+            f"the user {mine.user} may not {', '.join(missing)} in {name}"
+            + (f" and {len(lacking) - 1} more namespaces" if len(lacking) > 1 else ""),
+            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{roles}])',
+        )
+    elif targets:
+        yield ok(SIDE, f"the user {mine.user} may {', '.join(DESTINATION_ACTIONS)} in all namespaces that are written")
+    blind = _blind(mine, targets)
+    if blind and not lacking:
+        name, missing = next(iter(blind.items()))
+        yield warning(
+            SIDE,
+            f"the user {mine.user} may not {', '.join(missing)} in {name}: what is there cannot be seen or compared",
+            f'grant it the role "readWrite" on {name.partition(".")[0]}, which has that too',
+        )
+
+
+def _blind(mine: Privileges, targets: list[str]) -> dict[str, list[str]]:
+    return {name: missing for name in targets if (missing := mine.missing(DESTINATION_LOOKS, name))}
+
+
+def _validation(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
+    """mongo-kafka's own look at the privileges, which does not follow the namespaces."""
+    source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or mine.user.partition("@")[2]
+    missing = mine.missing_for_mongo_kafka(pipeline.name, str(source))
+    if missing:
+        user, _, database = mine.user.partition("@")
+        yield error(
+            SIDE,
+            f"the sink connector's own validation would find {', '.join(missing)} missing for {mine.user}: it looks at"
+            f" the database {pipeline.name!r} (the pipeline's name), at {source!r} where the user is kept, and at"
+            " grants for all databases, not at the namespaces that are written",
+            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readWrite", db: "{pipeline.name}"}}]);'
+            " that database need not exist",
+        )
+
+
+def _targets(
+    client: MongoClient[dict[str, Any]], targets: list[str], pipeline: Pipeline, *, deployed: bool
+) -> Iterator[Finding]:
+    wanted = {name.partition(".")[0] for name in targets}
+    there: dict[str, Collection] = {c.namespace: c for c in collections(client, wanted)}
+    for name in targets:
+        if name in there:
+            yield from target(client, there[name], pipeline, deployed=deployed)
+    new = [name for name in targets if name not in there]
+    if new:
+        more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
+        yield ok(SIDE, f"would be created by the first document: {', '.join(new[:_SHOWN])}{more}")

@@ -1,0 +1,158 @@
+"""Kafka: brokers, limits for large records, topics that are there, topics that would be made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from connectors.errors import ConnectorsError, Refused, TopicError
+from connectors.refusals import refuse_partition_count
+from connectors.spec import Pipeline
+from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic, Topics, retention_settings
+from towpath.checks.finding import Finding, error, ok, refusal, warning
+
+_SUBJECT = "kafka"
+_SHOWN = 3
+#: A topic that no pipeline has: the brokers are only asked whether they would make it.
+_PROBE = "towpath.check"
+
+Settings = Mapping[str, str]
+
+
+def check(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
+    try:
+        brokers = topics.brokers()
+        yield ok(_SUBJECT, f"{pipeline.bootstrap}: {len(brokers)} brokers, cluster {topics.cluster()}")
+        for number in brokers:
+            yield from broker(number, topics.broker_settings(number), len(brokers), pipeline)
+        yield from _would_create(pipeline, topics)
+        existing = topics.all()
+        yield from strangers(pipeline, existing)
+        pattern = pipeline.selection.topic_regex(pipeline.name)
+        mine = [found for name, found in sorted(existing.items()) if re.fullmatch(pattern, name)]
+        for found in mine:
+            yield from topic(found, topics.settings(found.name), pipeline)
+        yield ok(_SUBJECT, f"{len(mine)} topics of the pipeline are there")
+    except ConnectorsError as failure:
+        yield refusal(_SUBJECT, failure)
+
+
+def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) -> Iterator[Finding]:
+    """What the settings of one broker mean for records of up to 17 MiB, and for order and safety of the log."""
+    subject = f"{_SUBJECT} broker {number}"
+    if _bytes(settings, "socket.request.max.bytes") < LARGEST_RECORD:
+        yield error(
+            subject,
+            f"socket.request.max.bytes={settings['socket.request.max.bytes']}: a record of {LARGEST_RECORD} bytes (a"
+            " document of 16 MiB) is refused",
+            f"set socket.request.max.bytes={LARGEST_RECORD + 2**20} or more on every broker",
+        )
+    if brokers > 1 and _bytes(settings, "replica.fetch.max.bytes") < LARGEST_RECORD:
+        yield warning(
+            subject,
+            f"replica.fetch.max.bytes={settings['replica.fetch.max.bytes']}, smaller than the largest record"
+            f" ({LARGEST_RECORD}): such records are copied to followers one by one",
+            f"set replica.fetch.max.bytes={LARGEST_RECORD}",
+        )
+    if settings.get("auto.create.topics.enable") == "true":
+        yield warning(
+            subject,
+            "auto.create.topics.enable=true: whoever asks for a topic before `deploy` has made it gets one with the"
+            " broker's partition count and settings",
+            "set auto.create.topics.enable=false; Towpath and Connect make their topics themselves",
+        )
+    yield from _replication(subject, settings, brokers, pipeline.replication_factor)
+    yield ok(
+        subject,
+        f"message.max.bytes={settings.get('message.max.bytes')} (the pipeline's topics have their own:"
+        f" {LARGEST_RECORD}), replica.fetch.max.bytes={settings.get('replica.fetch.max.bytes')}",
+    )
+
+
+def _replication(subject: str, settings: Settings, brokers: int, wanted: int) -> Iterator[Finding]:
+    factor = wanted if wanted > 0 else int(settings.get("default.replication.factor", "1"))
+    insync = int(settings.get("min.insync.replicas", "1"))
+    if brokers > 1 and factor == 1:
+        where = "[kafka] replication_factor" if wanted > 0 else "the broker's default.replication.factor"
+        yield warning(
+            subject,
+            f"topics have one replica ({where}) on {brokers} brokers: a lost broker takes its part of the log along",
+            "set [kafka] replication_factor = 3 before the first deploy",
+        )
+    if insync > factor:
+        yield error(
+            subject,
+            f"min.insync.replicas={insync}, and topics would have {factor} replicas: nothing can be written",
+            f"set [kafka] replication_factor = {insync + 1}, or lower min.insync.replicas",
+        )
+
+
+def _bytes(settings: Settings, key: str) -> int:
+    return int(settings.get(key, LARGEST_RECORD))
+
+
+def _would_create(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
+    """Ask for a topic as `deploy` would make it, validation only: policies, rights, replicas that cannot be had."""
+    settings = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
+    try:
+        topics.create(_PROBE, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
+    except TopicError as refused:
+        yield error(
+            _SUBJECT,
+            f"the brokers would not create the pipeline's topics: {refused}",
+            "correct what the brokers name: [kafka] replication_factor or partitions, or their policy and rights",
+        )
+    else:
+        yield ok(
+            _SUBJECT, f"the brokers would create topics of {pipeline.partitions} partitions, {LARGEST_RECORD} bytes"
+        )
+
+
+def topic(found: Topic, settings: Settings, pipeline: Pipeline) -> Iterator[Finding]:
+    """What is wrong with a topic of the pipeline that is there."""
+    subject = f"{_SUBJECT} {found.name}"
+    try:
+        refuse_partition_count(found.name, found.partitions, pipeline.partitions)
+    except Refused as refused:
+        yield refusal(subject, refused)
+    if "compact" in settings.get("cleanup.policy", ""):
+        yield error(
+            subject,
+            f"cleanup.policy={settings['cleanup.policy']}: compaction keeps a key's last record, which may be an update"
+            " without the document that it changes",
+            "deploy sets cleanup.policy=delete; if records were compacted away already, `towpath remove --topics` the"
+            " pipeline and deploy it again",
+        )
+    wanted = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
+    other = {key: settings.get(key) for key, value in wanted.items() if settings.get(key) != value}
+    if other:
+        yield warning(
+            subject,
+            f"is set to {_listed(other)}, and the file asks for {_listed({key: wanted[key] for key in other})}",
+            "`towpath deploy` sets what the file says",
+        )
+
+
+def _listed(settings: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in settings.items())
+
+
+def strangers(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterator[Finding]:
+    """Topics under the pipeline's prefix that are of no namespace of it."""
+    pattern = pipeline.selection.topic_regex(pipeline.name)
+    others = [
+        name
+        for name in sorted(existing)
+        if name.startswith(f"{pipeline.name}.")
+        and name != pipeline.dead_letter_topic
+        and not re.fullmatch(pattern, name)
+    ]
+    if others:
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        yield warning(
+            _SUBJECT,
+            f"topics under the prefix {pipeline.name!r} that are of no namespace of the pipeline:"
+            f" {', '.join(others[:_SHOWN])}{more}",
+            "if the file took their namespaces in before, `remove --topics` no longer finds them: delete them by hand;"
+            " if they are somebody else's, give the pipeline another name before the first deploy",
+        )

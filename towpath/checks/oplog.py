@@ -1,0 +1,79 @@
+"""How far back the source's oplog reaches: what stands still for longer has to be copied again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pymongo import MongoClient
+
+from towpath.checks.cluster import if_allowed
+from towpath.checks.finding import Finding, ok, warning
+
+_SUBJECT = "source oplog"
+#: A day is what it takes to see in the morning what broke in the evening, and to mend it.
+SHORT_HOURS = 24.0
+#: An oplog this full has begun to drop its oldest entries, so that its span is its window.
+_FULL = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Oplog:
+    """`span` in seconds between its first and its last entry; `size` and `limit` in bytes; `kept` hours at least."""
+
+    span: int
+    size: int
+    limit: int
+    kept: float = 0.0
+
+    @property
+    def full(self) -> bool:
+        return self.size > _FULL * self.limit
+
+    @property
+    def young(self) -> bool:
+        """Whether it is too early to tell the pace of writes from it."""
+        return not self.full and self.span < 3600
+
+    @property
+    def hours(self) -> float:
+        """The window at the pace of writes so far: as it is when full, else what it will be."""
+        grown = 1.0 if self.full else self.limit / max(self.size, 1)
+        return max(self.span * grown / 3600, self.kept)
+
+
+def read(client: MongoClient[dict[str, Any]]) -> Oplog | None:
+    """None where the user may not read it."""
+    oplog = client.local["oplog.rs"]
+    first = if_allowed(lambda: oplog.find_one({}, {"ts": 1}, sort=[("$natural", 1)]))
+    last = if_allowed(lambda: oplog.find_one({}, {"ts": 1}, sort=[("$natural", -1)]))
+    sizes = if_allowed(lambda: next(iter(oplog.aggregate([{"$collStats": {"storageStats": {}}}])))["storageStats"])
+    if not first or not last or not sizes:
+        return None
+    server = if_allowed(lambda: client.admin.command("serverStatus")) or {}
+    kept = float(server.get("oplogTruncation", {}).get("oplogMinRetentionHours", 0.0))
+    return Oplog(last["ts"].time - first["ts"].time, sizes["size"], sizes["maxSize"], kept)
+
+
+def judge(found: Oplog | None) -> Iterator[Finding]:
+    if found is None:
+        yield warning(
+            _SUBJECT,
+            "its window cannot be seen: the user may not read local.oplog.rs",
+            'grant find and collStats on {db: "local", collection: "oplog.rs"}, or see rs.printReplicationInfo()'
+            f" as another user: less than {SHORT_HOURS:.0f} hours are too few",
+        )
+    elif found.young:
+        share = f"{found.size / max(found.limit, 1):.1%} of {found.limit / 2**20:,.0f} MiB"
+        yield ok(_SUBJECT, f"too young to tell how far it will reach: {share} in {found.span / 60:.0f} minutes")
+    elif found.hours < SHORT_HOURS:
+        yield warning(
+            _SUBJECT,
+            f"reaches back {found.hours:.1f} hours at the pace of writes so far ({found.limit / 2**20:,.0f} MiB): a"
+            " capture that stands still for longer, or a first copy that takes longer, has to start over",
+            f"enlarge it for {SHORT_HOURS:.0f} hours or more: db.adminCommand({{replSetResizeOplog: 1, size: <MiB>,"
+            f" minRetentionHours: {SHORT_HOURS:.0f}}}) on every member",
+        )
+    else:
+        yield ok(_SUBJECT, f"reaches back {found.hours:,.0f} hours at the pace of writes so far")

@@ -1,0 +1,125 @@
+"""The source: who it is, what the user may do, how far its oplog reaches, what its collections hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pymongo import MongoClient
+
+from connectors.clusters import Collection, collections, connected
+from connectors.errors import ConnectorsError, Refused
+from connectors.namespaces import refuse_bad_names, topic_of
+from connectors.servers import refuse_collection, refuse_missing
+from connectors.spec import Pipeline
+from towpath.checks import oplog
+from towpath.checks.cluster import Seen, compatibility, if_allowed, seen, topology
+from towpath.checks.finding import Finding, error, ok, refusal, warning
+from towpath.checks.privileges import SOURCE_ACTIONS, privileges
+from towpath.checks.sample import sample
+
+SIDE = "source"
+_SHOWN = 10  # more than so many collections are told as a number
+
+
+@dataclass(slots=True)
+class Source:
+    """What the looks at the source have found out, for the looks at other places; empty where it was out of reach."""
+
+    seen: Seen | None = None
+    namespaces: list[str] = field(default_factory=list)
+
+
+def check(pipeline: Pipeline, found: Source) -> Iterator[Finding]:
+    """All findings about the source; `found` is filled on the way."""
+    try:
+        with connected(pipeline.source_uri, SIDE) as client:
+            found.seen = seen(client, SIDE)
+            yield from topology(found.seen, SIDE, pipeline.source_uri)
+            yield from compatibility(client, SIDE, found.seen)
+            lacking = list(_privileges(client))
+            yield from lacking
+            yield from oplog.judge(oplog.read(client))
+            if not any(finding.level == "error" for finding in lacking):
+                yield from _collections(client, pipeline, found)
+    except ConnectorsError as failure:
+        yield refusal(SIDE, failure)
+
+
+def _privileges(client: MongoClient[dict[str, Any]]) -> Iterator[Finding]:
+    mine = privileges(client)
+    if mine is None:
+        yield ok(SIDE, "no user is logged in, so the server must be without access control")
+        return
+    missing = mine.missing_everywhere(SOURCE_ACTIONS)
+    if missing:
+        yield error(
+            SIDE,
+            f"the user {mine.user} may not {', '.join(missing)} in every database, and Debezium watches all of them"
+            " in one change stream",
+            f'db.getSiblingDB("{mine.user.partition("@")[2]}").grantRolesToUser("{mine.user.partition("@")[0]}",'
+            ' [{role: "readAnyDatabase", db: "admin"}])',
+        )
+    else:
+        yield ok(SIDE, f"the user {mine.user} may {', '.join(SOURCE_ACTIONS)} in every database")
+
+
+def _collections(client: MongoClient[dict[str, Any]], pipeline: Pipeline, found: Source) -> Iterator[Finding]:
+    matched = [c for c in collections(client) if pipeline.selection.matches(c.namespace)]
+    found.namespaces = sorted(c.namespace for c in matched if c.kind != "view")
+    for pattern in pipeline.include:
+        try:
+            refuse_missing(pattern, found.namespaces)
+        except Refused as refused:
+            yield refusal(SIDE, refused)
+    documents = size = 0
+    for collection in sorted(matched, key=lambda c: c.namespace):
+        yield from _kind(collection, pipeline)
+        if collection.kind != "collection":
+            continue
+        count, weight = _extent(client, collection.namespace)
+        documents, size = documents + count, size + weight
+        yield from sample(client, collection.namespace, count, pipeline)
+    yield from _names(pipeline, found.namespaces)
+    shown = ", ".join(found.namespaces) if len(found.namespaces) <= _SHOWN else ""
+    total = f"{documents:,} documents, {size / 2**20:,.1f} MiB"
+    yield ok(SIDE, f"{len(found.namespaces)} collections match{': ' + shown if shown else ''}; {total}")
+
+
+def _kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
+    """What speaks against a collection by what it is."""
+    subject = f"{SIDE} {collection.namespace}"
+    if collection.kind == "view":
+        yield ok(subject, "is a view, and is not replicated: only collections have a change stream")
+    try:
+        refuse_collection(collection, pipeline.partitions)
+    except Refused as refused:
+        yield refusal(subject, refused)
+    if collection.options.get("capped"):
+        yield warning(
+            subject,
+            "is capped: what falls out of it causes no change event, and stays at the destination for ever",
+            "make the collection at the destination capped as well, or leave it out with [collections] exclude",
+        )
+
+
+def _names(pipeline: Pipeline, namespaces: Iterable[str]) -> Iterator[Finding]:
+    """Names that cannot be topics, or that Kafka would not tell from an earlier one."""
+    earlier: list[str] = []
+    for namespace in namespaces:
+        try:
+            refuse_bad_names(pipeline.name, [namespace], earlier)
+        except Refused as refused:
+            yield refusal(f"{SIDE} {namespace}", refused)
+        earlier.append(topic_of(pipeline.name, namespace))
+
+
+def _extent(client: MongoClient[dict[str, Any]], namespace: str) -> tuple[int, int]:
+    """Documents and bytes of a collection; the bytes are 0 where the user may not see them."""
+    database, name = namespace.split(".", 1)
+    collection = client[database][name]
+    stats = if_allowed(lambda: list(collection.aggregate([{"$collStats": {"storageStats": {}}}])))
+    if stats:
+        return int(stats[0]["storageStats"]["count"]), int(stats[0]["storageStats"]["size"])
+    return int(collection.estimated_document_count()), 0
