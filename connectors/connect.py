@@ -113,7 +113,7 @@ class Connect:
         """What Connect and the connector itself have against the configuration: key → messages; empty when nothing."""
         plugin = config["connector.class"].rsplit(".", 1)[-1]
         found = self._ask("PUT", f"/connector-plugins/{plugin}/config/validate", json={**config, "name": name})
-        values = [item["value"] for item in found["configs"]]
+        values = [item["value"] for item in found["configs"] if item["value"]]  # Debezium lists settings without one
         return {value["name"]: value["errors"] for value in values if value["errors"]}
 
     def status(self, name: str) -> Connector:
