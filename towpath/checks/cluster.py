@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pymongo import MongoClient
@@ -28,6 +28,16 @@ class Seen:
 
     replica_set: ReplicaSet
     version: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Known:
+    """What has been found out so far, for later looks; a side is None, and no namespaces, where it was out of reach."""
+
+    source: Seen | None = None
+    destination: Seen | None = None
+    namespaces: list[str] = field(default_factory=list)
+    """The source's collections that belong to the pipeline."""
 
 
 def if_allowed(ask: Callable[[], Answer]) -> Answer | None:

@@ -11,11 +11,14 @@ from connectors.refusals import refuse_missing_plugins
 from connectors.spec import Pipeline
 from connectors.topics import Topics
 from towpath.checks import foreign
+from towpath.checks.cluster import Known
 from towpath.checks.finding import Finding, error, ok, refusal, warning
 
 _SUBJECT = "connect"
 _EXACTLY_ONCE = "exactly.once.support"
 _URIS = ("mongodb.connection.string", "connection.uri")
+#: What Debezium and mongo-kafka say of text that is no URI, as an unresolved `${file:…}` is none.
+_NO_URI = ("Invalid connection string", "must start with")
 
 
 def is_deployed(connect: Connect, pipeline: Pipeline) -> bool:
@@ -26,7 +29,8 @@ def is_deployed(connect: Connect, pipeline: Pipeline) -> bool:
         return False
 
 
-def check(pipeline: Pipeline, connect: Connect, topics: Topics) -> Iterator[Finding]:
+def check(pipeline: Pipeline, known: Known, connect: Connect, topics: Topics) -> Iterator[Finding]:
+    """All findings about Connect. Connectors of a cluster that is out of reach are not validated: it takes minutes."""
     try:
         yield ok(_SUBJECT, f"{connect.url}: Kafka Connect {connect.version()}")
         yield from _same_kafka(connect, topics)
@@ -38,7 +42,7 @@ def check(pipeline: Pipeline, connect: Connect, topics: Topics) -> Iterator[Find
         else:
             versions = ", ".join(f"{name.rsplit('.', 1)[-1]} {plugins[name]}" for name in PLUGINS)
             yield ok(_SUBJECT, f"the worker that answered has {versions}")
-            yield from _validated(pipeline, connect)
+            yield from _validated(pipeline, known, connect)
         configs = {name: connect.config(name) or {} for name in connect.names()}
         yield from foreign.check(pipeline, configs)
     except ConnectorsError as failure:
@@ -60,14 +64,17 @@ def _same_kafka(connect: Connect, topics: Topics) -> Iterator[Finding]:
         )
 
 
-def _validated(pipeline: Pipeline, connect: Connect) -> Iterator[Finding]:
+def _validated(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Finding]:
     """Have Connect validate both definitions as `deploy` would put them. That leaves nothing behind.
 
     It shows whether the worker resolves `${file:…}` (a reference left as it is cannot be a URI), and, by asking for
     it, whether the worker has exactly-once support for sources.
     """
     for name, config in definitions(pipeline).items():
-        asked = config if name == pipeline.sink_connector else config | {_EXACTLY_ONCE: "required"}
+        is_sink = name == pipeline.sink_connector
+        if (known.destination if is_sink else known.source) is None:
+            continue
+        asked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
         try:
             yield from judged(name, connect.errors(name, asked), pipeline)
         except ConnectError as failure:
@@ -87,23 +94,19 @@ def judged(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> It
                 " is captured again, and repeated in the log",
                 "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)",
             )
-        elif key in _URIS and not _resolved(messages):
+        elif key in _URIS and any(words in messages[0] for words in _NO_URI):
             yield error(
                 subject,
-                f"the worker did not resolve ${{file:{pipeline.secrets}:…}}: {messages[0]}",
+                f"the worker finds no URI through ${{file:{pipeline.secrets}:…}}: {messages[0]}",
                 "give every worker config.providers=file with"
                 " config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider, and if"
-                f" config.providers.file.param.allowed.paths is set, {pipeline.secrets.parent} in it",
+                f" config.providers.file.param.allowed.paths is set, {pipeline.secrets.parent} in it; the file on the"
+                " workers' machines must be the one that deploy writes",
             )
         else:
             yield error(subject, f"{key}: {messages[0]}", "deploy would stop with these words; correct what they name")
     if not any(key != _EXACTLY_ONCE for key in errors):
         yield ok(subject, "validated by Kafka Connect, which resolves the URI and reaches the cluster with it")
-
-
-def _resolved(messages: list[str]) -> bool:
-    """Whether a complaint about a URI is not that it is no URI."""
-    return not any("must start with" in message or "${file:" in message for message in messages)
 
 
 def _unread(name: str, pipeline: Pipeline) -> Finding:

@@ -12,25 +12,24 @@ from connectors.clusters import Collection, collections, connected
 from connectors.errors import ConnectorsError, Refused
 from connectors.servers import refuse_targets
 from connectors.spec import Pipeline
-from towpath.checks.cluster import Seen, compatibility, seen, topology
+from towpath.checks.cluster import Known, Seen, compatibility, seen, topology
 from towpath.checks.finding import Finding, error, ok, refusal, warning
 from towpath.checks.privileges import DESTINATION_ACTIONS, DESTINATION_LOOKS, Privileges, privileges
-from towpath.checks.source import Source
 from towpath.checks.target import target
 
 SIDE = "destination"
 _SHOWN = 3
 
 
-def check(pipeline: Pipeline, source: Source, *, deployed: bool) -> Iterator[Finding]:
+def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Finding]:
     """All findings about the destination; `deployed` when the pipeline may have written there already."""
     try:
         with connected(pipeline.destination_uri, SIDE) as client:
-            found = seen(client, SIDE)
+            found = known.destination = seen(client, SIDE)
             yield from topology(found, SIDE, pipeline.destination_uri)
             yield from compatibility(client, SIDE, found)
-            yield from _beside(pipeline, source, found)
-            targets = sorted({pipeline.renames.destination(name) for name in source.namespaces})
+            yield from _beside(pipeline, known, found)
+            targets = sorted({pipeline.renames.destination(name) for name in known.namespaces})
             mine = privileges(client)
             if mine is not None:
                 yield from _writes(mine, targets)
@@ -43,20 +42,20 @@ def check(pipeline: Pipeline, source: Source, *, deployed: bool) -> Iterator[Fin
         yield refusal(SIDE, failure)
 
 
-def _beside(pipeline: Pipeline, source: Source, found: Seen) -> Iterator[Finding]:
+def _beside(pipeline: Pipeline, known: Known, found: Seen) -> Iterator[Finding]:
     """Both sides compared."""
-    if source.seen is None:
+    if known.source is None:
         return
-    if found.version[0] < source.seen.version[0]:
+    if found.version[0] < known.source.version[0]:
         yield warning(
             SIDE,
-            f"is MongoDB {found.version[0]}, older than the source's {source.seen.version[0]}: it may refuse documents"
+            f"is MongoDB {found.version[0]}, older than the source's {known.source.version[0]}: it may refuse documents"
             " or updates that the source takes",
-            f"upgrade the destination to {source.seen.version[0]}",
+            f"upgrade the destination to {known.source.version[0]}",
         )
-    same = source.seen.replica_set.is_same(found.replica_set)
+    same = known.source.replica_set.is_same(found.replica_set)
     try:
-        refuse_targets(pipeline, source.namespaces, same_set=same)
+        refuse_targets(pipeline, known.namespaces, same_set=same)
     except Refused as refused:
         yield refusal(SIDE, refused)
     if same:

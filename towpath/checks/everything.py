@@ -6,19 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from towpath.checks import connect, deployment, destination, file, kafka, source
+from towpath.checks.cluster import Known
 from towpath.checks.finding import Finding
 from towpath.opened import Opened
 
 
 def everything(it: Opened, path: Path) -> Iterator[Finding]:
     """Every finding about the pipeline in the file `path`. A server out of reach is a finding, and ends nothing."""
-    known, failed = source.Source(), False
+    known, failed = Known(), False
     for look in (
         file.check(it.pipeline, path),
         source.check(it.pipeline, known),
         destination.check(it.pipeline, known, deployed=connect.is_deployed(it.connect, it.pipeline)),
         kafka.check(it.pipeline, it.topics),
-        connect.check(it.pipeline, it.connect, it.topics),
+        connect.check(it.pipeline, known, it.connect, it.topics),
     ):
         for finding in look:
             failed = failed or finding.level == "error"

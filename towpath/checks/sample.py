@@ -9,7 +9,6 @@ from typing import Any
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
-from pymongo.collection import Collection
 from pymongo.errors import ExecutionTimeout
 
 from connectors.spec import Pipeline
@@ -32,7 +31,7 @@ def documents(client: MongoClient[dict[str, Any]], namespace: str, count: int) -
     would sort it there.
     """
     database, collection = namespace.split(".", 1)
-    wanted: Collection[RawBSONDocument] = client[database].get_collection(collection, codec_options=_RAW)
+    wanted: Any = client[database].get_collection(collection, codec_options=_RAW)
     pipeline: list[dict[str, Any]]
     if count > 20 * _DOCUMENTS:  # the server's random cursor works below 5 % of the collection
         pipeline = [{"$sample": {"size": _DOCUMENTS}}]

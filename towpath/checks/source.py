@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from pymongo import MongoClient
@@ -14,7 +13,7 @@ from connectors.namespaces import refuse_bad_names, topic_of
 from connectors.servers import refuse_collection, refuse_missing
 from connectors.spec import Pipeline
 from towpath.checks import oplog
-from towpath.checks.cluster import Seen, compatibility, if_allowed, seen, topology
+from towpath.checks.cluster import Known, compatibility, if_allowed, seen, topology
 from towpath.checks.finding import Finding, error, ok, refusal, warning
 from towpath.checks.privileges import SOURCE_ACTIONS, privileges
 from towpath.checks.sample import sample
@@ -23,26 +22,18 @@ SIDE = "source"
 _SHOWN = 10  # more than so many collections are told as a number
 
 
-@dataclass(slots=True)
-class Source:
-    """What the looks at the source have found out, for the looks at other places; empty where it was out of reach."""
-
-    seen: Seen | None = None
-    namespaces: list[str] = field(default_factory=list)
-
-
-def check(pipeline: Pipeline, found: Source) -> Iterator[Finding]:
-    """All findings about the source; `found` is filled on the way."""
+def check(pipeline: Pipeline, known: Known) -> Iterator[Finding]:
+    """All findings about the source; `known` is filled on the way."""
     try:
         with connected(pipeline.source_uri, SIDE) as client:
-            found.seen = seen(client, SIDE)
-            yield from topology(found.seen, SIDE, pipeline.source_uri)
-            yield from compatibility(client, SIDE, found.seen)
+            known.source = seen(client, SIDE)
+            yield from topology(known.source, SIDE, pipeline.source_uri)
+            yield from compatibility(client, SIDE, known.source)
             lacking = list(_privileges(client))
             yield from lacking
             yield from oplog.judge(oplog.read(client))
             if not any(finding.level == "error" for finding in lacking):
-                yield from _collections(client, pipeline, found)
+                yield from _collections(client, pipeline, known)
     except ConnectorsError as failure:
         yield refusal(SIDE, failure)
 
@@ -65,12 +56,12 @@ def _privileges(client: MongoClient[dict[str, Any]]) -> Iterator[Finding]:
         yield ok(SIDE, f"the user {mine.user} may {', '.join(SOURCE_ACTIONS)} in every database")
 
 
-def _collections(client: MongoClient[dict[str, Any]], pipeline: Pipeline, found: Source) -> Iterator[Finding]:
+def _collections(client: MongoClient[dict[str, Any]], pipeline: Pipeline, known: Known) -> Iterator[Finding]:
     matched = [c for c in collections(client) if pipeline.selection.matches(c.namespace)]
-    found.namespaces = sorted(c.namespace for c in matched if c.kind != "view")
+    known.namespaces = sorted(c.namespace for c in matched if c.kind != "view")
     for pattern in pipeline.include:
         try:
-            refuse_missing(pattern, found.namespaces)
+            refuse_missing(pattern, known.namespaces)
         except Refused as refused:
             yield refusal(SIDE, refused)
     documents = size = 0
@@ -81,10 +72,10 @@ def _collections(client: MongoClient[dict[str, Any]], pipeline: Pipeline, found:
         count, weight = _extent(client, collection.namespace)
         documents, size = documents + count, size + weight
         yield from sample(client, collection.namespace, count, pipeline)
-    yield from _names(pipeline, found.namespaces)
-    shown = ", ".join(found.namespaces) if len(found.namespaces) <= _SHOWN else ""
+    yield from _names(pipeline, known.namespaces)
+    shown = ", ".join(known.namespaces) if len(known.namespaces) <= _SHOWN else ""
     total = f"{documents:,} documents, {size / 2**20:,.1f} MiB"
-    yield ok(SIDE, f"{len(found.namespaces)} collections match{': ' + shown if shown else ''}; {total}")
+    yield ok(SIDE, f"{len(known.namespaces)} collections match{': ' + shown if shown else ''}; {total}")
 
 
 def _kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
