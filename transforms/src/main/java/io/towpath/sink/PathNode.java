@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.OptionalInt;
 import org.bson.BsonValue;
 
-/** What an update says about one place in a document, and about the places below. Applied in this order: value or unset, truncation, children. */
+/** What an update says about one place in a document, and about the places below. Applied in this order: value, unset or truncation; children. */
 final class PathNode {
     private static final int MOST_ELEMENTS = 1_500_000; // the server pads an array no further
 
@@ -19,9 +19,10 @@ final class PathNode {
     /** The tree of an update's paths; below every place the paths keep their order. */
     static PathNode of(Change.Update update) {
         PathNode root = new PathNode();
-        update.unset().forEach(path -> root.at(path).unset = true);
-        update.set().forEach((path, value) -> root.at(path).value = value);
         update.truncations().forEach(cut -> root.at(cut.path()).newSize = OptionalInt.of(cut.newSize()));
+        update.set().forEach((path, value) -> root.at(path).become(value));
+        // last, as a place that was only removed from takes no part in the order of new fields
+        update.unset().forEach(path -> root.at(path).become(null));
         return root;
     }
 
@@ -31,27 +32,46 @@ final class PathNode {
         return node;
     }
 
+    private void become(BsonValue newest) {
+        value = newest;
+        unset = newest == null;
+        newSize = OptionalInt.empty();
+    }
+
     boolean isLeaf() {
-        return value != null && newSize.isEmpty() && children.isEmpty();
+        return value != null && children.isEmpty();
     }
 
+    /** Whether nothing stays here. */
     boolean isRemoved() {
-        return unset && value == null && newSize.isEmpty() && children.isEmpty();
+        return unset && onlyRemoves();
     }
 
-    /** The children that leave something behind, in their order. */
-    List<Map.Entry<String, PathNode>> written() {
+    /** Whether nothing is written here or below, so that no container is needed for it. */
+    boolean onlyRemoves() {
+        return value == null && newSize.isEmpty() && !writesBelow() && (unset || !children.isEmpty());
+    }
+
+    boolean writesBelow() {
+        return !children.values().stream().allMatch(PathNode::onlyRemoves);
+    }
+
+    /** The children that do not just go, in their order. */
+    List<Map.Entry<String, PathNode>> staying() {
         return children.entrySet().stream()
                 .filter(child -> !child.getValue().isRemoved())
                 .toList();
     }
 
-    /** Whether the children may be elements of an array. */
+    /** Whether the children may be elements of an array. Names that are no index and are only removed from do not matter to one. */
     boolean isIndexed() {
-        return children.keySet().stream().allMatch(PathNode::isIndex);
+        return children.keySet().stream().anyMatch(PathNode::isIndex)
+                && children.entrySet().stream()
+                        .allMatch(child ->
+                                isIndex(child.getKey()) || child.getValue().onlyRemoves());
     }
 
-    private static boolean isIndex(String name) {
+    static boolean isIndex(String name) {
         boolean digits =
                 !name.isEmpty() && name.length() <= 7 && name.chars().allMatch(digit -> digit >= '0' && digit <= '9');
         return digits && (name.length() == 1 || name.charAt(0) != '0') && Integer.parseInt(name) < MOST_ELEMENTS;

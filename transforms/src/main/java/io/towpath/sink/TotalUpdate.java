@@ -38,10 +38,27 @@ final class TotalUpdate {
     /** What becomes of the value that {@code present} gives. */
     private static BsonValue expression(PathNode node, BsonValue present) {
         if (node.isLeaf()) return literal(node.value);
-        BsonValue base = node.value != null ? literal(node.value) : node.unset ? new BsonString("$$REMOVE") : present;
-        if (node.newSize.isPresent()) base = truncated(base, node.newSize.getAsInt());
+        BsonValue base = base(node, present);
         if (node.children.isEmpty()) return base;
+        if (node.writesBelow()) return below(node, base);
+        return let("u", base, choose(isContainer(node), below(node, variable("u")), variable("u")));
+    }
+
+    private static BsonValue base(PathNode node, BsonValue present) {
+        if (node.value != null) return literal(node.value);
+        if (node.unset) return new BsonString("$$REMOVE");
+        return node.newSize.isPresent() ? truncated(present, node.newSize.getAsInt()) : present;
+    }
+
+    private static BsonValue below(PathNode node, BsonValue base) {
         return node.isIndexed() ? elementsOrFields(node, base) : object(node, base);
+    }
+
+    /** Whether the variable u has something to remove from: removing makes no containers. */
+    private static BsonValue isContainer(PathNode node) {
+        BsonArray types = list(new BsonString("object"));
+        if (node.isIndexed()) types.add(new BsonString("array"));
+        return op("$in", list(op("$type", variable("u")), types));
     }
 
     /** An array cut to a length; what is no array becomes an empty one. */
@@ -61,7 +78,7 @@ final class TotalUpdate {
         List<BsonValue> parts = new ArrayList<>();
         parts.add(without(removed(node), variable("o")));
         BsonDocument leaves = new BsonDocument();
-        for (Map.Entry<String, PathNode> child : node.written()) {
+        for (Map.Entry<String, PathNode> child : node.staying()) {
             if (child.getValue().isLeaf()) {
                 leaves.append(child.getKey(), child.getValue().value);
                 continue;
@@ -79,8 +96,12 @@ final class TotalUpdate {
         BsonDocument values = new BsonDocument();
         List<BsonValue> fields = new ArrayList<>();
         fields.add(without(removed(node), variable("o")));
-        for (Map.Entry<String, PathNode> child : node.written()) {
+        for (Map.Entry<String, PathNode> child : node.staying()) {
             String name = child.getKey();
+            if (!PathNode.isIndex(name)) {
+                fields.add(field(name, expression(child.getValue(), fieldOf("o", name))));
+                continue;
+            }
             BsonValue element = op("$arrayElemAt", list(variable("a"), new BsonInt32(Integer.parseInt(name))));
             BsonValue present = choose(op("$isArray", list(variable("a"))), element, fieldOf("a", name));
             values.append("e" + name, expression(child.getValue(), present));
@@ -94,22 +115,32 @@ final class TotalUpdate {
     /** The array in the variable a with some elements written; as the server does, nulls fill the gap to what lies beyond its end. */
     private static BsonValue elements(PathNode node) {
         TreeMap<Integer, PathNode> children = new TreeMap<>();
-        node.children.forEach((name, child) -> children.put(Integer.parseInt(name), child));
+        node.children.forEach((name, child) -> {
+            if (PathNode.isIndex(name)) children.put(Integer.parseInt(name), child);
+        });
         List<BsonValue> parts = new ArrayList<>();
         int next = 0;
         for (Map.Entry<Integer, PathNode> child : children.entrySet()) {
             int index = child.getKey();
             if (index > next)
                 parts.add(op("$slice", list(variable("p"), new BsonInt32(next), new BsonInt32(index - next))));
-            parts.add(child.getValue().isRemoved() ? nullIfPresent(index) : list(variable("e" + index)));
+            parts.add(element(index, child.getValue()));
             next = index + 1;
         }
         parts.add(op("$slice", list(variable("p"), new BsonInt32(next), REST)));
         return let("p", padded(node), op("$concatArrays", new BsonArray(parts)));
     }
 
+    /** An element is never taken out by an unset: it becomes null. */
+    private static BsonValue element(int index, PathNode node) {
+        BsonArray written = node.isRemoved() ? NULLS : list(variable("e" + index));
+        BsonValue exists = op("$gt", list(op("$size", variable("p")), new BsonInt32(index)));
+        return node.onlyRemoves() ? choose(exists, written, new BsonArray()) : written;
+    }
+
     private static BsonValue padded(PathNode node) {
-        int size = node.written().stream()
+        int size = node.staying().stream()
+                .filter(child -> !child.getValue().onlyRemoves())
                 .mapToInt(child -> Integer.parseInt(child.getKey()) + 1)
                 .max()
                 .orElse(0);
@@ -118,11 +149,6 @@ final class TotalUpdate {
         return op(
                 "$concatArrays",
                 list(variable("a"), op("$map", new BsonDocument("input", missing).append("in", BsonNull.VALUE))));
-    }
-
-    /** An element is never taken out by an unset: it becomes null. */
-    private static BsonValue nullIfPresent(int index) {
-        return choose(op("$gt", list(op("$size", variable("p")), new BsonInt32(index))), NULLS, new BsonArray());
     }
 
     private static BsonValue objectOrEmpty(BsonValue base) {
@@ -148,10 +174,12 @@ final class TotalUpdate {
         return op("$arrayToObject", op("$filter", filter));
     }
 
+    /** An object of one field, or of none when the value is missing. */
     private static BsonValue field(String name, BsonValue value) {
         if (!name.isEmpty() && !name.startsWith("$")) return new BsonDocument(name, value);
-        return op(
-                "$arrayToObject", list(list(new BsonDocument("k", literal(new BsonString(name))).append("v", value))));
+        BsonValue pair = new BsonDocument("k", literal(new BsonString(name))).append("v", variable("f"));
+        BsonValue isMissing = op("$eq", list(op("$type", variable("f")), new BsonString("missing")));
+        return let("f", value, choose(isMissing, literal(new BsonDocument()), op("$arrayToObject", list(list(pair)))));
     }
 
     private static BsonValue fieldOf(String variable, String name) {
