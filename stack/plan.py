@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from stack import jvm, mongod
+from stack import jvm, mongod, state
 from stack.options import CONTROLLER, StackOptions
 from stack.parts import Parts
 from stack.ports import HOST
@@ -32,9 +32,7 @@ def plan(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> dict[
 def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> None:
     """Write the configuration files of broker and workers, and create the folders of the mongods."""
     place = options.directory
-    for names in options.nodes.values():
-        for name in names:
-            (place / "data" / name).mkdir(exist_ok=True)
+    state.prepare(place, *(f"data/{name}" for names in options.nodes.values() for name in names))
     broker = jvm.broker_properties(place / "data" / "kafka", ports["kafka"], ports[CONTROLLER])
     jvm.write_properties(broker_file(place), broker)
     for name in options.workers:

@@ -112,7 +112,7 @@ def held(directory: Path, progress: Callable[[str], None]) -> Iterator[None]:
 
 def _process(name: str, it: Mapping[str, Any]) -> Process:
     command, log = tuple(it["command"]), Path(it["log"])
-    return Process(name, it["kind"], command, it["port"], log, it["pid"], it["created"], it.get("log_from", 0))
+    return Process(name, it["kind"], command, it["port"], log, it["pid"], it["created"], it["log_from"])
 
 
 def _written(process: Process) -> dict[str, Any]:

@@ -1,0 +1,26 @@
+"""Configuration of broker and worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stack import jvm
+
+
+def test_properties_are_written_as_java_reads_them(tmp_path: Path) -> None:
+    file = jvm.write_properties(tmp_path / "p", {"log.dirs": "/tmp/ä\\b 🙂"})
+    assert file.read_text() == "log.dirs=/tmp/\\u00e4\\\\b \\ud83d\\ude42\n"
+
+
+def test_a_worker_reads_secrets_of_its_stack_only_and_listens_on_this_machine_only(tmp_path: Path) -> None:
+    values = jvm.worker_properties(tmp_path, "127.0.0.1:1", 2, tmp_path / "plugins")
+    assert values["config.providers.file.param.allowed.paths"] == str(tmp_path / "secrets")
+    assert values["listeners"] == "http://127.0.0.1:2"
+    topics = {values[f"{kind}.storage.topic"] for kind in ("config", "offset", "status")}
+    assert topics == {"connect-configs", "connect-offsets", "connect-status"}
+
+
+def test_a_broker_takes_records_of_the_largest_document(tmp_path: Path) -> None:
+    values = jvm.broker_properties(tmp_path, 1, 2)
+    assert int(values["message.max.bytes"]) > 16 * 1024 * 1024 + 16 * 1024
+    assert values["message.max.bytes"] == values["replica.fetch.max.bytes"]

@@ -1,0 +1,56 @@
+"""Which ports a stack takes."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from stack import ports
+from stack.errors import PortInUse, StackError
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port on which this test listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+def test_free_ports_differ_and_can_be_listened_on() -> None:
+    found = ports.free(20)
+    assert len(set(found)) == 20
+    for port in found:
+        socket.create_server(("127.0.0.1", port)).close()
+
+
+def test_free_ports_leave_out_the_ones_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = ports.free(2)
+    with socket.create_server(("127.0.0.1", first)):
+        monkeypatch.setattr(ports, "_RANGE", range(first, first + 1))
+        with pytest.raises(StackError, match="no 1 free ports"):
+            ports.free(1)
+    monkeypatch.setattr(ports, "_RANGE", range(second, second + 1))
+    assert ports.free(1) == [second]
+
+
+def test_a_base_counts_up_in_the_order_of_the_names() -> None:
+    assert ports.choose(["b", "a", "c"], 27017) == {"b": 27017, "a": 27018, "c": 27019}
+
+
+@pytest.mark.parametrize("base", [80, 65535])
+def test_a_base_that_leaves_no_room_is_refused(base: int) -> None:
+    with pytest.raises(StackError, match=f"2 ports from {base} on"):
+        ports.choose(["a", "b"], base)
+
+
+def test_a_port_in_use_is_told_with_what_needs_it_and_who_holds_it(taken: int) -> None:
+    with pytest.raises(PortInUse, match=rf"kafka needs port {taken} of 127\.0\.0\.1, .* by pid {os.getpid()} \("):
+        ports.require_free({"source-0": ports.free(1)[0], "kafka": taken})
+
+
+def test_accepts_tells_whether_somebody_listens(taken: int) -> None:
+    assert ports.accepts(taken)
+    assert not ports.accepts(ports.free(1)[0])

@@ -1,0 +1,97 @@
+"""What is written down about a stack, and what it is compared with."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import stack
+from stack import lifecycle, state
+from stack.errors import FolderUnusable, NoStack, OptionsDiffer, StackError
+from stack.options import Stack, StackOptions
+from stack.processes import Process
+from stack.state import State
+
+PORTS = {"source-0": 1, "source-1": 2, "destination-0": 3, "kafka": 4, "kafka-controller": 5, "connect-0": 6}
+
+
+def _state(place: Path) -> State:
+    options = StackOptions(place, source_nodes=2)
+    kafka = Process("kafka", "kafka", ("java", "kafka.Kafka"), 4, place / "kafka.log", 77, 1.5, 9)
+    return State({"options": options.written(), "ports": PORTS}, {"kafka": kafka})
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    state.write(tmp_path, _state(tmp_path))
+    assert state.read(tmp_path) == _state(tmp_path)
+    assert StackOptions.of(tmp_path, state.read(tmp_path)) == StackOptions(tmp_path, source_nodes=2)
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    state.write(tmp_path, _state(tmp_path))
+    (tmp_path / "stack.json.new").mkdir()
+    with pytest.raises(FolderUnusable, match=r"cannot write .*stack\.json: Is a directory"):
+        state.write(tmp_path, State({}, {}))
+    assert state.read(tmp_path) == _state(tmp_path)
+
+
+def test_a_stack_has_the_addresses_of_its_ports(tmp_path: Path) -> None:
+    found = Stack.of(tmp_path, _state(tmp_path))
+    assert found.to_json() == {
+        "source": "mongodb://127.0.0.1:1,127.0.0.1:2/?replicaSet=source",
+        "destination": "mongodb://127.0.0.1:3/?replicaSet=destination",
+        "bootstrap": "127.0.0.1:4",
+        "connect": "http://127.0.0.1:6",
+        "processes": {"kafka": {"pid": 77, "log": str(tmp_path / "kafka.log")}},
+    }
+
+
+def test_a_folder_without_a_stack_is_told(tmp_path: Path) -> None:
+    with pytest.raises(NoStack, match=rf"there is no stack in {tmp_path}; `towpath stack up --dir {tmp_path}`"):
+        stack.status(tmp_path)
+    with pytest.raises(NoStack):
+        stack.kill(tmp_path / "absent", "kafka")
+    assert stack.down(tmp_path / "absent") == []
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"format": 1, "settings": {}, "processes": {"kafka": {}}}'])
+def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / state.FILE).write_text(text)
+    with pytest.raises(StackError, match=r"stack\.json is damaged"):
+        state.read(tmp_path)
+
+
+def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
+    (tmp_path / state.FILE).write_text(json.dumps({"format": 99}))
+    with pytest.raises(StackError, match="has format 99; this version of Towpath reads 1"):
+        state.read(tmp_path)
+
+
+def test_a_process_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match=r"no process 'kafak'; it has kafka"):
+        _state(tmp_path).process("kafak")
+
+
+def test_node_counts_and_ports_of_a_stopped_stack_stay_but_workers_and_heaps_may_change(tmp_path: Path) -> None:
+    known, same = _state(tmp_path), StackOptions(tmp_path, source_nodes=2)
+    lifecycle._require_same(replace(same, connect_workers=3, connect_heap_mb=2048), known)
+    with pytest.raises(OptionsDiffer, match="source_nodes is 2, not 3; use another folder"):
+        lifecycle._require_same(replace(same, source_nodes=3), known)
+    with pytest.raises(OptionsDiffer, match="port_base is None, not 27000"):
+        lifecycle._require_same(replace(same, port_base=27000), known)
+
+
+def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(FolderUnusable, match=r"cannot create .*taken"):
+        stack.up(StackOptions(tmp_path / "taken"))
+
+
+@pytest.mark.parametrize("nodes, workers", [((0, 1), 1), ((1, 8), 1), ((1, 1), 0)])
+def test_counts_that_make_no_stack_are_refused(tmp_path: Path, nodes: tuple[int, int], workers: int) -> None:
+    with pytest.raises(StackError, match=r"the (source|destination|stack) cannot have"):
+        StackOptions(tmp_path, nodes[0], nodes[1], workers)

@@ -1,0 +1,69 @@
+"""The programs that must be installed, and what is said when they are not."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from stack import tools
+from stack.errors import PartUnavailable, ToolMissing
+
+
+def _program(place: Path, name: str, script: str) -> Path:
+    file = place / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return file
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is all of PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return tmp_path
+
+
+def test_no_java_says_what_to_install(path: Path) -> None:
+    with pytest.raises(ToolMissing, match=r"no java on PATH; install a JDK 17 or newer"):
+        tools.java()
+
+
+def test_java_home_without_java_is_named(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(path / "jdk"))
+    with pytest.raises(ToolMissing, match=rf"no java in JAVA_HOME \({path}/jdk\)"):
+        tools.java()
+
+
+@pytest.mark.parametrize("told", ['openjdk version "11.0.20" 2023-07-18', 'java version "1.8.0_392"'])
+def test_an_old_java_is_refused(path: Path, told: str) -> None:
+    _program(path, "java", f"echo '{told}' >&2")
+    with pytest.raises(ToolMissing, match=r"is Java (11|1); Kafka Connect needs 17: install"):
+        tools.java()
+
+
+def test_a_new_java_is_taken(path: Path) -> None:
+    program = _program(path, "java", "echo 'openjdk version \"21.0.1\" 2023-10-17' >&2")
+    assert tools.java() == program
+
+
+def test_no_maven_says_what_to_install(path: Path) -> None:
+    with pytest.raises(ToolMissing, match="no mvn on PATH; install Maven"):
+        tools.maven()
+
+
+def test_a_failed_command_tells_what_was_attempted_its_last_lines_and_what_to_do() -> None:
+    script = "print('\\x1b[0mfirst'); print('[ERROR] '); print('[ERROR] it broke'); raise SystemExit(3)"
+    with pytest.raises(PartUnavailable) as caught:
+        tools.run("fetch the moon", [sys.executable, "-c", script], lambda output: f"advice on {len(output)}")
+    words = str(caught.value)
+    assert words.startswith("cannot fetch the moon: `")
+    assert "ended with 3; advice on " in words
+    assert words.endswith("\n  first\n  [ERROR] it broke")
+
+
+def test_a_command_that_works_returns_what_it_printed() -> None:
+    assert tools.run("print", [sys.executable, "-c", "print('here')"]) == f"here{os.linesep}"
