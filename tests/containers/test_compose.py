@@ -147,17 +147,19 @@ def test_both_sides_are_equal_also_after_connect_was_killed(
         devices.insert_many([{"_id": n, "name": f"device {n}", "readings": [0.5]} for n in range(DOCUMENTS)])
         pipeline.deploy()
         push(devices, 1.5)
+        devices.insert_one({"_id": "large", "readings": [], "filling": bytes(15_900_000)})
         pipeline.wait()
-        pipeline.assert_same("devices", at_least=DOCUMENTS)
+        pipeline.assert_same("devices", at_least=DOCUMENTS + 1)
 
         push(devices, 2.5)
         containers["connect"].kill()
         push(devices, 3.5)
+        assert containers["connect"].status == "exited"
         devices.delete_many({"_id": {"$gte": DOCUMENTS - 10}})
         devices.insert_many([{"_id": f"new {n}", "readings": []} for n in range(20)])
         devices.update_many({"_id": {"$type": "string"}}, {"$push": {"readings": 4.5}})
         containers["connect"].start()
         containers.wait_until_healthy()
         pipeline.wait()
-        pipeline.assert_same("devices", at_least=DOCUMENTS + 10)
+        pipeline.assert_same("devices", at_least=DOCUMENTS + 11)
         assert devices.find_one({"_id": 0}) == {"_id": 0, "name": "device 0", "readings": [0.5, 1.5, 2.5, 3.5]}
