@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from towpath.checks.everything import everything
-from towpath.checks.finding import LEVELS, Finding
+from towpath.checks.finding import LEVELS, Finding, counted
 from towpath.opened import json_option, opened, pipeline_argument
 
 _COLOURS = {"error": "red", "warning": "yellow", "ok": "green"}
@@ -28,7 +28,7 @@ def check(file: Path, as_json: bool) -> None:
         click.echo(json.dumps(finding.as_json(), ensure_ascii=False) if as_json else _lines(finding))
     counts = {level: sum(finding.level == level for finding in found) for level in LEVELS}
     if not as_json:
-        click.echo(f"{counts['error']} errors, {counts['warning']} warnings")
+        click.echo(f"{counted(counts['error'], 'error')}, {counted(counts['warning'], 'warning')}")
     if counts["error"]:
         raise click.exceptions.Exit(1)
 

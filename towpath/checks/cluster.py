@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure
 from connectors.clusters import hosts, replica_set
 from connectors.secrets import without_credentials
 from connectors.servers import ReplicaSet
-from towpath.checks.finding import Finding, error, ok, warning
+from towpath.checks.finding import Finding, counted, error, ok, warning
 
 Client = MongoClient[dict[str, Any]]
 Answer = TypeVar("Answer")
@@ -58,9 +58,9 @@ def seen(client: Client, side: str) -> Seen:
 
 
 def topology(found: Seen, side: str, uri: str) -> Iterator[Finding]:
-    members = len(found.replica_set.hosts)
+    members = counted(len(found.replica_set.hosts), "member")
     version = ".".join(map(str, found.version))
-    yield ok(side, f"{without_credentials(uri)}: replica set {found.replica_set.name}, {members} members, {version}")
+    yield ok(side, f"{without_credentials(uri)}: replica set {found.replica_set.name}, {members}, MongoDB {version}")
     if found.version < OLDEST:
         yield error(
             side,

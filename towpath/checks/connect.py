@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from connectors import secrets
 from connectors.connect import Connect
 from connectors.definitions import PLUGINS, definitions
 from connectors.errors import ConnectError, ConnectorsError, Refused
@@ -70,6 +71,13 @@ def _validated(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[F
     It shows whether the worker resolves `${file:…}` (a reference left as it is cannot be a URI), and, by asking for
     it, whether the worker has exactly-once support for sources.
     """
+    if _outdated(pipeline, known):
+        yield warning(
+            _SUBJECT,
+            f"{pipeline.secrets} holds other URIs than the pipeline file, so the connectors were not validated",
+            "`towpath deploy` writes it anew and restarts the connectors",
+        )
+        return
     for name, config in definitions(pipeline).items():
         is_sink = name == pipeline.sink_connector
         if (known.destination if is_sink else known.source) is None:
@@ -81,6 +89,14 @@ def _validated(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[F
             if "Could not read properties" not in str(failure):
                 raise
             yield _unread(name, pipeline)
+
+
+def _outdated(pipeline: Pipeline, known: Known) -> bool:
+    """Whether the secrets file is on this machine, and `deploy` would write another."""
+    if known.source is None or known.destination is None or not pipeline.secrets.exists():
+        return False
+    sets = known.source.replica_set.name, known.destination.replica_set.name
+    return secrets.differs(pipeline.secrets, secrets.properties(pipeline, *sets))
 
 
 def judged(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:

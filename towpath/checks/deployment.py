@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from connectors.deploy import Deployment
 from connectors.errors import ConnectorsError
 from connectors.servers import look
-from towpath.checks.finding import Finding, ok, refusal
+from towpath.checks.finding import Finding, counted, ok, refusal
 from towpath.opened import Opened
 
 _SUBJECT = "deploy"
@@ -23,4 +23,4 @@ def check(it: Opened) -> Iterator[Finding]:
     if not changes:
         yield ok(_SUBJECT, "nothing to change: all is as the file says")
     else:
-        yield ok(_SUBJECT, f"would make {len(changes)} changes; `towpath deploy --dry-run` lists them")
+        yield ok(_SUBJECT, f"would make {counted(len(changes), 'change')}; `towpath deploy --dry-run` lists them")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from connectors.spec import Pipeline
-from towpath.checks.finding import Finding, ok, warning
+from towpath.checks.finding import Finding, counted, ok, warning
 
 _SUBJECT = "file"
 #: A log that is shorter than this cannot bridge an outage over a weekend.
@@ -15,7 +15,8 @@ _SHORT_RETENTION_MS = 3 * 24 * 3600 * 1000
 
 
 def check(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
-    yield ok(_SUBJECT, f"{path}: pipeline {pipeline.name}, {pipeline.partitions} partitions, {pipeline.tasks} tasks")
+    size = f"{counted(pipeline.partitions, 'partition')}, {counted(pipeline.tasks, 'task')}"
+    yield ok(_SUBJECT, f"{path}: pipeline {pipeline.name}, {size}")
     yield from _collections(pipeline)
     yield from _writes(pipeline)
     yield from _retention(pipeline)

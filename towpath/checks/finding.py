@@ -38,6 +38,10 @@ def ok(subject: str, finding: str) -> Finding:
     return Finding("ok", subject, finding)
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def refusal(subject: str, cause: Exception) -> Finding:
     """The error finding of an exception of `connectors`, whose messages say after their last semicolon what to do."""
     found, _, advice = str(cause).rpartition("; ")

@@ -9,7 +9,7 @@ from connectors.errors import ConnectorsError, Refused, TopicError
 from connectors.refusals import refuse_partition_count
 from connectors.spec import Pipeline
 from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic, Topics, retention_settings
-from towpath.checks.finding import Finding, error, ok, refusal, warning
+from towpath.checks.finding import Finding, counted, error, ok, refusal, warning
 
 _SUBJECT = "kafka"
 _SHOWN = 3
@@ -22,7 +22,7 @@ Settings = Mapping[str, str]
 def check(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
     try:
         brokers = topics.brokers()
-        yield ok(_SUBJECT, f"{pipeline.bootstrap}: {len(brokers)} brokers, cluster {topics.cluster()}")
+        yield ok(_SUBJECT, f"{pipeline.bootstrap}: {counted(len(brokers), 'broker')}, cluster {topics.cluster()}")
         for number in brokers:
             yield from broker(number, topics.broker_settings(number), len(brokers), pipeline)
         yield from _would_create(pipeline, topics)
@@ -32,7 +32,7 @@ def check(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
         mine = [found for name, found in sorted(existing.items()) if re.fullmatch(pattern, name)]
         for found in mine:
             yield from topic(found, topics.settings(found.name), pipeline)
-        yield ok(_SUBJECT, f"{len(mine)} topics of the pipeline are there")
+        yield ok(_SUBJECT, f"topics of the pipeline that are there: {len(mine)}")
     except ConnectorsError as failure:
         yield refusal(_SUBJECT, failure)
 
@@ -104,7 +104,9 @@ def _would_create(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
         )
     else:
         yield ok(
-            _SUBJECT, f"the brokers would create topics of {pipeline.partitions} partitions, {LARGEST_RECORD} bytes"
+            _SUBJECT,
+            f"the brokers would create topics of {counted(pipeline.partitions, 'partition')} for records of"
+            f" {LARGEST_RECORD} bytes",
         )
 
 

@@ -12,7 +12,7 @@ from pymongo import MongoClient
 from pymongo.errors import ExecutionTimeout
 
 from connectors.spec import Pipeline
-from towpath.checks.finding import Finding, ok, warning
+from towpath.checks.finding import Finding, counted, ok, warning
 from towpath.checks.names import odd_names
 
 _DOCUMENTS = 300
@@ -65,7 +65,10 @@ def sample(client: MongoClient[dict[str, Any]], namespace: str, count: int, pipe
             " wraps it, and an update of such a document may stop capture (BSONObjectTooLarge)",
             "make such documents smaller, or leave the collection out with [collections] exclude",
         )
-    yield ok(subject, f"sampled {looked_at:,} of {count:,} documents, the largest {largest:,} bytes")
+    yield ok(
+        subject,
+        f"sampled {looked_at:,} of {counted(count, 'document')}{f', the largest {largest:,} bytes' if largest else ''}",
+    )
 
 
 def _odd_finding(subject: str, namespace: str, odd: list[str], pipeline: Pipeline) -> Finding:

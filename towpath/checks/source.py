@@ -14,7 +14,7 @@ from connectors.servers import refuse_collection, refuse_missing
 from connectors.spec import Pipeline
 from towpath.checks import oplog
 from towpath.checks.cluster import Known, compatibility, if_allowed, seen, topology
-from towpath.checks.finding import Finding, error, ok, refusal, warning
+from towpath.checks.finding import Finding, counted, error, ok, refusal, warning
 from towpath.checks.privileges import SOURCE_ACTIONS, privileges
 from towpath.checks.sample import sample
 
@@ -74,8 +74,8 @@ def _collections(client: MongoClient[dict[str, Any]], pipeline: Pipeline, known:
         yield from sample(client, collection.namespace, count, pipeline)
     yield from _names(pipeline, known.namespaces)
     shown = ", ".join(known.namespaces) if len(known.namespaces) <= _SHOWN else ""
-    total = f"{documents:,} documents, {size / 2**20:,.1f} MiB"
-    yield ok(SIDE, f"{len(known.namespaces)} collections match{': ' + shown if shown else ''}; {total}")
+    total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
+    yield ok(SIDE, f"collections that match: {shown or len(known.namespaces)}; {total}")
 
 
 def _kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:

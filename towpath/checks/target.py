@@ -9,7 +9,7 @@ from pymongo import MongoClient
 
 from connectors.clusters import Collection
 from connectors.spec import Pipeline
-from towpath.checks.finding import Finding, error, ok, warning
+from towpath.checks.finding import Finding, counted, error, ok, warning
 
 
 def target(
@@ -35,12 +35,12 @@ def _contents(subject: str, count: int, *, deployed: bool) -> Iterator[Finding]:
     if not count:
         yield ok(subject, "is there and empty")
     elif deployed:
-        yield ok(subject, f"holds about {count:,} documents; the pipeline is deployed")
+        yield ok(subject, f"holds about {counted(count, 'document')}; the pipeline is deployed")
     else:
         yield warning(
             subject,
-            f"holds about {count:,} documents already: those whose _id is at the source are overwritten, the others"
-            " stay, so that the two sides are not the same",
+            f"holds about {counted(count, 'document')} already: those whose _id is at the source are overwritten, the"
+            " others stay, so that the two sides are not the same",
             "empty the collection before the first deploy, unless the documents are meant to be there",
         )
 

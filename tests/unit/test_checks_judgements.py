@@ -1,0 +1,193 @@
+"""What settings, configurations and sizes that were read are judged to be."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from connectors.namespaces import Renames
+from connectors.refusals import DESTINATION_SET
+from connectors.spec import Pipeline
+from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic
+from towpath.checks import connect, file, foreign, kafka, oplog
+from towpath.checks.finding import Finding
+
+PIPELINE = Pipeline(
+    name="move",
+    source_uri="mongodb://a:1/",
+    destination_uri="mongodb://u:secret@b:1,b:2/?replicaSet=rs",
+    include=("shop.*",),
+    exclude=(),
+    renames=Renames({}),
+    whole_documents=(),
+    bootstrap="k:9092",
+    partitions=4,
+    replication_factor=-1,
+    connect_url="http://c:8083",
+    secrets=Path("/nowhere/move.properties"),
+    write_concern="majority",
+    tasks=2,
+    retention_ms=-1,
+)
+GOOD_BROKER = {
+    "socket.request.max.bytes": "104857600",
+    "replica.fetch.max.bytes": str(LARGEST_RECORD),
+    "auto.create.topics.enable": "false",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+}
+SINK = {"connector.class": "com.mongodb.kafka.connect.MongoSinkConnector", "errors.tolerance": "none"}
+
+
+def told(findings: Iterable[Finding]) -> list[tuple[str, str]]:
+    """(level, finding) of all that is not as it should be; each has to say what to do."""
+    found = [finding for finding in findings if finding.level != "ok"]
+    assert all(finding.advice for finding in found)
+    return [(finding.level, finding.finding) for finding in found]
+
+
+def test_a_good_broker_is_good() -> None:
+    assert told(kafka.broker(1, GOOD_BROKER, 3, PIPELINE)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "brokers", "level", "words"),
+    [
+        ({"socket.request.max.bytes": "1048576"}, 3, "error", "socket.request.max.bytes=1048576"),
+        ({"replica.fetch.max.bytes": "1048576"}, 3, "warning", "replica.fetch.max.bytes=1048576"),
+        ({"auto.create.topics.enable": "true"}, 3, "warning", "auto.create.topics.enable=true"),
+        ({"default.replication.factor": "1", "min.insync.replicas": "1"}, 3, "warning", "one replica"),
+        ({"default.replication.factor": "1"}, 1, "error", "min.insync.replicas=2"),
+    ],
+)
+def test_a_broker_setting_that_is_a_trap(change: dict[str, str], brokers: int, level: str, words: str) -> None:
+    ((found_level, finding),) = told(kafka.broker(1, GOOD_BROKER | change, brokers, PIPELINE))
+    assert found_level == level
+    assert words in finding
+
+
+def test_replicas_of_the_file_count_before_the_brokers() -> None:
+    one = replace(PIPELINE, replication_factor=1)
+    findings = told(kafka.broker(1, GOOD_BROKER, 3, one))
+    assert [level for level, _ in findings] == ["warning", "error"]
+    assert "[kafka] replication_factor" in findings[0][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "partitions", "level", "words"),
+    [
+        ({}, 3, "error", "has 3 partitions"),
+        ({"max.message.bytes": "1048588"}, 4, "warning", "max.message.bytes=1048588"),
+        ({"message.timestamp.type": "CreateTime"}, 4, "warning", "message.timestamp.type=CreateTime"),
+        ({"retention.ms": "604800000"}, 4, "warning", "retention.ms=604800000"),
+    ],
+)
+def test_a_topic_that_is_not_as_the_file_says(change: dict[str, str], partitions: int, level: str, words: str) -> None:
+    settings = TOPIC_SETTINGS | {"retention.ms": "-1"}
+    assert told(kafka.topic(Topic("move.shop.orders", 4), settings, PIPELINE)) == []
+    ((found_level, finding),) = told(kafka.topic(Topic("move.shop.orders", partitions), settings | change, PIPELINE))
+    assert found_level == level
+    assert words in finding
+
+
+def test_a_compacted_topic_is_an_error() -> None:
+    settings = TOPIC_SETTINGS | {"retention.ms": "-1", "cleanup.policy": "compact,delete"}
+    assert [level for level, _ in told(kafka.topic(Topic("move.shop.a", 4), settings, PIPELINE))] == [
+        "error",
+        "warning",
+    ]
+
+
+def test_strangers_under_the_prefix() -> None:
+    names = ("move.shop.orders", "move.bar.x", "move.dead-letters", "moved.shop.x", "__debezium-heartbeat.move")
+    ((level, finding),) = told(kafka.strangers(PIPELINE, {name: Topic(name, 4) for name in names}))
+    assert level == "warning"
+    assert finding.endswith(": move.bar.x")
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (SINK | {"topics": "x, move.shop.orders"}, "reads the pipeline's topics"),
+        (SINK | {"topics.regex": r"move\..*"}, "reads the pipeline's topics"),
+        (SINK | {"topics": "x", "connection.uri": "mongodb://v:w@b:2/db?w=1"}, "writes to the destination"),
+        (SINK | {"topics": "x", "errors.tolerance": "all"}, "without a dead-letter topic"),
+        (
+            {"connector.class": "io.debezium.connector.mongodb.MongoDbConnector", "topic.prefix": "move"},
+            "has the topic.prefix 'move'",
+        ),
+    ],
+)
+def test_a_foreign_connector_that_is_a_trap(config: dict[str, str], words: str) -> None:
+    ((level, finding),) = told(foreign.check(PIPELINE, {"other": config}))
+    assert level == "warning"
+    assert words in finding
+    assert "secret" not in finding
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SINK | {"topics": "x", "connection.uri": "mongodb://c:1/"},
+        SINK | {"topics.regex": r"other\..*", "connection.uri": "${file:/a:b}"},
+        SINK | {"topics.regex": r"\Qjava\E"},
+        SINK | {"topics.regex": r"move\..*", DESTINATION_SET: "rs/b:1"},
+        {"connector.class": "io.debezium.connector.mongodb.MongoDbConnector", "topic.prefix": "moved"},
+        {"connector.class": "org.example.Other", "topics": "move.shop.orders"},
+    ],
+)
+def test_a_foreign_connector_that_is_none_of_our_business(config: dict[str, str]) -> None:
+    assert told(foreign.check(PIPELINE, {"other": config})) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "words"),
+    [
+        (None, "warning", "cannot be seen"),
+        (oplog.Oplog(span=3600 * 5, size=100, limit=100), "warning", "reaches back 5.0 hours"),
+        (oplog.Oplog(span=3600 * 2, size=50, limit=100), "warning", "reaches back 4.0 hours"),
+        (oplog.Oplog(span=3600 * 30, size=100, limit=100), "ok", "reaches back 30 hours"),
+        (oplog.Oplog(span=3600 * 5, size=100, limit=100, kept=48), "ok", "reaches back 48 hours"),
+        (oplog.Oplog(span=3600 * 2, size=1, limit=100), "ok", "reaches back 200 hours"),
+        (oplog.Oplog(span=60, size=1, limit=1000), "ok", "too young"),
+        (oplog.Oplog(span=60, size=95, limit=100), "warning", "reaches back 0.0 hours"),
+    ],
+)
+def test_how_far_the_oplog_reaches(found: oplog.Oplog | None, level: str, words: str) -> None:
+    (finding,) = oplog.judge(found)
+    assert finding.level == level
+    assert words in finding.finding
+
+
+def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:
+    unresolved = told(connect.judged("move-sink", {"connection.uri": ["… strings must start with either …"]}, PIPELINE))
+    assert "finds no URI through ${file:/nowhere/move.properties:…}" in unresolved[0][1]
+    away = told(connect.judged("move-sink", {"connection.uri": ["Unable to connect to the server."]}, PIPELINE))
+    assert away == [("error", "connection.uri: Unable to connect to the server.")]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"renames": Renames({"bar.x": "a.x"})}, "bar.x"),
+        ({"write_concern": "1+journal"}, 'concern = "1+journal"'),
+        ({"tasks": 5}, "tasks = 5"),
+        ({"retention_ms": 3_600_000}, "1.0 hours"),
+    ],
+)
+def test_a_trap_in_the_pipeline_file(change: dict[str, object], words: str) -> None:
+    assert told(file.check(PIPELINE, Path("move.toml"))) == []
+    ((level, finding),) = told(file.check(replace(PIPELINE, **change), Path("move.toml")))
+    assert level == "warning"
+    assert words in finding
+
+
+def test_a_secrets_file_open_to_everybody(tmp_path: Path) -> None:
+    secrets = tmp_path / "move.properties"
+    secrets.write_text("source.uri=mongodb://u:secret@a/\n")
+    for mode, count in ((0o644, 1), (0o640, 0), (0o600, 0)):
+        secrets.chmod(mode)
+        findings = told(file.check(replace(PIPELINE, secrets=secrets), Path("move.toml")))
+        assert len(findings) == count
+        assert "secret@" not in str(findings)

@@ -1,0 +1,65 @@
+"""What privileges, as MongoDB 6.0.5 lists them, are enough for."""
+
+from typing import Any
+
+import pytest
+
+from towpath.checks.privileges import DESTINATION_ACTIONS, SOURCE_ACTIONS, Privileges
+
+READ = ["changeStream", "collStats", "find", "listCollections", "listIndexes"]
+WRITE = [*READ, "insert", "remove", "update"]
+
+
+def grant(actions: list[str], **resource: Any) -> dict[str, Any]:
+    return {"resource": resource, "actions": actions}
+
+
+@pytest.mark.parametrize(
+    ("granted", "missing"),
+    [
+        ([grant(READ, db="", collection="")], []),
+        ([grant(READ, anyResource=True)], []),
+        ([grant(READ, db="shop", collection="")], list(SOURCE_ACTIONS)),
+        ([grant(["find"], db="", collection=""), grant(READ, db="shop", collection="")], list(SOURCE_ACTIONS[1:])),
+        ([grant(["find"], db="", collection=""), grant(list(SOURCE_ACTIONS[1:]), db="", collection="")], []),
+        ([grant(READ, db="", collection="orders")], list(SOURCE_ACTIONS)),
+        ([grant(READ, cluster=True)], list(SOURCE_ACTIONS)),
+        ([grant(READ, system_buckets="")], list(SOURCE_ACTIONS)),
+        ([], list(SOURCE_ACTIONS)),
+    ],
+)
+def test_the_source_has_to_be_readable_everywhere(granted: list[dict[str, Any]], missing: list[str]) -> None:
+    assert Privileges("u@admin", tuple(granted)).missing_everywhere(SOURCE_ACTIONS) == missing
+
+
+@pytest.mark.parametrize(
+    ("resource", "allowed"),
+    [
+        ({"db": "", "collection": ""}, True),
+        ({"db": "shop", "collection": ""}, True),
+        ({"db": "shop", "collection": "orders.2026"}, True),
+        ({"db": "", "collection": "orders.2026"}, True),
+        ({"db": "shop", "collection": "orders"}, False),
+        ({"db": "bar", "collection": ""}, False),
+    ],
+)
+def test_a_grant_covers_a_namespace(resource: dict[str, str], allowed: bool) -> None:
+    mine = Privileges("u@admin", (grant(WRITE, **resource),))
+    assert mine.missing(DESTINATION_ACTIONS, "shop.orders.2026") == ([] if allowed else list(DESTINATION_ACTIONS))
+
+
+@pytest.mark.parametrize(
+    ("resource", "satisfied"),
+    [
+        ({"db": "shop", "collection": ""}, False),
+        ({"db": "move", "collection": ""}, True),
+        ({"db": "users", "collection": ""}, True),
+        ({"db": "", "collection": ""}, True),
+        ({"cluster": True}, True),
+        ({"db": "move", "collection": "orders"}, False),
+        ({"anyResource": True}, False),
+    ],
+)
+def test_mongo_kafka_looks_elsewhere(resource: dict[str, Any], satisfied: bool) -> None:
+    mine = Privileges("u@users", (grant(WRITE, **resource),))
+    assert mine.missing_for_mongo_kafka("move", "users") == ([] if satisfied else list(DESTINATION_ACTIONS))
