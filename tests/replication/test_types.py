@@ -93,5 +93,25 @@ def test_values_set_by_updates_arrive_byte_for_byte(pipeline: Pipeline) -> None:
     pipeline.assert_same("typed", "new", "large", at_least=2 * len(named) + len(LARGE))
 
 
+def test_documents_that_no_driver_writes_arrive_byte_for_byte(pipeline: Pipeline) -> None:
+    """Names twice, options out of order, strings that are no text: copied, streamed, replaced and set by updates."""
+    named = [specimen for specimen in corpus.RAW_DOCUMENTS if specimen.name in corpus.RAW_VALUES]
+    collections = {"copied": corpus.RAW_DOCUMENTS, "streamed": corpus.RAW_DOCUMENTS, "replaced": corpus.RAW_DOCUMENTS}
+    insert_all(pipeline, {"copied": corpus.RAW_DOCUMENTS})
+    insert_all(pipeline, {"replaced": list(map(stale, corpus.RAW_DOCUMENTS)), "set": list(map(stale, named))})
+    pipeline.create("streamed")
+    pipeline.deploy()
+    pipeline.wait()
+    insert_all(pipeline, {"streamed": corpus.RAW_DOCUMENTS})
+    for specimen in corpus.RAW_DOCUMENTS:
+        raw.replace(pipeline.source("replaced"), specimen)
+    for specimen in named:
+        value = corpus.RAW_VALUES[specimen.name]
+        raw.set_fields(pipeline.source("set"), specimen, {"v": value, "in": b.embedded(("new", value))})
+    pipeline.wait()
+    assert_stored(pipeline, collections)
+    pipeline.assert_same(*collections, "set", at_least=3 * len(corpus.RAW_DOCUMENTS) + len(named))
+
+
 def _bulk(fields: dict[str, b.Value]) -> dict[str, b.Value]:
     return {name: fields[name] for name in ("blob", "rows") if name in fields}

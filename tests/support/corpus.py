@@ -2,6 +2,7 @@
 
 `VALUES` are single values: good for a field, an array element, or the operand of a `$set`.
 `DOCUMENTS` are whole documents, with `_id` = their name unless the `_id` is the point.
+`RAW_VALUES` and `RAW_DOCUMENTS` are the same of what no driver writes.
 `ODD_NAMES` are documents whose names hold dots, begin with `$` or are empty: no update can address those fields
 through a change stream, so they belong in inserts and replaces, or in a collection of whole documents.
 """
@@ -9,7 +10,7 @@ through a change stream, so they belong in inserts and replaces, or in a collect
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tests.support import bsonbytes as b
@@ -59,23 +60,19 @@ VALUES: dict[str, Value] = {
     "string like a number": b.string("5"),
     "string like extended JSON": b.string('{"$numberLong": "5"}'),
     "string of all controls": b.string("".join(map(chr, range(0x20))) + "\x7f\x80\xff\u2028\ufffd"),
-    "string not UTF-8": Value(b.Type.STRING, b"\x03\0\0\0\xff\xfe\0"),
     "object empty": b.embedded(),
     "object": b.embedded(("z", b.int32(1)), ("a", b.int64(2)), ("m", b.embedded(("y", b.NULL), ("b", b.NULL)))),
     "object like extended JSON": b.embedded(("x", b.embedded(("oid", b.string("000102030405060708090a0b"))))),
     "object with numeric names": b.embedded(("10", b.int32(1)), ("2", b.int32(2)), ("01", b.int32(3))),
-    "object with a name twice": b.embedded(("a", b.int32(1)), ("b", b.int32(2)), ("a", b.int32(3))),
     "array empty": b.array(),
     "array": b.array(b.int32(1), b.double(1.0), b.int64(1), b.NULL, b.array(), b.embedded()),
     "array nested": b.array(b.array(b.array(b.array(b.int32(1))))),
     "array long": b.array(*(b.int32(n) for n in range(1200))),
-    "array with odd names": Value(b.Type.ARRAY, b.document(("5", b.int32(1)), ("x", b.int32(2)), ("0", b.NULL))),
     **{
         f"binary subtype {subtype:#04x}": b.binary(subtype, _UUID)
         for subtype in (0, 1, 2, 3, 4, 5, 6, 7, 8, 0x80, 0xFF)
     },
     "binary UUID of the wrong length": b.binary(4, b"abc"),
-    "binary of the old subtype without its inner length": Value(b.Type.BINARY, b"\x03\0\0\0\x02abc"),
     "binary empty": b.binary(0, b""),
     "binary empty of the old subtype": b.binary(2, b""),
     "binary of every byte": b.binary(0, bytes(range(256))),
@@ -91,8 +88,6 @@ VALUES: dict[str, Value] = {
     "null": b.NULL,
     "regex": b.regex("^a.*/b$", ""),
     "regex with options": b.regex("a|b", "imsx"),
-    "regex with unordered options": b.regex("a", "xi"),
-    "regex with unknown options": b.regex("a", "ul"),
     "regex empty": b.regex("", ""),
     "dbPointer": b.db_pointer("shop.orders", _OID),
     "code": b.code("function() { return 1; }"),
@@ -129,6 +124,16 @@ VALUES: dict[str, Value] = {
     "maxKey": b.MAX_KEY,
 }
 
+#: Values that no driver writes but the server stores: a name twice, options out of order, texts that are no text.
+RAW_VALUES: dict[str, Value] = {
+    "string not UTF-8": Value(b.Type.STRING, b"\x03\0\0\0\xff\xfe\0"),
+    "object with a name twice": b.embedded(("a", b.int32(1)), ("b", b.int32(2)), ("a", b.int32(3))),
+    "array with odd names": Value(b.Type.ARRAY, b.document(("5", b.int32(1)), ("x", b.int32(2)), ("0", b.NULL))),
+    "binary of the old subtype without its inner length": Value(b.Type.BINARY, b"\x03\0\0\0\x02abc"),
+    "regex with unordered options": b.regex("a", "xi"),
+    "regex with unknown options": b.regex("a", "ul"),
+}
+
 
 def document_of(name: str, value: Value) -> bytes:
     """The value at the top level, inside an object and inside an array."""
@@ -151,12 +156,12 @@ def _whole(name: str, *fields: tuple[str, Value], replaceable: bool = True) -> S
     return Specimen(name, b.document(("_id", b.string(name)), *fields), replaceable=replaceable)
 
 
-def _of_values() -> list[Specimen]:
+def _of_values(values: Mapping[str, Value]) -> list[Specimen]:
     """A top-level `Timestamp(0, 0)` would be given the server's time by an insert or a replace."""
     special = VALUES["timestamp of zeros"]
     return [
         Specimen(name, document_of(name, value), insertable=value != special, replaceable=value != special)
-        for name, value in VALUES.items()
+        for name, value in values.items()
     ]
 
 
@@ -165,7 +170,6 @@ def _shapes() -> list[Specimen]:
         _whole("nothing but _id"),
         _whole("fields in descending order", ("z", b.int32(1)), ("m", b.int32(2)), ("a", b.int32(3))),
         _whole("numeric names out of order", ("10", b.int32(1)), ("9", b.int32(2)), ("1", b.int32(3))),
-        _whole("a top-level name twice", ("a", b.int32(1)), ("b", b.NULL), ("a", b.string("again"))),
         _whole("names as in an update", ("set", b.int32(1)), ("i", b.int32(1)), ("diff", b.embedded())),
         _whole("names as in an envelope", ("after", b.NULL), ("op", b.string("d")), ("source", b.embedded())),
         _whole("_id inside", ("o", b.embedded(("a", b.NULL), ("_id", b.int32(1)))), ("id", b.int32(2))),
@@ -195,7 +199,6 @@ IDENTITIES: dict[str, Value] = {
     "object of odd types": b.embedded(
         ("undefined", b.UNDEFINED), ("regex", b.regex("a", "i")), ("array", b.array(b.int64(1), b.symbol("s")))
     ),
-    "object with a name twice": b.embedded(("a", b.int32(1)), ("a", b.int32(2))),
     "object with dots and an empty name": b.embedded(("a.b", b.int32(1)), ("", b.int32(2))),
     **{f"binary subtype {subtype:#04x}": b.binary(subtype, _UUID) for subtype in (0, 2, 3, 4, 5, 6, 7, 0x80)},
     "objectId": b.object_id(_OID),
@@ -227,7 +230,15 @@ def _of_identities() -> list[Specimen]:
     ]
 
 
-DOCUMENTS: list[Specimen] = _of_values() + _shapes() + _of_identities()
+DOCUMENTS: list[Specimen] = _of_values(VALUES) + _shapes() + _of_identities()
+
+#: Documents that no driver writes.
+RAW_DOCUMENTS: list[Specimen] = [
+    *_of_values(RAW_VALUES),
+    _whole("a top-level name twice", ("a", b.int32(1)), ("b", b.NULL), ("a", b.string("again"))),
+    Specimen("a name twice in _id", b.document(("_id", b.embedded(("a", b.int32(1)), ("a", b.int32(2)))))),
+    Specimen("an _id that is not UTF-8", b.document(("_id", RAW_VALUES["string not UTF-8"]))),
+]
 
 ODD_NAMES: list[Specimen] = [
     _whole("dots", ("a.b", b.int32(1)), ("a", b.embedded(("b", b.int32(2)), ("c.d", b.int32(3))))),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +18,11 @@ TOWPATH = Path(sys.executable).parent / "towpath"
 
 def towpath(*arguments: str | Path, expect: int = 0, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Run the command line; fail with all it said unless it ends with the exit status that is expected."""
+    start = time.monotonic()
     done = subprocess.run([TOWPATH, *arguments], capture_output=True, text=True, timeout=timeout, check=False)
     said = f"stdout:\n{done.stdout}\nstderr:\n{done.stderr}"
     line = f"towpath {' '.join(map(str, arguments))}"
+    print(f"{line}: {time.monotonic() - start:.1f} s")
     assert done.returncode == expect, f"{line} ended with {done.returncode}, not {expect}\n{said}"
     assert "Traceback (most recent call last)" not in done.stderr, f"{line} fell over\n{said}"
     return done

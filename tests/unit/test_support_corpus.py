@@ -9,7 +9,7 @@ import pytest
 from tests.support import bsonbytes as b
 from tests.support import corpus
 
-EVERYTHING = corpus.DOCUMENTS + corpus.ODD_NAMES
+EVERYTHING = corpus.DOCUMENTS + corpus.RAW_DOCUMENTS + corpus.ODD_NAMES
 
 
 def test_every_type_of_bson_occurs_as_a_value() -> None:
