@@ -2,12 +2,12 @@ package io.towpath.record;
 
 import java.math.BigDecimal;
 import java.math.BigInteger;
-import java.math.MathContext;
 import org.bson.types.Decimal128;
 
 /**
- * The one form of a number among all that MongoDB holds equal to it: an int64 if it is whole and fits, else a double if one is equal,
- * else a decimal without trailing zeros. The server compares a double with a decimal by rounding the double to 34 digits.
+ * The one form of a number among all that are one {@code _id} to MongoDB: an int64 if it is whole and fits, else a double if one is
+ * equal, else a decimal without trailing zeros. Equal means exactly: a query finds the decimal 0.1000000000000000055511151231257827
+ * equal to the double 0.1 (34 digits of it), the index on {@code _id} does not, and takes both.
  *
  * @param type the BSON type of the form
  * @param low the value's lowest 64 bits as BSON has them
@@ -50,8 +50,7 @@ record CanonicalNumber(byte type, long low, long high) {
             if (integer.bitLength() < Long.SIZE) return ofLong(integer.longValue());
         }
         double nearest = value.doubleValue();
-        if (Double.isFinite(nearest)
-                && new BigDecimal(nearest).round(MathContext.DECIMAL128).compareTo(value) == 0) {
+        if (Double.isFinite(nearest) && new BigDecimal(nearest).compareTo(value) == 0) {
             return ofDouble(nearest);
         }
         Decimal128 decimal = new Decimal128(value);
