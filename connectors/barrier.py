@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from connectors.clusters import connected, operation_time
 from connectors.connect import Connect, Connector
 from connectors.errors import ConnectorsError, NoSuchConnector, NotYet
-from connectors.lag import Place, applied, gaps, has_records, pipeline_ends
+from connectors.lag import Place, applied, gaps, peek, pipeline_ends
 from connectors.position import ClusterTime, SourcePosition, source_position
 from connectors.spec import Pipeline
 from connectors.topics import Topics
@@ -62,27 +62,19 @@ def _capture_words(name: str, position: SourcePosition | None, moment: ClusterTi
 def _wait_applied(
     pipeline: Pipeline, connect: Connect, topics: Topics, ends: dict[Place, tuple[int, int]], deadline: float
 ) -> None:
-    consumer = topics.consumer(**{"queued.min.messages": 1, "queued.max.messages.kbytes": 1024})
-    try:
-        seen: dict[Place, int] = {}
-        while True:
-            done = applied(pipeline, topics)
-            left = gaps(ends, done)
-            for place, (start, end) in left.items():
-                if seen.get(place) == start:
-                    continue  # nothing new since the last look, and there were records then
-                if not has_records(consumer, place, start, end):
-                    del ends[place]
-                else:
-                    seen[place] = start
-            left = {place: gap for place, gap in left.items() if place in ends}
-            if not left:
-                return
-            (topic, partition), (start, end) = next(iter(left.items()))
-            words = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
-            _go_on(pipeline, connect, deadline, f"{words} ({len(left)} partitions are behind)")
-    finally:
-        consumer.close()
+    looked_at: dict[Place, int] = {}
+    while True:
+        left = gaps(ends, applied(pipeline, topics))
+        moved = {place: gap for place, gap in left.items() if looked_at.get(place) != gap[0]}
+        for place, found in peek(topics, moved, most=0).items():
+            looked_at[place] = left[place][0]
+            if not found.records:  # control records only
+                del ends[place], left[place]
+        if not left:
+            return
+        (topic, partition), (start, end) = next(iter(left.items()))
+        words = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
+        _go_on(pipeline, connect, deadline, f"{words} ({len(left)} partitions are behind)")
 
 
 def _go_on(pipeline: Pipeline, connect: Connect, deadline: float, last_seen: str) -> None:

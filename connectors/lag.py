@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from connectors.errors import TopicError
 from connectors.records import source_milliseconds
@@ -24,6 +24,8 @@ Place = tuple[str, int]
 #: Up to this many offsets a gap is counted record by record; a larger one is given as the difference of offsets.
 COUNTED = 2_000
 _PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
+#: Little is read ahead, and an answer without records is not waited for.
+_PEEKING = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1024, "fetch.wait.max.ms": 10}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,49 +54,58 @@ def gaps(ends: Mapping[Place, tuple[int, int]], done: Mapping[Place, int]) -> di
 
 
 def measure(pipeline: Pipeline, topics: Topics) -> Lag:
-    open_gaps = gaps(pipeline_ends(pipeline, topics), applied(pipeline, topics))
+    """The lag now. Raises `TopicError` when the log cannot be read."""
+    found = peek(topics, gaps(pipeline_ends(pipeline, topics), applied(pipeline, topics)), most=COUNTED)
+    oldest = [peeked.oldest_ms for peeked in found.values() if peeked.oldest_ms is not None]
+    age = time.time() - min(oldest) / 1000 if oldest else 0.0
+    return Lag(sum(peeked.records for peeked in found.values()), max(0.0, age))
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """How many records a gap of one partition holds, and the source's wall clock of the first (ms since the epoch)."""
+
+    records: int = 0
+    oldest_ms: int | None = None
+
+
+def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], most: int) -> dict[Place, Peeked]:
+    """Read each gap [from, end) up to `most` records; a larger one is given as the difference of its offsets."""
+    found = {place: Peeked() for place in open_gaps}
     if not open_gaps:
-        return Lag(0, 0.0)
-    consumer = topics.consumer(**{"queued.min.messages": 1, "queued.max.messages.kbytes": 1024})
+        return found
+    consumer = topics.consumer(**_PEEKING)
     try:
-        return _measured(consumer, open_gaps)
+        consumer.assign([TopicPartition(*place, start) for place, (start, _) in open_gaps.items()])
+        unread, patience = set(open_gaps), time.monotonic() + _PATIENCE
+        while unread:
+            message = consumer.poll(0.5)
+            if message is not None:
+                _take(message, open_gaps, found, unread, most)
+            elif time.monotonic() > patience:
+                raise TopicError(f"no answer when reading {', '.join(topic for topic, _ in sorted(unread)[:3])}")
     finally:
         consumer.close()
+    return found
 
 
-def _measured(consumer: Consumer, open_gaps: Mapping[Place, tuple[int, int]]) -> Lag:
-    counted, oldest = 0, None
-    for place, (start, end) in open_gaps.items():
-        first, count = _records_between(consumer, place, start, end)
-        counted += count
-        at = source_milliseconds(first) if first else None
-        oldest = at if oldest is None or (at is not None and at < oldest) else oldest
-    return Lag(counted, max(0.0, time.time() - oldest / 1000) if oldest is not None else 0.0)
-
-
-def has_records(consumer: Consumer, place: Place, start: int, end: int) -> bool:
-    """Whether there is any record from `start` on and before `end`."""
-    first, _ = _records_between(consumer, place, start, end, most=1)
-    return first is not None
-
-
-def _records_between(
-    consumer: Consumer, place: Place, start: int, end: int, most: int = COUNTED
-) -> tuple[Message | None, int]:
-    """The first record in [start, end) of one partition, and how many there are."""
-    consumer.assign([TopicPartition(*place, start)])
-    first, count, patience = None, 0, time.monotonic() + _PATIENCE
-    while True:
-        message = consumer.poll(1.0)
-        if message is None:
-            if time.monotonic() > patience:
-                raise TopicError(f"no answer when reading {place[0]}, partition {place[1]}, from offset {start}")
-            continue
-        error, offset = message.error(), message.offset() or 0
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:
-            raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
-        if error is not None or offset >= end:
-            return first, count
-        first, count = first or message, count + 1
-        if end - start > COUNTED or count >= most:
-            return first, end - offset if most > 1 else 1
+def _take(
+    message: Message,
+    open_gaps: Mapping[Place, tuple[int, int]],
+    found: dict[Place, Peeked],
+    unread: set[Place],
+    most: int,
+) -> None:
+    place, error, offset = (str(message.topic()), message.partition() or 0), message.error(), message.offset() or 0
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
+    start, end = open_gaps[place]
+    if place not in unread or error is not None or offset >= end:
+        unread.discard(place)
+        return
+    before = found[place]
+    counted = Peeked(before.records + 1, before.oldest_ms or source_milliseconds(message))
+    if end - start > most:
+        counted = replace(counted, records=end - offset)
+        unread.discard(place)
+    found[place] = counted
