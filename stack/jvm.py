@@ -61,7 +61,13 @@ def broker_properties(folder: Path, port: int, controller_port: int) -> dict[str
 def format_command(parts: Parts, configuration: Path) -> tuple[str, ...]:
     """The command that prepares the folder of a new broker; leaves a prepared one as it is."""
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    words = ["format", "--cluster-id", cluster, "--config", str(configuration), "--ignore-formatted"]
+    words = [
+        "format",
+        f"--cluster-id={cluster}",  # one word: an id may begin with -
+        "--config",
+        str(configuration),
+        "--ignore-formatted",
+    ]
     return java_command(parts, 256, "kafka.tools.StorageTool", *words)
 
 
