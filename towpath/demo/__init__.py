@@ -20,7 +20,6 @@ from connectors.deploy import Deployment
 from connectors.lifecycle import wait_running
 from connectors.servers import look
 from connectors.status import look as look_at
-from towpath import pipeline as pipeline_file
 from towpath.demo.load import NAMESPACES, Store, Writer, fill
 from towpath.demo.report import compare_all, pushes, summary
 from towpath.errors import TowpathError
@@ -49,7 +48,9 @@ def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed
     began = time.monotonic()
     with _stack(directory, keep=keep) as running:
         file = write_pipeline_file(running.directory / "demo.toml", include=NAMESPACES, stack=running, force=True)
-        with MongoClient(running.source) as source, MongoClient(running.destination) as destination:
+        source: Store = MongoClient(running.source)
+        destination: Store = MongoClient(running.destination)
+        with source, destination:
             same = _run(file, source, destination, messages, seconds, seed)
         say(f"The whole demo took {time.monotonic() - began:.0f} s, set-up included.")
         if keep:
@@ -121,7 +122,7 @@ def _watch(it: Opened, seconds: float) -> None:
             )
         if found.snapshot_done and done_at is None:
             done_at = time.monotonic()
-        copied = ", ".join(f"{c.namespace} {c.documents:,} of {c.of:,}" for c in found.snapshot)
+        copied = ", ".join(f"{c.namespace} {c.documents:,} of {c.of:,}" for c in found.snapshot if c.documents)
         copy = "first copy done" if found.snapshot_done else f"first copy: {copied or 'starting'}"
         lag = f"lag {found.lag_records:,} records, {found.lag_seconds:.1f} s"
         say(f"    {copy}; {lag}; {found.records_per_second:,.0f} records/s")

@@ -15,7 +15,10 @@ from pymongo.collection import Collection
 
 NAMESPACES = ("mail.messages", "telemetry.hours")
 DEVICES = 50
-_WORDS = tuple("canal lock barge towpath bridge wharf keeper rope horse boat water level gate miles load coal".split())
+_WORDS = (
+    *("canal", "lock", "barge", "towpath", "bridge", "wharf", "keeper", "rope"),
+    *("horse", "boat", "water", "level", "gate", "miles", "load", "coal"),
+)
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 Store = MongoClient[dict[str, Any]]
@@ -79,7 +82,7 @@ class Writer:
         self._mail: Documents = store.mail.messages
         self._hours: Documents = store.telemetry.hours
         self._chance, self._second = chance, first_hour * 3600
-        self._ids = [found["_id"] for found in self._mail.find({}, {"_id": 1})]
+        self._ids: list[ObjectId] = [found["_id"] for found in self._mail.find({}, {"_id": 1})]
 
     def run(self, stop: Event) -> None:
         while not stop.is_set():
