@@ -119,7 +119,10 @@ class Topics:
         self._done(f"change the topic {name}", self._admin.incremental_alter_configs([resource])[resource])
 
     def delete(self, names: Iterable[str]) -> None:
-        futures = self._admin.delete_topics(list(names), operation_timeout=_TIMEOUT)
+        doomed = list(names)
+        if not doomed:
+            return  # the client refuses an empty list
+        futures = self._admin.delete_topics(doomed, operation_timeout=_TIMEOUT)
         for name, future in futures.items():
             self._done(f"delete the topic {name}", future)
 
