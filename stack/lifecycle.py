@@ -94,9 +94,7 @@ def _start_new(options: StackOptions, found: Parts, progress: Progress) -> Stack
 
 
 def _start_missing(options: StackOptions, known: State, found: Parts, progress: Progress) -> Stack:
-    chosen = dict(known.settings["ports"])
-    more = [name for name in options.port_names if name not in chosen]
-    chosen |= ports.choose(more, None) if more else {}
+    chosen = ports.complete(known.settings["ports"], options.port_names, options.port_base)
     running = {name: it for name, it in known.processes.items() if it.running}
     return _start(options, chosen, running, found, progress)
 

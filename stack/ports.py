@@ -23,9 +23,18 @@ def choose(names: Sequence[str], first: int | None) -> dict[str, int]:
     return {name: first + place for place, name in enumerate(names)}
 
 
+def complete(known: Mapping[str, int], names: Sequence[str], first: int | None) -> dict[str, int]:
+    """The ports that are known, and ports for those of the names that have none, as `choose` would choose them."""
+    missing = [name for name in names if name not in known]
+    fresh = choose(missing, None) if first is None else choose(names, first)
+    return {**known, **{name: fresh[name] for name in missing}}
+
+
 def free(count: int) -> list[int]:
     """Ports that nobody listens on. All are held while they are chosen, so that no two are the same."""
     held: list[socket.socket] = []
+    if count == 0:
+        return []
     try:
         for port in random.sample(_RANGE, len(_RANGE)):
             candidate = socket.socket()

@@ -54,7 +54,7 @@ class Process:
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.created) < _SLACK_S
-            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+            return process if same and not _ended(process) else None
         except psutil.NoSuchProcess:
             return None
 
@@ -158,6 +158,11 @@ def run_to_end(name: str, command: Sequence[str], log: Path) -> None:
     if code != 0:
         died = Process(name, "kafka", tuple(command), 0, log)
         raise ProcessDied(f"{name} ended with {code}; the last lines of its log, {log}:\n{died.tail()}")
+
+
+def _ended(process: psutil.Process) -> bool:
+    """Whether all that is left is a zombie; one with threads is still dying, and holds its ports and files."""
+    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
 
 
 def _children(process: psutil.Process) -> list[psutil.Process]:

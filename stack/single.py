@@ -64,7 +64,8 @@ def add_worker(directory: Path, progress: Callable[[str], None] = lambda words: 
         before = StackOptions.of(place, known)
         options = dataclasses.replace(before, connect_workers=before.connect_workers + 1)
         name, found = options.workers[-1], parts(progress)
-        chosen = {**known.settings["ports"], name: ports.free(1)[0]}
+        chosen = ports.complete(known.settings["ports"], options.port_names, options.port_base)
+        ports.require_free({name: chosen[name]})
         plan.write_worker_file(name, options, chosen, found)
         process = plan.worker(name, options, chosen, found)
         settings = {**known.settings, "options": options.written(), "ports": chosen}

@@ -201,6 +201,26 @@ def test_a_standalone_is_no_replica_set(tmp_path: Path) -> None:
         assert "setName" not in client.admin.command("hello")
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_up_that_was_ended_in_the_middle_leaves_nothing_that_down_does_not_find(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    command: list[str | Path] = [TOWPATH, "stack", "up", "--dir", tmp_path]
+    up = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert up.stderr is not None
+    try:
+        next(line for line in up.stderr if "is ready after" in line)
+        begun = [process for process in embedded.status(tmp_path).processes.values() if process.running]
+        up.send_signal(number)
+        assert up.wait(60) == (2 if number == signal.SIGINT else -number)
+        up.stderr.close()
+        assert begun
+        assert any(process.running for process in begun) == (number == signal.SIGKILL)
+    finally:
+        embedded.down(tmp_path)
+    assert not any(process.running for process in begun)
+
+
 def test_down_stops_every_process_even_one_whose_pid_was_never_written_down(running: embedded.Stack) -> None:
     place = running.directory
     known = state.read(place)
@@ -224,3 +244,12 @@ def test_what_was_down_comes_up_with_the_same_ports_and_data(directory: Path) ->
     with MongoClient[dict[str, object]](after.source) as client:
         assert client.kept.things.count_documents({}) == 1
     assert "large" in AdminClient({"bootstrap.servers": after.bootstrap}).list_topics(timeout=30).topics
+
+
+def test_a_killed_worker_comes_back_and_another_can_join_it(running: embedded.Stack) -> None:
+    """The last test of this file: the stack has one worker more from here on."""
+    embedded.kill(running.directory, "connect-0")
+    embedded.start(running.directory, "connect-0")
+    url = embedded.add_worker(running.directory).connect_urls[1]
+    assert httpx.get(f"{url}/health", timeout=30).json()["status"] == "healthy"
+    assert embedded.status(running.directory).running

@@ -40,6 +40,13 @@ def test_a_base_counts_up_in_the_order_of_the_names() -> None:
     assert ports.choose(["b", "a", "c"], 27017) == {"b": 27017, "a": 27018, "c": 27019}
 
 
+def test_known_ports_are_kept_when_more_are_needed() -> None:
+    assert ports.complete({"a": 5000}, ["a"], None) == {"a": 5000}
+    assert ports.complete({"a": 27017, "b": 27018}, ["a", "b", "c"], 27017)["c"] == 27019
+    assert ports.complete({"a": 5000}, ["a", "b"], None)["a"] == 5000
+    assert ports.complete({"a": 5000}, ["a", "b"], None)["b"] in ports._RANGE
+
+
 @pytest.mark.parametrize("base", [80, 65535])
 def test_a_base_that_leaves_no_room_is_refused(base: int) -> None:
     with pytest.raises(StackError, match=f"2 ports from {base} on"):
