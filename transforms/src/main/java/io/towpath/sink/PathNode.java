@@ -76,12 +76,4 @@ final class PathNode {
                 !name.isEmpty() && name.length() <= 7 && name.chars().allMatch(digit -> digit >= '0' && digit <= '9');
         return digits && (name.length() == 1 || name.charAt(0) != '0') && Integer.parseInt(name) < MOST_ELEMENTS;
     }
-
-    /** The deepest path below, in names. */
-    int depth() {
-        return children.values().stream()
-                .mapToInt(child -> 1 + child.depth())
-                .max()
-                .orElse(0);
-    }
 }

@@ -68,9 +68,9 @@ public final class RecordHandler extends CdcHandler {
     }
 
     private static WriteModel<BsonDocument> update(BsonDocument filter, Change.Update update) {
-        if (ClassicUpdate.isSafe(update) || TotalUpdate.isTooDeep(update))
-            return new UpdateOneModel<>(filter, ClassicUpdate.of(update));
-        return new UpdateOneModel<>(filter, TotalUpdate.of(update));
+        Optional<List<BsonDocument>> total = ClassicUpdate.isSafe(update) ? Optional.empty() : TotalUpdate.of(update);
+        return total.<WriteModel<BsonDocument>>map(pipeline -> new UpdateOneModel<>(filter, pipeline))
+                .orElseGet(() -> new UpdateOneModel<>(filter, ClassicUpdate.of(update)));
     }
 
     private static BsonDocument filter(BsonValue id) {

@@ -57,7 +57,8 @@ public final class DebeziumToRecord implements Transformation<SourceRecord> {
     public SourceRecord apply(SourceRecord record) {
         if (record.value() == null) return null; // a tombstone repeats the delete before it
         if (record.value() instanceof byte[]) return record;
-        return DebeziumEvent.in(record).map(event -> compact(record, event)).orElseGet(() -> asText(record));
+        Optional<DebeziumEvent> event = DebeziumEvent.in(record);
+        return event.isPresent() ? compact(record, event.get()) : asText(record);
     }
 
     private SourceRecord compact(SourceRecord record, DebeziumEvent event) {

@@ -11,11 +11,14 @@ import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.WriteModel;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
+import io.towpath.record.Truncation;
+import io.towpath.support.Raw;
 import io.towpath.support.Server;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
@@ -64,8 +67,11 @@ class TotalUpdateServerTest {
         total.insertMany(operators.find().into(new ArrayList<>())); // with the times that the server filled in
 
         Set<Integer> refused = applyOperators(operators, documents, updates);
-        Set<Integer> refusedTotal =
-                apply(total, updates, update -> new UpdateOneModel<>(new BsonDocument(), TotalUpdate.of(update)));
+        Set<Integer> refusedTotal = apply(
+                total,
+                updates,
+                update -> new UpdateOneModel<>(
+                        new BsonDocument(), TotalUpdate.of(update).orElseThrow()));
 
         assertEquals(
                 Set.of(),
@@ -91,6 +97,22 @@ class TotalUpdateServerTest {
         assertTrue(
                 compared > DOCUMENTS / 4 && refused.size() > DOCUMENTS / 20,
                 "compared %d, refused %d".formatted(compared, refused.size()));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"a", "0", "$x"})
+    void isNestedAsDeepAsTheServerTakesIt(String name) {
+        MongoCollection<RawBsonDocument> collection = server.fresh("deep");
+        collection.insertOne(new RawBsonDocument(Raw.document(Raw.int32("_id", 1))));
+        int names = 0;
+        for (String path = name; ; path += "." + name) {
+            Change.Update update = new Change.Update(
+                    new BsonDocument(path, new BsonInt32(++names)), List.of(), List.of(new Truncation(path + "x", 1)));
+            Optional<List<BsonDocument>> pipeline = TotalUpdate.of(update);
+            if (pipeline.isEmpty()) break;
+            collection.updateOne(new BsonDocument(), pipeline.get());
+        }
+        assertTrue(names > 20, "%d names".formatted(names));
     }
 
     /** The truncations first, as one write cannot hold both; what is refused or truncates no array is not compared. */

@@ -1,0 +1,126 @@
+package io.towpath.record;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.towpath.support.Raw;
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.Stream;
+import org.apache.kafka.connect.errors.DataException;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** What is equal and what is not was seen on MongoDB 6.0.5, as a duplicate key or none; CanonicalKeyServerTest asks it again. */
+class CanonicalKeyTest {
+    private static final double TENTH = 0.1;
+
+    static Stream<Arguments> equal() {
+        return Stream.of(
+                pair(Raw.int32("_id", 5), Raw.int64("_id", 5)),
+                pair(Raw.int32("_id", 5), Raw.doubleOf("_id", 5)),
+                pair(Raw.int32("_id", 5), Raw.decimal("_id", "5")),
+                pair(Raw.int32("_id", 5), Raw.decimal("_id", "5.00")),
+                pair(Raw.int32("_id", 0), Raw.doubleOf("_id", -0.0)),
+                pair(Raw.int32("_id", 0), Raw.decimal("_id", "-0E-20")),
+                pair(Raw.int32("_id", 0), Raw.decimal("_id", "0E+6111")),
+                pair(Raw.int32("_id", 0), Raw.decimalBits("_id", -1, 0x3041FFFFFFFFFFFFL)), // over 34 digits: zero
+                pair(Raw.int32("_id", 0), Raw.decimalBits("_id", -1, 0x6C10000000000000L)),
+                pair(Raw.doubleBits("_id", 0x7FF8000000000000L), Raw.doubleBits("_id", 0xFFF0000000000001L)),
+                pair(Raw.doubleBits("_id", 0x7FF8000000000000L), Raw.decimalBits("_id", 7, 0xFE00000000000000L)),
+                pair(Raw.doubleOf("_id", Double.NEGATIVE_INFINITY), Raw.decimal("_id", "-Infinity")),
+                pair(Raw.doubleOf("_id", 0.5), Raw.decimal("_id", "0.50")),
+                pair(Raw.doubleOf("_id", 0x1p63), Raw.decimal("_id", "9223372036854775808")),
+                pair(Raw.int64("_id", Long.MIN_VALUE), Raw.doubleOf("_id", -0x1p63)),
+                pair(Raw.int64("_id", Long.MAX_VALUE), Raw.decimal("_id", "9223372036854775807.0")),
+                pair(Raw.decimal("_id", "1E+6144"), Raw.decimal("_id", "10E+6143")),
+                pair(Raw.symbol("_id", "s"), Raw.string("_id", "s")),
+                pair(Raw.embedded("_id", Raw.int32("a", 1)), Raw.embedded("_id", Raw.doubleOf("a", 1))),
+                pair(
+                        Raw.embedded("_id", Raw.array("a", Raw.int32("0", 1))),
+                        Raw.embedded("_id", Raw.array("a", Raw.int64("7", 1)))),
+                pair(
+                        Raw.codeWithScope("_id", "f()", Raw.int32("x", 1)),
+                        Raw.codeWithScope("_id", "f()", Raw.decimal("x", "1.0"))));
+    }
+
+    static Stream<Arguments> different() {
+        return Stream.of(
+                pair(Raw.doubleOf("_id", TENTH), Raw.decimal("_id", "0.1")),
+                pair(Raw.doubleOf("_id", TENTH), Raw.decimal("_id", "0.1000000000000000055511151231257827")),
+                pair(Raw.int64("_id", (1L << 53) + 1), Raw.doubleOf("_id", 0x1p53)),
+                pair(Raw.int64("_id", Long.MAX_VALUE), Raw.doubleOf("_id", 0x1p63)),
+                pair(Raw.doubleOf("_id", Double.POSITIVE_INFINITY), Raw.decimal("_id", "1E+6144")),
+                pair(Raw.element(10, "_id"), Raw.embedded("_id", Raw.element(6, "u"))),
+                pair(Raw.embedded("_id", Raw.element(10, "u")), Raw.embedded("_id", Raw.element(6, "u"))),
+                pair(Raw.timestamp("_id", 0, 1), Raw.element(9, "_id", new byte[] {1, 0, 0, 0, 0, 0, 0, 0})),
+                pair(Raw.int32("_id", 1), Raw.element(8, "_id", new byte[] {1})),
+                pair(Raw.string("_id", "s"), Raw.element(13, "_id", new byte[] {2, 0, 0, 0, 's', 0})),
+                pair(
+                        Raw.embedded("_id", Raw.int32("a", 1), Raw.int32("b", 1)),
+                        Raw.embedded("_id", Raw.int32("b", 1), Raw.int32("a", 1))),
+                pair(
+                        Raw.embedded("_id", Raw.int32("a", 1)),
+                        Raw.embedded("_id", Raw.int32("a", 1), Raw.int32("a", 1))));
+    }
+
+    @ParameterizedTest
+    @MethodSource("equal")
+    void equalIdsHaveOneKey(byte[] left, byte[] right) {
+        assertArrayEquals(CanonicalKey.of(left), CanonicalKey.of(right));
+    }
+
+    @ParameterizedTest
+    @MethodSource("different")
+    void differentIdsHaveTwo(byte[] left, byte[] right) {
+        assertFalse(Arrays.equals(CanonicalKey.of(left), CanonicalKey.of(right)));
+    }
+
+    @Test
+    void keyIsTheIdAloneWhateverIsAroundIt() {
+        byte[] document = Raw.document(Raw.join(Raw.everyType()), Raw.string("_id", "k"), Raw.int32("z", 1));
+        assertArrayEquals(Raw.document(Raw.string("_id", "k")), CanonicalKey.of(document));
+    }
+
+    @Test
+    void keyOfAKeyIsTheSame() {
+        NearlyEqual random = new NearlyEqual(7);
+        for (int i = 0; i < 2000; i++) {
+            byte[] key = CanonicalKey.of(random.document());
+            assertArrayEquals(key, CanonicalKey.of(key));
+        }
+    }
+
+    @Test
+    void oddBytesInNamesAndTextsAreKept() {
+        byte[] odd =
+                Raw.document(Raw.embedded("_id", Raw.element(2, "x", new byte[] {3, 0, 0, 0, (byte) 0xC3, 0x28, 0})));
+        assertArrayEquals(odd, CanonicalKey.of(odd));
+    }
+
+    @Test
+    void everyCutIsRefusedWithWords() {
+        byte[] document = Raw.document(Raw.join(Raw.everyType()), Raw.string("_id", "k"));
+        for (int length : List.of(0, 4, 5, 20, document.length / 2, document.length - 1)) {
+            byte[] cut = Arrays.copyOf(document, length);
+            DataException error = assertThrows(DataException.class, () -> CanonicalKey.of(cut));
+            assertTrue(error.getMessage().startsWith("BSON is "), error.getMessage());
+        }
+    }
+
+    @Test
+    void documentWithoutIdIsRefused() {
+        DataException error =
+                assertThrows(DataException.class, () -> CanonicalKey.of(Raw.document(Raw.int32("id", 1))));
+        assertEquals("a document without an _id has no key", error.getMessage());
+    }
+
+    private static Arguments pair(byte[] left, byte[] right) {
+        return Arguments.of(Raw.document(left), Raw.document(right));
+    }
+}
