@@ -13,6 +13,7 @@ from stack.errors import (
 )
 from stack.lifecycle import down, options_of, status, up
 from stack.options import Stack, StackOptions
+from stack.parts import export_plugins
 from stack.processes import Process
 from stack.single import add_worker, kill, restart, start
 
@@ -31,6 +32,7 @@ __all__ = [
     "ToolMissing",
     "add_worker",
     "down",
+    "export_plugins",
     "kill",
     "options_of",
     "restart",

@@ -66,6 +66,24 @@ def parts(progress: Progress) -> Parts:
         ) from error
 
 
+def plugins(progress: Progress) -> Path:
+    """The folder for a Connect worker's `plugin.path`. Raises as `parts` does."""
+    return _plugins(_jars(progress), _transforms(progress), progress)
+
+
+def export_plugins(directory: Path, progress: Progress) -> None:
+    """Copy the plugin folder to `directory`/towpath, in place of what is there. Raises as `parts` does."""
+    source, new = plugins(progress) / "towpath", directory / ".towpath.new"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.copytree(source, new)
+        shutil.rmtree(directory / "towpath", ignore_errors=True)
+        new.rename(directory / "towpath")
+    except OSError as error:
+        raise FolderUnusable(f"cannot put the plugin folder into {directory}: {error.strerror}") from error
+
+
 def mongod(progress: Progress) -> Path:
     """A `mongod` of the pinned version that runs on this machine."""
     wanted, wheel = version("mongod.version"), version(f"{_WHEEL}.version")

@@ -41,9 +41,8 @@ for verb in (demo, stack, init, check, deploy, status, wait, tail, pause, resume
 def main() -> None:
     """Run the command line; the only place that turns errors into words and an exit status."""
     try:
-        towpath(standalone_mode=False)
-    except click.exceptions.Exit as end:
-        sys.exit(end.exit_code)
+        ended = towpath(standalone_mode=False)  # click hands out the status of an Exit, and None otherwise
+        sys.exit(ended if isinstance(ended, int) else 0)
     except click.Abort:
         click.echo("stopped", err=True)
         sys.exit(TROUBLE)

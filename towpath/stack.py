@@ -77,6 +77,21 @@ def down(directory: Path) -> None:
         click.echo(f"nothing runs in {embedded.status(directory).directory}")
 
 
+@stack.command()
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".towpath/plugins"),
+    show_default=True,
+    help="Folder for a worker's plugin.path.",
+)
+def plugin(directory: Path) -> None:
+    """Put the plugin folder for Connect workers of your own together: DIR/towpath, replaced as a whole."""
+    embedded.export_plugins(directory, _progress)
+    click.echo(directory / "towpath")
+
+
 def _progress(words: str) -> None:
     click.echo(words, err=True)
 
