@@ -19,14 +19,15 @@ def test_both_sides_are_equal_after_a_worker_was_killed_while_streaming(
     changes.fill()
     pipeline.deploy()
     pipeline.wait()
-    with Writer(changes, per_second=300) as writer:
-        log.wait_applied(pipeline.addresses.bootstrap, pipeline.sink_group, more=500)
+    sink = log.Progress(pipeline.addresses.bootstrap, pipeline.sink_group)
+    with Writer(changes, per_second=200) as writer:
+        sink.wait_for(more=500)
         embedded.kill(stack.directory, WORKER)
         try:
             writer.wait_for(writer.applied + 500)
         finally:
             embedded.start(stack.directory, WORKER)
-        log.wait_applied(pipeline.addresses.bootstrap, pipeline.sink_group, more=500)
+        sink.wait_for(more=500)
     pipeline.wait()
     print(changes.statistics)
     pipeline.assert_same(*COLLECTIONS, at_least=300, ignore_field_order=True)

@@ -13,11 +13,11 @@ def test_what_was_written_before_wait_is_there_when_it_returns(pipeline: Pipelin
     pipeline.deploy()
     for turn in range(20):
         documents.update_one({"_id": "counter"}, {"$inc": {"n": 1}})
-        documents.insert_many([{"_id": f"{turn}-{n}", "turn": turn} for n in range(turn % 5 * 100)])
+        documents.insert_many([{"_id": f"{turn}-{n}", "turn": turn} for n in range(1 + turn % 5 * 100)])
         pipeline.source(f"new{turn % 3}").insert_one({"turn": turn})
         pipeline.wait()
         assert copies.find_one({"_id": "counter"}) == {"_id": "counter", "n": turn + 1}
-        assert copies.count_documents({"turn": turn}) == turn % 5 * 100
+        assert copies.count_documents({"turn": turn}) == 1 + turn % 5 * 100
         assert pipeline.destination(f"new{turn % 3}").count_documents({"turn": turn}) == 1
     pipeline.assert_same("docs", "new0", "new1", "new2", at_least=4000)
 

@@ -78,16 +78,23 @@ def _until_ends(consumer: Consumer, open_ends: set[int]) -> Iterator[Logged]:
         )
 
 
-def applied(bootstrap: str, group: str) -> int:
+class Progress:
     """How far a consumer group has come, over all partitions."""
-    wanted = [ConsumerGroupTopicPartitions(group)]
-    found = AdminClient({"bootstrap.servers": bootstrap}).list_consumer_group_offsets(wanted)[group].result(_PATIENCE)
-    return sum(max(0, place.offset) for place in found.topic_partitions or ())
 
+    def __init__(self, bootstrap: str, group: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._group = group
 
-def wait_applied(bootstrap: str, group: str, *, more: int, timeout: float = 120) -> None:
-    """Wait until a consumer group has come this much further; `timeout` in seconds."""
-    start, end = applied(bootstrap, group), time.monotonic() + timeout
-    while (now := applied(bootstrap, group)) < start + more:
-        assert time.monotonic() < end, f"{group} came from {start} to {now} within {timeout:.0f} s, not {more} further"
-        time.sleep(0.2)
+    def applied(self) -> int:
+        wanted = [ConsumerGroupTopicPartitions(self._group)]
+        found = self._admin.list_consumer_group_offsets(wanted)[self._group].result(_PATIENCE)
+        return sum(max(0, place.offset) for place in found.topic_partitions or ())
+
+    def wait_for(self, more: int, timeout: float = 120) -> None:
+        """Wait until it has come this much further; `timeout` in seconds."""
+        start, end = self.applied(), time.monotonic() + timeout
+        while (now := self.applied()) < start + more:
+            assert time.monotonic() < end, (
+                f"{self._group} came from {start} to {now} within {timeout:.0f} s, not {more} further"
+            )
+            time.sleep(0.2)

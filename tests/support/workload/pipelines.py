@@ -127,7 +127,8 @@ PIPELINES: dict[str, Pipeline] = {
 
 def _move_to_the_end(random: Random, fresh: Iterator[str]) -> Change:
     name = random.choice(v.NUMBERS + v.STRINGS)
-    return Change([{"$set": {"kept": f"${name}"}}, {"$unset": name}, {"$set": {name: "$kept"}}, {"$unset": "kept"}])
+    rest = {"$unsetField": {"field": name, "input": "$$ROOT"}}  # stages of $unset and $set would leave it in place
+    return Change([{"$replaceWith": {"$mergeObjects": [rest, {name: f"${name}"}]}}])
 
 
 def _move_to_the_front(random: Random, fresh: Iterator[str]) -> Change:
