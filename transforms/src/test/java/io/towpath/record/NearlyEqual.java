@@ -6,6 +6,7 @@ import io.towpath.support.Raw;
 import java.math.BigDecimal;
 import java.math.BigInteger;
 import java.math.MathContext;
+import java.util.Arrays;
 import java.util.Random;
 import org.bson.types.Decimal128;
 
@@ -137,11 +138,11 @@ final class NearlyEqual {
             case 2 -> Raw.element(13, name, utf8("x".repeat(few)));
             case 3 -> Raw.element(8, name, new byte[] {(byte) (few % 2)});
             case 4 -> Raw.timestamp(name, 0, few);
-            case 5 -> Raw.element(9, name, java.util.Arrays.copyOf(new byte[] {(byte) few}, 8));
+            case 5 -> Raw.element(9, name, Arrays.copyOf(new byte[] {(byte) few}, 8));
             case 6 -> Raw.element(10, name);
             case 7 -> Raw.element(7, name, new byte[12]);
             case 8 -> Raw.element(5, name, new byte[] {1, 0, 0, 0, (byte) (few + 3), 7});
-            case 9 -> Raw.element(12, name, utf8("a"), java.util.Arrays.copyOf(new byte[] {(byte) few}, 12));
+            case 9 -> Raw.element(12, name, utf8("a"), Arrays.copyOf(new byte[] {(byte) few}, 12));
             case 10 -> Raw.element(few == 0 ? 0x7F : 0xFF, name);
             case 11 -> name.equals("_id") ? Raw.string(name, "\u00e9\u0000") : Raw.element(6, name);
             default -> Raw.embedded(name, number(few == 0 ? "" : "x"));

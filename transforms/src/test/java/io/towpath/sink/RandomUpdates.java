@@ -4,6 +4,7 @@ import io.towpath.record.Change;
 import io.towpath.record.Truncation;
 import io.towpath.support.Raw;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
@@ -51,7 +52,7 @@ final class RandomUpdates {
         byte[] leaf = leaves[random.nextInt(leaves.length)];
         int value = 1;
         while (leaf[value] != 0) value++;
-        return Raw.element(leaf[0], name, java.util.Arrays.copyOfRange(leaf, value + 1, leaf.length));
+        return Raw.element(leaf[0], name, Arrays.copyOfRange(leaf, value + 1, leaf.length));
     }
 
     /** An update of up to five places, none within another; those that are set ascend as the server sorts them. */

@@ -15,6 +15,7 @@ import com.mongodb.kafka.connect.sink.cdc.CdcHandler;
 import com.mongodb.kafka.connect.sink.converter.SinkConverter;
 import com.mongodb.kafka.connect.sink.converter.SinkDocument;
 import com.mongodb.kafka.connect.sink.namespace.mapping.NamespaceMapper;
+import io.towpath.record.BsonBytes;
 import io.towpath.support.Raw;
 import java.util.HashMap;
 import java.util.List;
@@ -191,7 +192,7 @@ class SinkTest {
     }
 
     private static byte[] bytes(BsonDocument document) {
-        return io.towpath.record.BsonBytes.of(document);
+        return BsonBytes.of(document);
     }
 
     @SuppressWarnings("unchecked")

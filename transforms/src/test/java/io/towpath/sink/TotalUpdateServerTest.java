@@ -22,6 +22,7 @@ import java.util.Optional;
 import java.util.Set;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
+import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -48,11 +49,7 @@ class TotalUpdateServerTest {
     }
 
     @ParameterizedTest
-    @ValueSource(
-            longs = {
-                1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
-                29, 30
-            })
+    @ValueSource(longs = {1, 2, 3, 4, 5})
     void writesWhatTheOperatorsWriteAndIsNeverRefused(long seed) {
         RandomUpdates random = new RandomUpdates(seed);
         List<RawBsonDocument> documents = new ArrayList<>();
@@ -140,7 +137,7 @@ class TotalUpdateServerTest {
     }
 
     private static boolean isArray(BsonDocument document, String path) {
-        org.bson.BsonValue value = document;
+        BsonValue value = document;
         for (String name : path.split("\\.", -1)) {
             if (value.isDocument()) value = value.asDocument().get(name);
             else if (value.isArray()
@@ -178,7 +175,6 @@ class TotalUpdateServerTest {
         } catch (MongoBulkWriteException error) {
             for (BulkWriteError each : error.getWriteErrors()) {
                 refused.add(ids.get(each.getIndex()));
-                if (System.getProperty("debugTotal") != null) System.err.println(each.getMessage());
             }
         }
         return refused;
