@@ -16,7 +16,7 @@ import tenacity
 from pymongo import MongoClient, UpdateOne
 from testcontainers.compose import DockerCompose
 
-from stack import parts
+from stack import export_plugins
 from tests.support.pipeline import Addresses, Pipeline
 from tests.support.raw import Documents
 from tests.support.servers import free_port
@@ -101,10 +101,11 @@ def addresses(
     uris = folder / ".towpath" / "secrets"
     uris.mkdir(parents=True)
     source, destination, kafka, connect = (str(free_port()) for _ in range(4))
+    export_plugins(folder / "plugins", print)
     environment = {
         "COMPOSE_PROJECT_NAME": project,
         "PWD": str(folder),
-        "TOWPATH_PLUGINS": str(parts.parts(print).plugins),
+        "TOWPATH_PLUGINS": str(folder / "plugins"),
         "TOWPATH_SOURCE_PORT": source,
         "TOWPATH_DESTINATION_PORT": destination,
         "TOWPATH_KAFKA_PORT": kafka,
