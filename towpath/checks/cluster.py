@@ -32,12 +32,14 @@ class Seen:
 
 @dataclass(slots=True)
 class Known:
-    """What has been found out so far, for later looks; a side is None, and no namespaces, where it was out of reach."""
+    """What has been found out so far, for later looks; None, or no namespaces, where it was out of reach."""
 
     source: Seen | None = None
     destination: Seen | None = None
     namespaces: list[str] = field(default_factory=list)
     """The source's collections that belong to the pipeline."""
+    kafka: str | None = None
+    """The id of the Kafka cluster."""
 
 
 def if_allowed(ask: Callable[[], Answer]) -> Answer | None:

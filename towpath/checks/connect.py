@@ -10,7 +10,6 @@ from connectors.definitions import PLUGINS, definitions
 from connectors.errors import ConnectError, ConnectorsError, Refused
 from connectors.refusals import refuse_missing_plugins
 from connectors.spec import Pipeline
-from connectors.topics import Topics
 from towpath.checks import foreign
 from towpath.checks.cluster import Known
 from towpath.checks.finding import Finding, error, ok, refusal, warning
@@ -30,11 +29,11 @@ def is_deployed(connect: Connect, pipeline: Pipeline) -> bool:
         return False
 
 
-def check(pipeline: Pipeline, known: Known, connect: Connect, topics: Topics) -> Iterator[Finding]:
+def check(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Finding]:
     """All findings about Connect. Connectors of a cluster that is out of reach are not validated: it takes minutes."""
     try:
         yield ok(_SUBJECT, f"{connect.url}: Kafka Connect {connect.version()}")
-        yield from _same_kafka(connect, topics)
+        yield from _same_kafka(known, connect)
         plugins = connect.plugins()
         try:
             refuse_missing_plugins(connect)
@@ -50,16 +49,12 @@ def check(pipeline: Pipeline, known: Known, connect: Connect, topics: Topics) ->
         yield refusal(_SUBJECT, failure)
 
 
-def _same_kafka(connect: Connect, topics: Topics) -> Iterator[Finding]:
+def _same_kafka(known: Known, connect: Connect) -> Iterator[Finding]:
     theirs = connect.kafka_cluster()
-    try:
-        ours = topics.cluster()
-    except ConnectorsError:
-        return  # that Kafka is out of reach is a finding of its own
-    if theirs != ours:
+    if known.kafka is not None and theirs != known.kafka:
         yield error(
             _SUBJECT,
-            f"its workers work with the Kafka cluster {theirs}, and [kafka] bootstrap leads to {ours}: topics would be"
+            f"its workers work with the Kafka cluster {theirs}, and [kafka] bootstrap leads to {known.kafka}: topics would be"
             " made in one and looked for in the other",
             "name in [kafka] bootstrap the brokers that are in the workers' bootstrap.servers",
         )
@@ -102,27 +97,39 @@ def _outdated(pipeline: Pipeline, known: Known) -> bool:
 def judged(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
     """What the answer to a validation means: `errors` is setting → messages."""
     subject = f"{_SUBJECT} {name}"
+    overrides = [key for key in errors if ".override." in key]
+    if overrides:
+        yield error(
+            subject,
+            f"the workers do not let a connector set {', '.join(overrides)}: {errors[overrides[0]][0]}",
+            "set connector.client.config.override.policy=All on every worker",
+        )
     for key, messages in errors.items():
-        if key == _EXACTLY_ONCE:
-            yield warning(
-                subject,
-                "the workers have no exactly-once support for sources: what was captured shortly before a worker died"
-                " is captured again, and repeated in the log",
-                "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)",
-            )
-        elif key in _URIS and any(words in messages[0] for words in _NO_URI):
-            yield error(
-                subject,
-                f"the worker finds no URI through ${{file:{pipeline.secrets}:…}}: {messages[0]}",
-                "give every worker config.providers=file with"
-                " config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider, and if"
-                f" config.providers.file.param.allowed.paths is set, {pipeline.secrets.parent} in it; the file on the"
-                " workers' machines must be the one that deploy writes",
-            )
-        else:
-            yield error(subject, f"{key}: {messages[0]}", "deploy would stop with these words; correct what they name")
+        if key not in overrides:
+            yield _fault(subject, key, messages[0], pipeline)
     if not any(key != _EXACTLY_ONCE for key in errors):
         yield ok(subject, "validated by Kafka Connect, which resolves the URI and reaches the cluster with it")
+
+
+def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
+    """What is wrong with one setting."""
+    if key == _EXACTLY_ONCE:
+        return warning(
+            subject,
+            "the workers have no exactly-once support for sources: what was captured shortly before a worker died"
+            " is captured again, and repeated in the log",
+            "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)",
+        )
+    if key in _URIS and any(words in message for words in _NO_URI):
+        return error(
+            subject,
+            f"the worker finds no URI through ${{file:{pipeline.secrets}:…}}: {message}",
+            "give every worker config.providers=file with"
+            " config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider, and if"
+            f" config.providers.file.param.allowed.paths is set, {pipeline.secrets.parent} in it; the file on the"
+            " workers' machines must be the one that deploy writes",
+        )
+    return error(subject, f"{key}: {message}", "deploy would stop with these words; correct what they name")
 
 
 def _unread(name: str, pipeline: Pipeline) -> Finding:

@@ -18,8 +18,8 @@ def everything(it: Opened, path: Path) -> Iterator[Finding]:
         file.check(it.pipeline, path),
         source.check(it.pipeline, known),
         destination.check(it.pipeline, known, deployed=connect.is_deployed(it.connect, it.pipeline)),
-        kafka.check(it.pipeline, it.topics),
-        connect.check(it.pipeline, known, it.connect, it.topics),
+        kafka.check(it.pipeline, known, it.topics),
+        connect.check(it.pipeline, known, it.connect),
     ):
         for finding in look:
             failed = failed or finding.level == "error"

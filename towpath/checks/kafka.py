@@ -9,6 +9,7 @@ from connectors.errors import ConnectorsError, Refused, TopicError
 from connectors.refusals import refuse_partition_count
 from connectors.spec import Pipeline
 from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic, Topics, retention_settings
+from towpath.checks.cluster import Known
 from towpath.checks.finding import Finding, counted, error, ok, refusal, warning
 
 _SUBJECT = "kafka"
@@ -19,10 +20,11 @@ _PROBE = "towpath.check"
 Settings = Mapping[str, str]
 
 
-def check(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
+def check(pipeline: Pipeline, known: Known, topics: Topics) -> Iterator[Finding]:
     try:
         brokers = topics.brokers()
-        yield ok(_SUBJECT, f"{pipeline.bootstrap}: {counted(len(brokers), 'broker')}, cluster {topics.cluster()}")
+        known.kafka = topics.cluster()
+        yield ok(_SUBJECT, f"{pipeline.bootstrap}: {counted(len(brokers), 'broker')}, cluster {known.kafka}")
         for number in brokers:
             yield from broker(number, topics.broker_settings(number), len(brokers), pipeline)
         yield from _would_create(pipeline, topics)
