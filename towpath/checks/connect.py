@@ -54,8 +54,8 @@ def _same_kafka(known: Known, connect: Connect) -> Iterator[Finding]:
     if known.kafka is not None and theirs != known.kafka:
         yield error(
             _SUBJECT,
-            f"its workers work with the Kafka cluster {theirs}, and [kafka] bootstrap leads to {known.kafka}: topics would"
-            " be made in one and looked for in the other",
+            f"its workers work with the Kafka cluster {theirs}, and [kafka] bootstrap leads to {known.kafka}: topics"
+            " would be made in one and looked for in the other",
             "name in [kafka] bootstrap the brokers that are in the workers' bootstrap.servers",
         )
 
