@@ -47,7 +47,7 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
 
 def _sink(pipeline: Pipeline) -> dict[str, str]:
     values = {
-        "name": pipeline.name,
+        "database": pipeline.database,
         "secrets": pipeline.secrets,
         "tasks": pipeline.tasks,
         "topic_regex": pipeline.selection.topic_regex(pipeline.name),

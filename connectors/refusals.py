@@ -38,19 +38,19 @@ def refuse_second_writer(pipeline: Pipeline, servers: Servers, connect: Connect)
         mark = (config or {}).get(DESTINATION_SET)
         if config is None or mark is None or not ReplicaSet.parse(mark).is_same(servers.destination):
             continue
-        taken = sorted(targets & _written_by(config, servers.namespaces))
+        taken = sorted(targets & _written_by(name, config, servers.namespaces))
         if taken:
             raise Refused(
                 f"the connector {name} already writes {', '.join(taken[:3])} to this destination, and two pipelines on"
                 " one namespace overtake each other. If you renamed the pipeline: its log and its position stay with"
-                f" the old name ({config['database']}); keep that name, or `towpath remove` the old pipeline first"
+                f" the old name ({name.removesuffix('-sink')}); keep that name, or `towpath remove` the old pipeline first"
             )
 
 
-def _written_by(config: Mapping[str, str], namespaces: Iterable[str]) -> set[str]:
-    renames = json.loads(config["towpath.rename"])
-    topics = {name: topic_of(config["database"], name) for name in namespaces}
-    return {renames.get(name, name) for name, topic in topics.items() if re.fullmatch(config["topics.regex"], topic)}
+def _written_by(sink: str, config: Mapping[str, str], namespaces: Iterable[str]) -> set[str]:
+    renames, prefix = json.loads(config["towpath.rename"]), sink.removesuffix("-sink")
+    topics = {namespace: topic_of(prefix, namespace) for namespace in namespaces}
+    return {renames.get(ns, ns) for ns, topic in topics.items() if re.fullmatch(config["topics.regex"], topic)}
 
 
 def refuse_moved_cluster(servers: Servers, present: Configurations) -> None:

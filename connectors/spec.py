@@ -68,6 +68,13 @@ class Pipeline:
         return (*self.source_connectors, self.sink_connector)
 
     @property
+    def database(self) -> str:
+        """The sink's setting `database`: nothing is written by it, but mongo-kafka looks there, and not at the
+        namespaces that are written, for what its user may do. So it is a database that the pipeline writes."""
+        database, _, _ = self.renames.destination(self.include[0]).partition(".")
+        return self.name if "*" in database else database
+
+    @property
     def sink_group(self) -> str:
         """The sink's consumer group, as Connect names it."""
         return f"connect-{self.sink_connector}"

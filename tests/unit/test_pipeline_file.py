@@ -117,3 +117,16 @@ def test_the_secrets_file_is_private_and_names_the_replica_sets(file, tmp_path):
 
 def test_a_uri_is_shown_without_credentials():
     assert without_credentials("mongodb://u:p%40w@h1,h2:2/db?authSource=x") == "mongodb://h1,h2:2/db"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("", ""), "shop"),
+        (('"shop.*"', '"*.audit", "shop.*"'), "shop-pipe"),
+        (('"shop.*"]', '"shop.orders"]\n[collections.rename]\n"shop.orders" = "archive.orders"'), "archive"),
+    ],
+)
+def test_mongo_kafka_is_shown_a_database_that_is_written(file, change, expected):
+    text = MINIMAL.replace('name = "shop"', 'name = "shop-pipe"').replace(*change)
+    assert read(file(text)).database == expected

@@ -98,16 +98,15 @@ def _blind(mine: Privileges, targets: list[str]) -> dict[str, list[str]]:
 def _validation(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     """mongo-kafka's own look at the privileges, which does not follow the namespaces."""
     source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or mine.user.partition("@")[2]
-    missing = mine.missing_for_mongo_kafka(pipeline.name, str(source))
+    missing = mine.missing_for_mongo_kafka(pipeline.database, str(source))
     if missing:
         user, _, database = mine.user.partition("@")
         yield error(
             SIDE,
             f"the sink connector's own validation would find {', '.join(missing)} missing for {mine.user}: it looks at"
-            f" the database {pipeline.name!r} (the pipeline's name), at {source!r} where the user is kept, and at"
-            " grants for all databases, not at the namespaces that are written",
-            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readWrite", db: "{pipeline.name}"}}]);'
-            " that database need not exist",
+            f" the database {pipeline.database!r} (that of the first namespace included), at {source!r} where the user is"
+            " kept, and at grants for all databases, not at the namespaces that are written",
+            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readWrite", db: "{pipeline.database}"}}])',
         )
 
 
