@@ -43,7 +43,7 @@ def refuse_second_writer(pipeline: Pipeline, servers: Servers, connect: Connect)
             raise Refused(
                 f"the connector {name} already writes {', '.join(taken[:3])} to this destination, and two pipelines on"
                 " one namespace overtake each other. If you renamed the pipeline: its log and its position stay with"
-                f" the old name ({name.removesuffix('-sink')}); keep that name, or `towpath remove` the old pipeline first"
+                f" the old name ({name.removesuffix('-sink')}); keep that, or `towpath remove` the old pipeline first"
             )
 
 

@@ -104,9 +104,10 @@ def _validation(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
         yield error(
             SIDE,
             f"the sink connector's own validation would find {', '.join(missing)} missing for {mine.user}: it looks at"
-            f" the database {pipeline.database!r} (that of the first namespace included), at {source!r} where the user is"
-            " kept, and at grants for all databases, not at the namespaces that are written",
-            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readWrite", db: "{pipeline.database}"}}])',
+            f" the database {pipeline.database!r} (of the first namespace included), at {source!r} where the user"
+            " is kept, and at grants for all databases, not at the namespaces that are written",
+            f'db.getSiblingDB("{database}").grantRolesToUser("{user}",'
+            f' [{{role: "readWrite", db: "{pipeline.database}"}}])',
         )
 
 
