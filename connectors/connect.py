@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -50,7 +51,8 @@ def reason(trace: str) -> str:
     """The deepest cause named in a Java stack trace, in one line."""
     lines = [line.strip() for line in trace.splitlines()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    return (causes[-1] if causes else lines[0] if lines else "").strip()
+    found = causes[-1] if causes else lines[0] if lines else ""
+    return re.sub(r"^org\.apache\.kafka\.connect\.errors\.\w+: ", "", found)
 
 
 class _Rebalancing(ConnectError):

@@ -12,6 +12,7 @@ from connectors.spec import Pipeline
 from connectors.topics import Topics
 
 _PAUSE = 0.2  # seconds between two looks
+_FAILED_FOR = 5.0  # seconds: a failure may be that of the tasks that a change is about to replace
 
 
 def statuses(connect: Connect, names: Iterable[str]) -> list[Connector]:
@@ -38,14 +39,15 @@ def require(connect: Connect, pipeline: Pipeline) -> None:
 def wait_running(connect: Connect, pipeline: Pipeline, timeout: float) -> None:
     """Wait until all connectors and their tasks are RUNNING; `timeout` in seconds.
 
-    Raises `ConnectorsError` with the reason as soon as one has failed, `NotYet` when the time is over.
+    Raises `ConnectorsError` with the reason when one has failed and stays so, `NotYet` when the time is over.
     """
-    end = time.monotonic() + timeout
+    end, well = time.monotonic() + timeout, time.monotonic()
     while True:
         found = statuses(connect, pipeline.connectors)
-        for connector in found:
-            if connector.failures:
-                raise ConnectorsError(f"{connector.name} failed: {'; '.join(connector.failures)}")
+        failures = [f"{c.name} failed: {reason}" for c in found for reason in c.failures]
+        well = well if failures else time.monotonic()
+        if time.monotonic() > well + _FAILED_FOR:
+            raise ConnectorsError("; ".join(failures))
         if all(connector.running for connector in found):
             return
         if time.monotonic() > end:

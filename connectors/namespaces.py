@@ -15,7 +15,7 @@ from connectors.errors import Refused
 
 #: What Kafka allows in the name of a topic (org.apache.kafka.common.internals.Topic), and how long it may be.
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_PATTERN = re.compile(r"[A-Za-z0-9_*-]+\.[A-Za-z0-9._*-]+")
+_PATTERN = re.compile(r"[^.\0/\\\s\"$]+\.[^\0$]+")  # what MongoDB allows in names
 _NEVER = r"(?!(?:admin|config|local)\.)(?![^.]+\.system\.)"
 
 
@@ -26,11 +26,12 @@ def is_pattern(text: str) -> bool:
 
 def _expression(pattern: str) -> str:
     database, collection = pattern.split(".", 1)
-    return (
-        re.escape(database).replace(r"\*", "[^.]*").replace(r"\-", "-")
-        + r"\."
-        + re.escape(collection).replace(r"\*", ".*").replace(r"\-", "-")
-    )
+    return f"{_escaped(database, '[^.]*')}\\.{_escaped(collection, '.*')}"
+
+
+def _escaped(text: str, anything: str) -> str:
+    """The text for a regex, with its `*` as `anything`; without commas, at which Debezium splits."""
+    return anything.join(re.escape(part).replace(r"\-", "-").replace(",", r"\x2C") for part in text.split("*"))
 
 
 def _either(patterns: Iterable[str]) -> str:

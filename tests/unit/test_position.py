@@ -57,6 +57,7 @@ def test_the_reason_is_the_deepest_cause():
     )
     assert reason(trace) == "e.Z: the wrong password"
     assert reason("org.apache.X: only\n\tat a.b") == "org.apache.X: only"
+    assert reason("org.apache.kafka.connect.errors.DataException: shop.a: no\n\tat a.b") == "shop.a: no"
     assert reason("") == ""
 
 
