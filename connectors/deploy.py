@@ -38,10 +38,11 @@ class Deployment:
 
     def plan(self) -> list[Change]:
         """All that has to be done, in order; empty when everything is as it should be. Raises `Refused`."""
+        existing = self.topics.all()  # Kafka first: without it Connect lets every request wait for 90 s
         refusals.refuse_missing_plugins(self.connect)
         names = dict.fromkeys((*self.pipeline.connectors, self.pipeline.whole_source_connector))
         present = {name: self.connect.config(name) for name in names}
-        existing, wanted = self.topics.all(), self.wanted()
+        wanted = self.wanted()
         refusals.refuse_second_writer(self.pipeline, self.servers, self.connect)
         refusals.refuse_moved_cluster(self.servers, present)
         refusals.refuse_lost_whole_documents(self.pipeline, present)

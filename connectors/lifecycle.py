@@ -6,8 +6,10 @@ import re
 import time
 from collections.abc import Callable, Iterable
 
+import tenacity
+
 from connectors.connect import Connect, Connector
-from connectors.errors import ConnectorsError, NoSuchConnector, NotYet
+from connectors.errors import ConnectError, ConnectorsError, NoSuchConnector, NotYet
 from connectors.spec import Pipeline
 from connectors.topics import Topics
 
@@ -27,8 +29,12 @@ def _status(connect: Connect, name: str) -> Connector:
         return Connector(name, "MISSING", "", ())
 
 
-def require(connect: Connect, pipeline: Pipeline) -> None:
-    """Raise `NoSuchConnector` unless the pipeline has been deployed."""
+def require(connect: Connect, topics: Topics, pipeline: Pipeline) -> None:
+    """Raise `NoSuchConnector` unless the pipeline has been deployed, `KafkaUnreachable` when no broker answers.
+
+    Kafka is asked first: without it Connect lets every request wait for 90 s and then answers 500.
+    """
+    topics.brokers()
     for connector in statuses(connect, pipeline.connectors):
         if connector.state == "MISSING" and connect.config(connector.name) is None:
             raise NoSuchConnector(
@@ -74,7 +80,7 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
         if log:
             connect.stop(name)
             _wait_state(connect, name, "STOPPED")
-            connect.forget_offsets(name)
+            _forget_offsets(connect, name)
         connect.delete(name)
         say(f"removed connector {name}" + (" and its position" if log else ""))
     if log:
@@ -83,6 +89,17 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
         for name in doomed:
             say(f"deleted topic {name}")
         pipeline.secrets.unlink(missing_ok=True)
+
+
+@tenacity.retry(
+    retry=tenacity.retry_if_exception(lambda error: isinstance(error, ConnectError) and error.status == 500),
+    wait=tenacity.wait_fixed(1),
+    stop=tenacity.stop_after_delay(60),
+    reraise=True,
+)
+def _forget_offsets(connect: Connect, name: str) -> None:
+    """A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500."""
+    connect.forget_offsets(name)
 
 
 def pipeline_topics(pipeline: Pipeline, topics: Topics) -> list[str]:

@@ -90,8 +90,9 @@ def refuse_missing(pattern: str, names: Iterable[str]) -> None:
     """Raise `Refused` for a pattern of [collections] include that takes in none of `names`."""
     if not any(Selection((pattern,)).matches(name) for name in names):
         raise Refused(
-            f"[collections] include {pattern!r} matches no collection of the source (after exclude); correct it,"
-            " or pass --allow-missing if the collection will be created later"
+            f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
+            " exclude; correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
+            " will be created later"
         )
 
 

@@ -83,6 +83,7 @@ class Status:
 
 def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
     """The status now. Raises when Connect or Kafka is out of reach; a source that is shows as `trouble`."""
+    topics.brokers()  # first: without Kafka, Connect lets some requests wait for 90 s
     found = tuple(statuses(connect, pipeline.connectors))
     done, behind = _capture(pipeline, connect)
     lag = measure(pipeline, topics)

@@ -38,6 +38,7 @@ TOPIC_SETTINGS = {
 }
 #: Heartbeats are of no use after a while; small segments let retention take them.
 HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
+_REACHED = 10.0  # seconds until no broker is taken to answer
 _TIMEOUT = 15.0  # seconds for one request to the brokers
 
 
@@ -77,7 +78,7 @@ class Topics:
 
     def _metadata(self) -> Any:
         try:
-            return self._admin.list_topics(timeout=_TIMEOUT)
+            return self._admin.list_topics(timeout=_REACHED)
         except KafkaException as error:
             raise KafkaUnreachable(
                 f"cannot reach Kafka at {self.bootstrap}: {error.args[0].str()}; is a broker running there?"

@@ -18,7 +18,7 @@ def pause(file: Path) -> None:
     Mind the source's oplog: it must still hold the moment of the pause when you resume.
     """
     with opened(file) as it:
-        require(it.connect, it.pipeline)
+        require(it.connect, it.topics, it.pipeline)
         for name in it.pipeline.connectors:
             it.connect.pause(name)
         click.echo(f"{it.pipeline.name}: paused")
@@ -30,7 +30,7 @@ def pause(file: Path) -> None:
 def resume(file: Path, timeout: float) -> None:
     """Resume the connectors of PIPELINE where they were paused."""
     with opened(file) as it:
-        require(it.connect, it.pipeline)
+        require(it.connect, it.topics, it.pipeline)
         for name in it.pipeline.connectors:
             it.connect.resume(name)
         wait_running(it.connect, it.pipeline, timeout)

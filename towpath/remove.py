@@ -22,6 +22,7 @@ def remove(file: Path, log: bool, yes: bool, dry_run: bool) -> None:
     oplog reaches back to it.
     """
     with opened(file) as it:
+        it.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
         doomed = lifecycle.pipeline_topics(it.pipeline, it.topics) if log else []
         if dry_run:
             for name in (*it.pipeline.connectors, *doomed):

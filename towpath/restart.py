@@ -17,7 +17,7 @@ from towpath.opened import opened, pipeline_argument
 def restart(file: Path, everything: bool, timeout: float) -> None:
     """Restart the connectors and tasks of PIPELINE that have failed; each goes on where it was."""
     with opened(file) as it:
-        require(it.connect, it.pipeline)
+        require(it.connect, it.topics, it.pipeline)
         for name in it.pipeline.connectors:
             it.connect.restart(name, only_failed=not everything)
         wait_running(it.connect, it.pipeline, timeout)

@@ -22,7 +22,7 @@ def wait(file: Path, timeout: float) -> None:
     every topic is applied up to its end. Nothing is written to the source.
     """
     with opened(file) as it:
-        require(it.connect, it.pipeline)
+        require(it.connect, it.topics, it.pipeline)
         start = time.monotonic()
         barrier.wait(it.pipeline, it.connect, it.topics, timeout, say)
         click.echo(f"{it.pipeline.name}: in step after {time.monotonic() - start:.1f} s")
