@@ -20,7 +20,7 @@ def test_both_sides_are_equal_after_a_worker_was_killed_while_streaming(
     pipeline.deploy()
     pipeline.wait()
     sink = log.Progress(pipeline.addresses.bootstrap, pipeline.sink_group)
-    with Writer(changes, per_second=200) as writer:
+    with Writer(changes, per_second=100) as writer:
         sink.wait_for(more=500)
         embedded.kill(stack.directory, WORKER)
         try:

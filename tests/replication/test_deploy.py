@@ -1,0 +1,83 @@
+"""`deploy` changes what differs and nothing else, and refuses what would break the order; other verbs on the way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from bson import Int64
+
+from tests.support.pipeline import Pipeline, Settings, towpath
+
+
+def deployed(pipeline: Pipeline, *options: str) -> list[str]:
+    """Deploy with `--json`; return what changed, in words."""
+    said = json.loads(towpath("deploy", pipeline.write(), "--json", *options).stdout)
+    changes: list[str] = said["changes"]
+    return changes
+
+
+def test_deploying_changes_only_what_differs(pipeline: Pipeline) -> None:
+    pipeline.source("docs").insert_one({"_id": 1})
+    planned = deployed(pipeline, "--dry-run")
+    assert len(planned) >= 4
+    towpath("wait", pipeline.file, expect=2)
+    assert deployed(pipeline) == planned
+    assert deployed(pipeline) == []
+    tasks = replace(pipeline, settings=Settings(extra="[write]\ntasks = 3"))
+    assert deployed(tasks) == [f"update connector {pipeline.name}-sink (tasks.max)"]
+    pipeline.wait()
+    assert sink_tasks(pipeline) == [0, 1, 2]
+    partitions = replace(tasks, settings=Settings(partitions=5))
+    said = towpath("deploy", partitions.write(), expect=2).stderr
+    assert "has 4 partitions and the file says 5" in said
+    pipeline.source("docs").insert_one({"_id": 2})
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=2)
+
+
+def sink_tasks(pipeline: Pipeline) -> list[int]:
+    sink = next(one for one in pipeline.status()["connectors"] if one["name"] == f"{pipeline.name}-sink")
+    return [task["id"] for task in sink["tasks"]]
+
+
+def test_a_removed_pipeline_goes_on_where_it_ended(pipeline: Pipeline) -> None:
+    """Without `--topics` the log and the positions stay: nothing is copied again, and no change is lost."""
+    documents = pipeline.source("docs")
+    documents.insert_many([{"_id": n} for n in range(50)])
+    pipeline.deploy()
+    pipeline.wait()
+    towpath("remove", pipeline.file)
+    documents.delete_one({"_id": 0})
+    documents.update_one({"_id": 1}, {"$set": {"n": Int64(7)}})
+    pipeline.deploy()
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=49)
+    kinds = [record["kind"] for record in tailed(pipeline, "docs")]
+    assert (kinds.count("document"), kinds.count("delete"), kinds.count("update")) == (50, 1, 1)
+
+
+def tailed(pipeline: Pipeline, collection: str, *options: str) -> list[dict[str, Any]]:
+    words = ("--from-beginning", "--no-follow", "--json", *options)
+    said = towpath("tail", pipeline.file, pipeline.namespace(collection), *words).stdout
+    return [json.loads(line) for line in said.splitlines()]
+
+
+def test_tail_shows_what_is_in_the_log(pipeline: Pipeline) -> None:
+    pipeline.source("docs").insert_one({"_id": 5.0, "n": Int64(1)})
+    pipeline.deploy()
+    pipeline.wait()
+    pipeline.source("docs").update_one({"_id": 5}, {"$inc": {"n": 1}})
+    towpath("pause", pipeline.file)
+    assert pipeline.status(expect=1)["state"] == "paused"
+    towpath("resume", pipeline.file)
+    towpath("restart", pipeline.file, "--all")
+    pipeline.wait()
+    copied, changed = tailed(pipeline, "docs", "--canonical")
+    assert json.loads(copied["value"]) == {"_id": {"$numberDouble": "5.0"}, "n": {"$numberLong": "1"}}
+    assert json.loads(changed["value"]) == {"$set": {"n": {"$numberLong": "2"}}}
+    assert copied["key"] == changed["key"]
+    assert (copied["kind"], changed["kind"]) == ("document", "update")
+    assert (copied["op"], changed["op"]) == ("r", "u")
+    assert copied["at_ms"] <= changed["at_ms"]
