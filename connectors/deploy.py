@@ -22,6 +22,13 @@ from connectors.spec import Pipeline
 from connectors.topics import HEARTBEAT_SETTINGS, TOPIC_SETTINGS, Topic, Topics, retention_settings
 
 
+#: Settings that stand for something in the pipeline file.
+_ADVICE = {
+    "mongodb.connection.string": " ([source] uri; `towpath check` says what its user lacks)",
+    "connection.uri": " ([destination] uri; `towpath check` says what its user lacks)",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """One step of a deployment: in words, and to be done."""
@@ -107,7 +114,7 @@ class Deployment:
 
     def _put(self, name: str, config: Mapping[str, str]) -> None:
         for key, messages in self.connect.errors(name, config).items():
-            raise ConnectError(f"Kafka Connect refuses {name}: {key}: {messages[0]}")
+            raise ConnectError(f"Kafka Connect refuses {name}: {key}: {messages[0]}{_ADVICE.get(key, '')}")
         try:
             self.connect.put(name, config)
         except ConnectError as error:
