@@ -21,11 +21,10 @@ from connectors.servers import Servers
 from connectors.spec import Pipeline
 from connectors.topics import HEARTBEAT_SETTINGS, TOPIC_SETTINGS, Topic, Topics, retention_settings
 
-
 #: Settings that stand for something in the pipeline file.
 _ADVICE = {
-    "mongodb.connection.string": " ([source] uri; `towpath check` says what its user lacks)",
-    "connection.uri": " ([destination] uri; `towpath check` says what its user lacks)",
+    "mongodb.connection.string": " ([source] uri; grant what `towpath check` finds missing)",
+    "connection.uri": " ([destination] uri; grant what `towpath check` finds missing)",
 }
 
 
