@@ -33,8 +33,9 @@ def read(documents: Documents) -> Iterator[bytes]:
 
 def read_one(documents: Documents, specimen: Specimen) -> bytes | None:
     """The stored bytes of the document with the specimen's `_id`."""
-    found = documents.with_options(codec_options=_RAW).find_one(RawBSONDocument(specimen.identity))
-    return None if found is None else bytes(found.raw)
+    command = {"find": documents.name, "filter": RawBSONDocument(specimen.identity), "limit": 1}
+    found = documents.database.command(command, codec_options=_RAW)["cursor"]["firstBatch"]
+    return bytes(found[0].raw) if found else None
 
 
 def insert(documents: Documents, specimen: Specimen) -> None:

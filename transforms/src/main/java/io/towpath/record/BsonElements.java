@@ -8,15 +8,16 @@ import org.apache.kafka.connect.errors.DataException;
  * Walks the elements of one BSON document in its bytes. Nothing is decoded, so names that occur twice and invalid UTF-8 stay as they
  * are. Throws {@link DataException} when the bytes end early or hold an unknown type.
  */
-final class BsonElements {
+public final class BsonElements {
     static final byte DOUBLE = 0x01;
     static final byte STRING = 0x02;
-    static final byte DOCUMENT = 0x03;
+    public static final byte DOCUMENT = 0x03;
     static final byte ARRAY = 0x04;
     static final byte BOOLEAN = 0x08;
     static final byte SYMBOL = 0x0E;
     static final byte CODE_WITH_SCOPE = 0x0F;
     static final byte INT32 = 0x10;
+    public static final byte TIMESTAMP = 0x11;
     static final byte INT64 = 0x12;
     static final byte DECIMAL128 = 0x13;
 
@@ -28,7 +29,7 @@ final class BsonElements {
     private int nameStart;
     private int valueStart;
 
-    BsonElements(byte[] bytes, int offset) {
+    public BsonElements(byte[] bytes, int offset) {
         this.bytes = bytes;
         this.buffer = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
         need(offset, 5, bytes.length);
@@ -41,7 +42,7 @@ final class BsonElements {
     }
 
     /** Steps to the next element; false at the document's end. */
-    boolean next() {
+    public boolean next() {
         if (position == end) return false;
         type = bytes[position];
         nameStart = position + 1;
@@ -51,19 +52,19 @@ final class BsonElements {
         return true;
     }
 
-    byte type() {
+    public byte type() {
         return type;
     }
 
-    int nameStart() {
+    public int nameStart() {
         return nameStart;
     }
 
-    int valueStart() {
+    public int valueStart() {
         return valueStart;
     }
 
-    int valueEnd() {
+    public int valueEnd() {
         return position;
     }
 
@@ -73,11 +74,11 @@ final class BsonElements {
     }
 
     /** The value as a little-endian 64-bit number, {@code at} bytes into it. */
-    long int64(int at) {
+    public long int64(int at) {
         return buffer.getLong(valueStart + at);
     }
 
-    boolean nameIs(byte[] name) {
+    public boolean nameIs(byte[] name) {
         int length = valueStart - 1 - nameStart;
         if (length != name.length) return false;
         for (int i = 0; i < length; i++) {
@@ -92,7 +93,7 @@ final class BsonElements {
                     case 0x06, 0x0A, 0x7F, (byte) 0xFF -> 0;
                     case BOOLEAN -> 1;
                     case INT32 -> 4;
-                    case DOUBLE, 0x09, 0x11, INT64 -> 8;
+                    case DOUBLE, 0x09, TIMESTAMP, INT64 -> 8;
                     case 0x07 -> 12;
                     case DECIMAL128 -> 16;
                     case STRING, 0x0D, SYMBOL -> 4L + length(start);

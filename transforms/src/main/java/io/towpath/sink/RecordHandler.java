@@ -1,5 +1,7 @@
 package io.towpath.sink;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
+
 import com.mongodb.client.model.DeleteOneModel;
 import com.mongodb.client.model.ReplaceOneModel;
 import com.mongodb.client.model.ReplaceOptions;
@@ -9,51 +11,51 @@ import com.mongodb.client.model.WriteModel;
 import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
 import com.mongodb.kafka.connect.sink.cdc.CdcHandler;
 import com.mongodb.kafka.connect.sink.converter.SinkDocument;
+import io.towpath.record.BsonElements;
 import io.towpath.record.Change;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import org.apache.kafka.connect.errors.DataException;
 import org.bson.BsonDocument;
-import org.bson.BsonTimestamp;
-import org.bson.BsonValue;
+import org.bson.RawBsonDocument;
 
-/** Turns each record of the contract into one write of mongo-kafka's sink. */
+/** Turns each record of the contract into one write of mongo-kafka's sink. Works with {@link TopicNamespaceMapper} only. */
 public final class RecordHandler extends CdcHandler {
-    private static final String ID = "_id";
-    private static final BsonTimestamp FILLED_IN_BY_SERVER = new BsonTimestamp(0, 0);
+    private static final byte[] ID = "_id".getBytes(US_ASCII);
 
     public RecordHandler(MongoSinkTopicConfig config) {
         super(config);
     }
 
     @Override
-    public Optional<WriteModel<BsonDocument>> handle(SinkDocument record) {
-        BsonValue id = record.getKeyDoc()
-                .map(key -> key.get(ID))
-                .orElseThrow(() -> new DataException("topic %s: a record without {_id: …} as its key"
-                        .formatted(getConfig().getTopic())));
-        return Optional.of(write(id, change(id, record)));
+    public Optional<WriteModel<BsonDocument>> handle(SinkDocument decoded) {
+        RawRecord record = RawRecord.in(decoded)
+                .orElseThrow(() -> broken("a record without {_id: …} as its key, or namespace.mapper is not %s"
+                        .formatted(TopicNamespaceMapper.class.getName())));
+        BsonDocument filter =
+                IdFilter.of(record.key()).orElseThrow(() -> broken("a record without {_id: …} as its key"));
+        return Optional.of(write(filter, record.value()));
     }
 
-    private Change change(BsonValue id, SinkDocument record) {
+    private WriteModel<BsonDocument> write(BsonDocument filter, byte[] value) {
         try {
-            return Change.of(record.getValueDoc().orElse(null));
+            Change change = Change.decode(value);
+            if (change instanceof Change.Document) return replace(value);
+            if (change instanceof Change.Update update) return update(filter, update);
+            return new DeleteOneModel<>(filter);
         } catch (DataException error) {
-            throw new DataException(
-                    "topic %s, _id %s: %s".formatted(getConfig().getTopic(), id, error.getMessage()), error);
+            throw broken("%s: %s".formatted(filter, error.getMessage()));
         }
     }
 
-    private static WriteModel<BsonDocument> write(BsonValue id, Change change) {
-        if (change instanceof Change.Document document) return replace(document.document());
-        if (change instanceof Change.Update update) return update(filter(id), update);
-        return new DeleteOneModel<>(filter(id));
+    private DataException broken(String what) {
+        return new DataException("topic %s: %s".formatted(getConfig().getTopic(), what));
     }
 
-    private static WriteModel<BsonDocument> replace(BsonDocument document) {
-        BsonDocument filter = filter(document.get(ID));
-        if (document.entrySet().stream().anyMatch(RecordHandler::isChangedByReplace)) {
+    private static WriteModel<BsonDocument> replace(byte[] value) {
+        BsonDocument filter = IdFilter.of(value).orElseThrow();
+        RawBsonDocument document = new RawBsonDocument(value);
+        if (isChangedByReplace(value)) {
             BsonDocument stage = new BsonDocument("$replaceWith", new BsonDocument("$literal", document));
             return new UpdateOneModel<>(filter, List.of(stage), new UpdateOptions().upsert(true));
         }
@@ -61,19 +63,18 @@ public final class RecordHandler extends CdcHandler {
     }
 
     /** A replace refuses names that begin with $, and puts the server's time where it finds an empty timestamp. */
-    private static boolean isChangedByReplace(Map.Entry<String, BsonValue> field) {
-        return field.getKey().startsWith("$")
-                || (field.getValue().equals(FILLED_IN_BY_SERVER)
-                        && !field.getKey().equals(ID));
+    private static boolean isChangedByReplace(byte[] document) {
+        BsonElements elements = new BsonElements(document, 0);
+        while (elements.next()) {
+            boolean isEmptyTimestamp = elements.type() == BsonElements.TIMESTAMP && elements.int64(0) == 0;
+            if (document[elements.nameStart()] == '$' || (isEmptyTimestamp && !elements.nameIs(ID))) return true;
+        }
+        return false;
     }
 
     private static WriteModel<BsonDocument> update(BsonDocument filter, Change.Update update) {
         Optional<List<BsonDocument>> total = ClassicUpdate.isSafe(update) ? Optional.empty() : TotalUpdate.of(update);
         return total.<WriteModel<BsonDocument>>map(pipeline -> new UpdateOneModel<>(filter, pipeline))
                 .orElseGet(() -> new UpdateOneModel<>(filter, ClassicUpdate.of(update)));
-    }
-
-    private static BsonDocument filter(BsonValue id) {
-        return new BsonDocument(ID, id.isDocument() ? new BsonDocument("$eq", id) : id);
     }
 }

@@ -34,6 +34,7 @@ public final class TopicNamespaceMapper implements NamespaceMapper {
 
     @Override
     public MongoNamespace getNamespace(SinkRecord record, SinkDocument document) {
+        RawRecord.attach(record, document);
         String topic = record.topic();
         int database = topic.indexOf('.') + 1;
         int collection = topic.indexOf('.', database) + 1;

@@ -1,5 +1,6 @@
 package io.towpath.sink;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
@@ -34,6 +35,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Handler and mapper, made by mongo-kafka from a sink's settings, given records as its converter reads them. */
 class SinkTest {
     private static final String TOPIC = "main.shop.orders.eu";
+    private static final SinkDocument NOTHING = new SinkDocument(null, null);
     private static final byte[] KEY = Raw.document(Raw.int64("_id", 5));
 
     @Test
@@ -72,6 +74,16 @@ class SinkTest {
         assertEquals(
                 BsonDocument.parse("{_id: {$eq: {$gt: 1}}}"),
                 ((ReplaceOneModel<BsonDocument>) handle(document, document)).getFilter());
+    }
+
+    @Test
+    void whatDecodingWouldLoseStays() {
+        byte[] document = Raw.document(
+                Raw.embedded("_id", Raw.int32("a", 1), Raw.int32("a", 2)), Raw.int32("b", 1), Raw.int32("b", 2));
+        ReplaceOneModel<BsonDocument> write = model(ReplaceOneModel.class, handle(document, document));
+        assertArrayEquals(document, bytes(write.getReplacement()));
+        byte[] filter = Raw.document(Raw.embedded("_id", Raw.embedded("$eq", Raw.int32("a", 1), Raw.int32("a", 2))));
+        assertArrayEquals(filter, bytes((BsonDocument) write.getFilter()));
     }
 
     @Test
@@ -128,11 +140,16 @@ class SinkTest {
     void whatBreaksTheContractIsNamed() {
         DataException value = assertThrows(DataException.class, () -> handle(KEY, Raw.document(Raw.int32("a", 1))));
         assertEquals(
-                "topic main.shop.orders.eu, _id BsonInt64{value=5}: a value with the field 'a' and without an _id is neither a document nor an update",
+                "topic main.shop.orders.eu: {\"_id\": 5}: a value with the field 'a' and without an _id is neither a document nor an update",
                 value.getMessage());
         DataException key = assertThrows(DataException.class, () -> handle(Raw.document(), null));
         assertEquals("topic main.shop.orders.eu: a record without {_id: …} as its key", key.getMessage());
         assertThrows(DataException.class, () -> handle(null, KEY));
+        SinkRecord record = new SinkRecord(TOPIC, 0, null, KEY, null, KEY, 0);
+        SinkDocument unmapped = new SinkConverter().convert(record);
+        DataException mapper =
+                assertThrows(DataException.class, () -> new RecordHandler(configured("{}")).handle(unmapped));
+        assertTrue(mapper.getMessage().endsWith("or namespace.mapper is not io.towpath.sink.TopicNamespaceMapper"));
     }
 
     @ParameterizedTest
@@ -146,7 +163,7 @@ class SinkTest {
         assertEquals(
                 namespace,
                 mapper("{\"shop.orders.eu\": \"archive.orders\"}")
-                        .getNamespace(record(topic), null)
+                        .getNamespace(record(topic), NOTHING)
                         .getFullName());
     }
 
@@ -154,7 +171,7 @@ class SinkTest {
     @ValueSource(strings = {"main", "main.shop", "main.shop.", "main..orders", ".shop.orders"})
     void topicThatNamesNoneIsRefused(String topic) {
         DataException error =
-                assertThrows(DataException.class, () -> mapper("{}").getNamespace(record(topic), null));
+                assertThrows(DataException.class, () -> mapper("{}").getNamespace(record(topic), NOTHING));
         assertEquals(
                 "topic '%s' names no namespace: <prefix>.<database>.<collection> expected".formatted(topic),
                 error.getMessage());
@@ -169,6 +186,7 @@ class SinkTest {
     private static WriteModel<BsonDocument> handle(byte[] key, byte[] value) {
         SinkRecord record = new SinkRecord(TOPIC, 0, Schema.BYTES_SCHEMA, key, Schema.OPTIONAL_BYTES_SCHEMA, value, 0);
         SinkDocument document = new SinkConverter().convert(record);
+        mapper("{}").getNamespace(record, document);
         CdcHandler handler = new RecordHandler(configured("{}"));
         return handler.handle(document).orElseThrow();
     }
