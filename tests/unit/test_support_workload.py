@@ -37,7 +37,7 @@ def test_another_seed_gives_another_list() -> None:
 def test_every_kind_is_drawn_often() -> None:
     found = kinds_drawn()
     ways = {"bulk", "unordered bulk", "findAndModify", "transaction"}
-    assert [kind for kind in KINDS if kind not in ways and found[kind] < 20] == []
+    assert [kind for kind in KINDS if kind not in ways and found[kind] < 10] == []
 
 
 @pytest.mark.parametrize(("option", "kinds"), [("moves", MOVES), ("odd_names", ODD_NAMES)])

@@ -125,15 +125,21 @@ class Workload:
         if random.random() < 0.04:
             return Operation(REINSERT, random.choice((Way.BULK, Way.TRANSACTION)), self._reinsert(at))
         if way is Way.SINGLE:
-            write = self._write(at, random.choices((*_DOCUMENTS, ""), (6, 6, 2, 5, 4, 1, 76))[0])
+            write = self._write(at, self._kind(at, (6, 6, 2, 5, 4, 1, 76)))
             return Operation(write.kind, way, (write,))
         if way is Way.FIND_AND_MODIFY:
             return Operation(way.value, way, (self._write(at, random.choice(("replace", "delete", "", "", "", ""))),))
         places = [at] * random.randint(2, 8)
         if way is Way.TRANSACTION:
             places = random.choices(range(len(self._collections)), k=random.randint(2, 5))
-        kinds = random.choices((*_DOCUMENTS, ""), (6, 6, 0, 5, 4, 0, 79), k=len(places))
+        kinds = [self._kind(place, (6, 6, 0, 5, 4, 0, 79)) for place in places]
         return Operation(way.value, way, tuple(map(self._write, places, kinds)))
+
+    def _kind(self, at: int, weights: Sequence[int]) -> str:
+        """A kind of `_DOCUMENTS`, or none, by weight; inserts instead of deletes once many documents are gone."""
+        kind = self._random.choices((*_DOCUMENTS, ""), weights)[0]
+        sparse = len(self._present[at]) < 0.6 * self._documents
+        return "insert" if sparse and kind.startswith("delete") else kind
 
     def _write(self, at: int, kind: str) -> Write:
         """A write of this kind, or an update of any."""

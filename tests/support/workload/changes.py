@@ -160,6 +160,9 @@ def _pull(random: Random) -> Change:
 
 
 def _pull_all(random: Random) -> Change:
+    if random.random() < 0.5:
+        cells = random.sample(range(10), 6)
+        return Change({"$pullAll": {f"{random.choice(v.DOCUMENT_ARRAYS)}.{random.randint(0, 1)}.w": cells}})
     return Change({"$pullAll": {random.choice(v.ARRAYS): [None, True, False, "", 1, v.scalar(random)]}})
 
 
@@ -169,7 +172,7 @@ def _pop(random: Random) -> Change:
 
 def _positional(random: Random) -> Change:
     parent = random.choice(v.DOCUMENT_ARRAYS)
-    return Change({"$set": {f"{parent}.$.v": v.scalar(random)}}, {f"{parent}.k": random.randint(0, 5)})
+    return Change({"$set": {f"{parent}.$.v": v.scalar(random)}}, {f"{parent}.k": {"$gte": random.randint(0, 4)}})
 
 
 def _all_elements(random: Random) -> Change:
