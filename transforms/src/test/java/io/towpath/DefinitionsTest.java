@@ -29,6 +29,7 @@ class DefinitionsTest {
     void sourceConfiguresItsHookAndItsTransform() throws Exception {
         Map<String, String> source = definition("source.json");
 
+        source.put("mongodb.connection.string", "mongodb://127.0.0.1:1"); // which Connect's config provider resolves
         MongoDbAuthProvider hook = made(source.get("mongodb.authentication.class"), MongoDbAuthProvider.class);
         hook.init(Configuration.from(source));
         assertInstanceOf(RawDocuments.class, hook);
