@@ -97,11 +97,11 @@ def _progress(words: str) -> None:
 
 
 def _show(found: embedded.Stack) -> None:
-    console = Console(soft_wrap=True)
+    console = Console(width=1000)  # numbers and paths are never cut; a narrow terminal wraps its lines
     places = {name: it.port for name, it in found.processes.items()}
     table = Table(box=None, pad_edge=False)
     for title in ("process", "pid", "port", "state", "log"):
-        table.add_column(title, no_wrap=True, overflow="ignore")
+        table.add_column(title)
     for name, it in sorted(found.processes.items()):
         table.add_row(name, str(it.pid), str(places[name]), "running" if it.running else "not running", str(it.log))
     console.print(table)

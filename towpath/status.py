@@ -18,6 +18,9 @@ from connectors.status import Status
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 
 
+_UNWRAPPED = 1000  # columns, where no terminal wraps the lines
+
+
 @click.command()
 @pipeline_argument
 @click.option("--watch", is_flag=True, help="Refresh in place until interrupted.")
@@ -36,7 +39,8 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
             if as_json:
                 click.echo(json.dumps(found.as_json()))
             else:
-                Console().print(_screen(found))
+                console = Console()
+                console.print(_screen(found), width=None if console.is_terminal else _UNWRAPPED)
     if found.state != "running":
         raise click.exceptions.Exit(1)
 
