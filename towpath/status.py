@@ -17,7 +17,6 @@ from connectors import status as pipeline_status
 from connectors.status import Status
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 
-
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 
 
@@ -39,10 +38,16 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
             if as_json:
                 click.echo(json.dumps(found.as_json()))
             else:
-                console = Console()
-                console.print(_screen(found), width=None if console.is_terminal else _UNWRAPPED)
+                show(found)
     if found.state != "running":
         raise click.exceptions.Exit(1)
+
+
+def show(found: Status) -> None:
+    """Print the status for people."""
+    console = Console()
+    console.width = console.width if console.is_terminal else _UNWRAPPED
+    console.print(_screen(found))
 
 
 def _watch(it: Opened) -> Status:
