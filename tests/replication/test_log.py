@@ -69,10 +69,10 @@ def assert_headers(found: list[Logged], began: float) -> None:
 
 def test_a_push_into_a_long_array_travels_as_a_push(pipeline: Pipeline) -> None:
     documents = pipeline.source("hours")
-    documents.insert_one({"_id": "device", "readings": [reading(n) for n in range(1799)]})
+    documents.insert_one({"_id": "device", "readings": [reading(n) for n in range(1800)]})
     pipeline.deploy()
     pipeline.wait()
-    for n in range(1799, 1850):
+    for n in range(1800, 1851):
         documents.update_one({"_id": "device"}, {"$push": {"readings": reading(n)}})
     pipeline.wait()
     pipeline.assert_same("hours", at_least=1)
@@ -80,7 +80,7 @@ def test_a_push_into_a_long_array_travels_as_a_push(pipeline: Pipeline) -> None:
     assert len(copied.value or b"") > 1800 * 40
     assert len(pushes) == 51
     assert max(len(record.value or b"") for record in pushes) < 300
-    first = b.document(("$set", b.embedded(("readings.1799", b.Value(b.Type.DOCUMENT, encoded(reading(1799)))))))
+    first = b.document(("$set", b.embedded(("readings.1800", b.Value(b.Type.DOCUMENT, encoded(reading(1800)))))))
     assert pushes[0].value == first
 
 

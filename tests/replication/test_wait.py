@@ -25,7 +25,6 @@ def test_what_was_written_before_wait_is_there_when_it_returns(pipeline: Pipelin
 def test_wait_gives_up_with_exit_1_while_the_sink_is_paused(pipeline: Pipeline) -> None:
     pipeline.source("docs").insert_one({"_id": 1})
     pipeline.deploy()
-    pipeline.wait()
     sink = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink"
     httpx.put(f"{sink}/pause", timeout=30).raise_for_status()
     pipeline.source("docs").insert_one({"_id": 2})
