@@ -52,7 +52,8 @@ class Deployment:
         refusals.refuse_second_writer(self.pipeline, self.servers, self.connect)
         refusals.refuse_moved_cluster(self.servers, present)
         refusals.refuse_lost_whole_documents(self.pipeline, present)
-        refusals.refuse_uncopied(self.pipeline, wanted, present, self.servers, self.connect, existing)
+        refusals.refuse_changed_capture(wanted, present, self.servers)
+        refusals.refuse_uncopied(wanted, present, self.servers, self.connect)
         changes = [*self._topic_changes(existing), *self._secret_changes(present)]
         return changes + list(self._connector_changes(wanted, present))
 

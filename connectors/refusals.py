@@ -68,29 +68,36 @@ def refuse_moved_cluster(servers: Servers, present: Configurations) -> None:
                 )
 
 
-def refuse_uncopied(
-    pipeline: Pipeline,
-    wanted: Configurations,
-    present: Configurations,
-    servers: Servers,
-    connect: Connect,
-    topics: Iterable[str],
-) -> None:
-    """Debezium copies at its first start only: what a collection taken in later holds would never be copied."""
-    existing = set(topics)
-    for name in pipeline.source_connectors:
-        before = (present.get(name) or {}).get("collection.include.list")
-        if before is None or not _has_position(connect, name):
-            continue
-        after = (wanted[name] or {})["collection.include.list"]
-        for namespace in sorted(servers.filled):
-            if not re.fullmatch(after, namespace) or re.fullmatch(before, namespace):
-                continue
-            moved = topic_of(pipeline.name, namespace) in existing
+def refuse_changed_capture(wanted: Configurations, present: Configurations, servers: Servers) -> None:
+    """Between the end of one connector's capture and the beginning of another's, deletes would be lost."""
+    for namespace in servers.namespaces:
+        before = _captured_by(present, namespace)
+        after = _captured_by(wanted, namespace)
+        if before and after and before != after:
             raise Refused(
-                f"{namespace} holds documents and was not captured by {name} when it started"
-                + (" (its way of capture changed)" if moved else "")
-                + f": they would not be copied. Give it a pipeline of its own, or {_REMOVE}"
+                f"{namespace} is captured by {before} and would be by {after}: a collection cannot change its way of"
+                f" capture on the way; leave [capture] whole_documents as it was for it, or {_REMOVE}"
+            )
+
+
+def _captured_by(configurations: Configurations, namespace: str) -> str | None:
+    for name, config in configurations.items():
+        pattern = (config or {}).get("collection.include.list")
+        if pattern is not None and re.fullmatch(pattern, namespace):
+            return name
+    return None
+
+
+def refuse_uncopied(wanted: Configurations, present: Configurations, servers: Servers, connect: Connect) -> None:
+    """Debezium copies at its first start only: what a collection taken in later holds would never be copied."""
+    for namespace in sorted(servers.filled):
+        after = _captured_by(wanted, namespace)
+        if after is None or _captured_by(present, namespace) is not None:
+            continue
+        if present.get(after) is not None and _has_position(connect, after):
+            raise Refused(
+                f"{namespace} holds documents and was not captured by {after} when it started: they would not be"
+                f" copied. Give it a pipeline of its own, or {_REMOVE}"
             )
 
 
