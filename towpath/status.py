@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -51,14 +52,14 @@ def show(found: Status) -> None:
 
 
 def _watch(it: Opened) -> Status:
-    with Live(console=Console(), auto_refresh=False) as live:
+    """Refresh in place until Ctrl-C; the last status seen."""
+    found = pipeline_status.look(it.pipeline, it.connect, it.topics)
+    with Live(console=Console(), auto_refresh=False) as live, suppress(KeyboardInterrupt):
         while True:
-            found = pipeline_status.look(it.pipeline, it.connect, it.topics)
             live.update(_screen(found), refresh=True)
-            try:
-                time.sleep(1)
-            except KeyboardInterrupt:
-                return found
+            time.sleep(1)
+            found = pipeline_status.look(it.pipeline, it.connect, it.topics)
+    return found
 
 
 def _screen(found: Status) -> RenderableType:
