@@ -1,6 +1,7 @@
 package io.towpath.record;
 
-import java.nio.ByteBuffer;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
 import org.apache.kafka.connect.errors.DataException;
 
@@ -25,8 +26,10 @@ public final class BsonElements {
     static final byte INT64 = 0x12;
     static final byte DECIMAL128 = 0x13;
 
+    private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
+    private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
+
     private final byte[] bytes;
-    private final ByteBuffer buffer;
     private final int end;
     private int position;
     private byte type;
@@ -35,9 +38,8 @@ public final class BsonElements {
 
     public BsonElements(byte[] bytes, int offset) {
         this.bytes = bytes;
-        this.buffer = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
         need(offset, 5, bytes.length);
-        int length = buffer.getInt(offset);
+        int length = (int) INTS.get(bytes, offset);
         if (length < 5) throw damaged(offset);
         need(offset, length, bytes.length);
         this.end = offset + length - 1;
@@ -74,12 +76,12 @@ public final class BsonElements {
 
     /** The value as a little-endian 32-bit number, {@code at} bytes into it. */
     int int32(int at) {
-        return buffer.getInt(valueStart + at);
+        return (int) INTS.get(bytes, valueStart + at);
     }
 
     /** The value as a little-endian 64-bit number, {@code at} bytes into it. */
     public long int64(int at) {
-        return buffer.getLong(valueStart + at);
+        return (long) LONGS.get(bytes, valueStart + at);
     }
 
     public boolean nameIs(byte[] name) {
@@ -113,7 +115,7 @@ public final class BsonElements {
 
     private int length(int at) {
         need(at, 4, end);
-        int length = buffer.getInt(at);
+        int length = (int) INTS.get(bytes, at);
         if (length < 0) throw damaged(at);
         return length;
     }
