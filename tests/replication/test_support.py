@@ -11,8 +11,10 @@ from bson.raw_bson import RawBSONDocument
 
 from tests.support import bsonbytes as b
 from tests.support import oracle, raw
+from tests.support.order import Order
 from tests.support.pipeline import Addresses
 from tests.support.workload import KINDS, Workload
+from tests.support.workload.versions import VERSION
 
 
 @pytest.fixture
@@ -75,3 +77,36 @@ def test_the_oracle_sees_damage_on_a_server(
     assert "missing at the destination: {'_id': 3" in str(failure.value)
     with pytest.raises(AssertionError, match="2 differences in 10 documents"):
         oracle.assert_same(addresses.source, addresses.source, mapping, at_least=10, ignore_field_order=True)
+
+
+def test_a_counter_rises_with_every_write_and_the_order_checker_sees_all_of_them(
+    source_client: raw.Client, databases: tuple[str, str], seed: int
+) -> None:
+    collections = [source_client[databases[0]][name] for name in ("one", "two")]
+    workload = Workload(seed, collections, documents=100, versions=True)
+    with Order(source_client, databases[0]) as order:
+        workload.fill()
+        workload.run(3000)
+    changed = workload.statistics.effective.total()
+    assert workload.statistics.never(KINDS) == []
+    assert order.seen(at_least=160 + changed * 9 // 10) > 0
+    assert all(one.count_documents({VERSION: {"$type": "long"}}) == one.count_documents({}) > 30 for one in collections)
+
+
+def test_the_order_checker_sees_documents_go_back_and_deletes_undone(
+    source_client: raw.Client, databases: tuple[str, str]
+) -> None:
+    documents = source_client[databases[0]]["docs"]
+    with Order(source_client, databases[0]) as order:
+        documents.insert_many([{"_id": n, VERSION: 5} for n in range(3)])
+        documents.update_one({"_id": 0}, {"$set": {VERSION: 4, "a": 1}})
+        documents.replace_one({"_id": 1}, {VERSION: 3})
+        documents.delete_one({"_id": 2})
+        documents.insert_one({"_id": 2.0, VERSION: 5})
+    with pytest.raises(AssertionError, match="3 of 7 events at the destination are out of order"):
+        order.seen(at_least=1)
+    with Order(source_client, databases[0]) as order:
+        documents.update_one({"_id": 0}, {"$set": {VERSION: 6}})
+    assert order.seen(at_least=1) == 1
+    with pytest.raises(AssertionError, match="saw 1 changes, not 2"):
+        order.seen(at_least=2)

@@ -10,16 +10,15 @@ from tests.support.workload import Workload
 
 
 class Writer:
-    """Applies a workload's operations from entry to exit of a `with`, or until `most` of them are done.
+    """Applies a workload's operations from entry to exit of a `with`, whatever happens meanwhile.
 
     `per_second` bounds the rate; on two cores an unbounded writer takes the processor from what it is to test.
     """
 
-    def __init__(self, workload: Workload, *, per_second: int = 400, most: int = 1_000_000) -> None:
+    def __init__(self, workload: Workload, *, per_second: int = 400) -> None:
         self.workload = workload
         self.applied = 0
         self._pause = 1 / per_second
-        self._most = most
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"writer of seed {workload.seed}", daemon=True)
@@ -46,7 +45,7 @@ class Writer:
     def _run(self) -> None:
         due = time.monotonic()
         try:
-            for _ in self.workload.steps(self._most):
+            for _ in self.workload.steps():
                 self.applied += 1
                 due = max(due + self._pause, time.monotonic() - 1)
                 if self._stop.wait(max(0.0, due - time.monotonic())):

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from random import Random
 
 from tests.support.raw import Documents
@@ -22,6 +23,7 @@ from tests.support.workload import values as v
 from tests.support.workload.changes import CHANGES, Change
 from tests.support.workload.operations import Delete, Filter, Insert, Operation, Refused, Replace, Update, Way, Write
 from tests.support.workload.pipelines import MOVES, ODD_NAMES, PIPELINES, Pipeline, fresh_names
+from tests.support.workload.versions import document_of, stamped
 
 #: Writes that are no plain updates of one document.
 _DOCUMENTS = ("insert", "replace", "replace of another _id type", "delete", "updateMany", "deleteMany")
@@ -63,7 +65,8 @@ class Workload:
     """Seeded random operations on the documents 0 … `documents` − 1 of each collection.
 
     `moves` adds pipelines that move existing fields; `odd_names` adds fields with dots, `$` or no name at all, and
-    pipelines that change them. A change stream does not tell either of them from something else.
+    pipelines that change them. A change stream does not tell either of them from something else. `versions` has every
+    write raise a counter, as `tests.support.order` wants it.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Workload:
         documents: int = 300,
         moves: bool = False,
         odd_names: bool = False,
+        versions: bool = False,
     ) -> None:
         self.seed = seed
         self.statistics = Statistics()
@@ -82,6 +86,7 @@ class Workload:
         self._random = Random(seed)
         self._fresh = fresh_names(self._random)
         self._odd_names = odd_names
+        self._numbers = count(1) if versions else None
         self._present: list[set[int]] = [set() for _ in collections]
         pipelines: dict[str, Pipeline] = PIPELINES | (MOVES if moves else {}) | (ODD_NAMES if odd_names else {})
         self._updates: dict[str, Callable[[Random], Change]] = CHANGES | {
@@ -94,12 +99,12 @@ class Workload:
         for at, collection in enumerate(self._collections):
             chosen = self._random.sample(range(self._documents), int(self._documents * share))
             self._present[at].update(chosen)
-            collection.insert_many([self._document(index) for index in chosen])
+            collection.insert_many([self._first(index) for index in chosen])
         return sum(map(len, self._present))
 
-    def steps(self, operations: int) -> Iterator[Operation]:
-        """Apply this many operations, one before each item."""
-        for _ in range(operations):
+    def steps(self, operations: int | None = None) -> Iterator[Operation]:
+        """Apply this many operations, one before each item; without end when no number is given."""
+        for _ in count() if operations is None else range(operations):
             operation = self.draw()
             self._apply(operation)
             yield operation
@@ -120,6 +125,10 @@ class Workload:
 
     def draw(self) -> Operation:
         """The next operation; it need not be applied."""
+        operation = self._operation()
+        return operation if self._numbers is None else stamped(operation, self._numbers)
+
+    def _operation(self) -> Operation:
         random, at = self._random, self._random.randrange(len(self._collections))
         way = random.choices(tuple(Way), (80, 5, 3, 6, 6))[0]
         if random.random() < 0.04:
@@ -188,6 +197,10 @@ class Workload:
         if not there or self._random.random() < 0.05:
             return self._random.randrange(self._documents)
         return self._random.choice(there[:5] if self._random.random() < 0.2 else there)
+
+    def _first(self, index: int) -> dict[str, v.Value]:
+        document = self._document(index)
+        return document if self._numbers is None else document_of(document, next(self._numbers))
 
     def _document(self, index: int) -> dict[str, v.Value]:
         return {"_id": v.identity(self._random, index)} | self._fields()

@@ -20,6 +20,7 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=300, help="per collection")
     parser.add_argument("--moves", action="store_true", help="also pipelines that move fields")
     parser.add_argument("--odd-names", action="store_true", help="also names with dots, dollars or nothing")
+    parser.add_argument("--versions", action="store_true", help="also a counter in every document")
     chosen = parser.parse_args()
     with MongoClient[dict[str, Any]](chosen.uri) as client:
         collections = [raw.collection(client, name) for name in chosen.namespace or ["workload.documents"]]
@@ -29,6 +30,7 @@ def main() -> None:
             documents=chosen.documents,
             moves=chosen.moves,
             odd_names=chosen.odd_names,
+            versions=chosen.versions,
         )
         workload.fill()
         workload.run(chosen.operations)

@@ -143,8 +143,17 @@ def shuffled(random: Random, fields: dict[str, Value], *, least: int) -> dict[st
 
 
 def identity(random: Random, index: int) -> Value:
-    """An `_id` of document `index`: of several that the server holds equal, unless it is a string."""
-    if index % 5 == 4:
-        return f"k{index}"
+    """An `_id` of document `index`: numbers, which half of them hold, come as any that the server holds equal."""
     number = random.choice((index, index, Int64(index), float(index), Decimal128(str(index)), Decimal128(f"{index}.0")))
-    return {"a": number, "b": "x"} if index % 5 == 3 else number
+    match index % 10:
+        case 3 | 8:
+            return {"a": number, "b": "x"}
+        case 4:
+            return f"k{index}"
+        case 5:
+            return ObjectId(index.to_bytes(12, "big"))
+        case 6:
+            return Binary(index.to_bytes(16, "big"), 4)
+        case 9:
+            return _EPOCH + timedelta(hours=index)
+    return number
