@@ -1,6 +1,6 @@
 package io.towpath.source;
 
-import org.bson.BsonArray;
+import org.bson.BsonDocument;
 
 /**
  * How the parts of a change event that are no document reach the transform as bytes. The driver reads {@code documentKey} and
@@ -22,6 +22,14 @@ public final class ChangeCarrier {
 
     /** Whether a setting of {@code cursor.pipeline} says the same, whatever its spaces. */
     static boolean isCarriedBy(String pipeline) {
-        return pipeline != null && BsonArray.parse(pipeline).equals(BsonArray.parse(PIPELINE));
+        return pipeline != null && parsed(pipeline).equals(parsed(PIPELINE));
+    }
+
+    /**
+     * As part of a document: BsonArrayCodec and BsonDocumentCodec need each other to be initialised, and two threads that begin with one
+     * each wait for ever. The driver begins with documents.
+     */
+    private static BsonDocument parsed(String pipeline) {
+        return BsonDocument.parse("{pipeline: %s}".formatted(pipeline));
     }
 }

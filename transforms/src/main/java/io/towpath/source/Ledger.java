@@ -52,7 +52,7 @@ final class Ledger {
         streaming = root.get("phase").equals(STREAM);
         selection = (String) root.get("selection");
         start = ClusterTime.parse((String) root.get("start"));
-        List<String> namespaces = BsonArray.parse((String) root.get("namespaces")).stream()
+        List<String> namespaces = BsonDocument.parse("{n: %s}".formatted(root.get("namespaces"))).getArray("n").stream()
                 .map(name -> name.asString().getValue())
                 .toList();
         namespaces.forEach(namespace -> copies.put(namespace, Optional.empty()));
