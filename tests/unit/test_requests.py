@@ -7,7 +7,7 @@ import pytest
 from bson import Decimal128, ObjectId
 
 from connectors.errors import TopicError
-from connectors.requests import MOST_BYTES, MOST_IDS, values
+from connectors.requests import MOST_BYTES, MOST_IDS, namespace_in, values
 from tests.support import bsonbytes as b
 
 NAMESPACE = "shop.orders"
@@ -46,6 +46,12 @@ def test_an_id_larger_than_a_request_goes_alone_and_one_larger_than_a_record_is_
     assert [len(bson.decode(value)["ids"]) for value in found] == [1, 1, 1]
     with pytest.raises(TopicError, match="too large for a request"):
         list(values(NAMESPACE, ids("x" * 18 * 2**20)))
+
+
+def test_the_namespace_of_a_request_is_told_whatever_its_ids_are() -> None:
+    odd = b.document(("_id", b.embedded(("a", b.Value(b.Type.STRING, b"\2\0\0\0\xff\0")))))
+    assert [namespace_in(value) for value in values(NAMESPACE, [odd, *ids(1)])] == [NAMESPACE]
+    assert namespace_in(None) == namespace_in(b"\1") == namespace_in(bson.encode({"namespace": "a.b", "ids": []})) == ""
 
 
 @pytest.mark.parametrize("identity", [b"", bson.encode({"id": 1}), bson.encode({"_id": 1}) + b"\0"])
