@@ -30,18 +30,19 @@ def screen(found: Status) -> RenderableType:
 
 def _copy(found: Status) -> Iterator[tuple[str, RenderableType]]:
     yield "copy", "done" if found.snapshot_done else _total(found.snapshot)
-    begun = [copied for copied in found.snapshot if copied.begun]
-    for copied in begun[:_SHOWN]:
+    under_way = [copied for copied in found.snapshot if copied.begun and not copied.done]
+    for copied in under_way[:_SHOWN]:
         bar = ProgressBar(total=max(copied.of, 1), completed=copied.documents, width=24)
         line = Table.grid(padding=(0, 1))
         line.add_row(bar, _progress(copied))
         yield f"  {copied.namespace}", line
         if copied.retries:
             yield "", f"{_times(copied.retries)} tried again, the last: {copied.reason}"
-    more = len(found.snapshot) - min(len(begun), _SHOWN)
-    if found.snapshot and more:
-        waiting = len(found.snapshot) - len(begun)
-        yield "", f"and {more:,} more" + (f", not begun: {waiting:,}" if waiting else "")
+    more = len(found.snapshot) - min(len(under_way), _SHOWN)
+    if more:
+        done = sum(copied.done for copied in found.snapshot)
+        counts = {"done": done, "not begun": len(found.snapshot) - len(under_way) - done}
+        yield "", f"and {more:,} more" + "".join(f", {name}: {count:,}" for name, count in counts.items() if count)
     if found.held:
         first = found.held[0]
         more_held = f" and {len(found.held) - 1:,} more" if len(found.held) > 1 else ""
