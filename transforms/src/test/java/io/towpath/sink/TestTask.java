@@ -38,7 +38,7 @@ final class TestTask implements AutoCloseable {
         settings.put("change.data.capture.handler", RecordHandler.class.getName());
         settings.put("errors.deadletterqueue.topic.name", "test.dead-letters");
         settings.put(SinkSettings.PIPELINE, PIPELINE);
-        settings.put(SinkSettings.RETRY_TIMEOUT, "5000");
+        settings.put(SinkSettings.RETRY_TIMEOUT, "20000");
         settings.putAll(more);
         task.initialize(context);
         task.start(settings);
