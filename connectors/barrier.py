@@ -32,7 +32,7 @@ def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, s
     deadline = time.monotonic() + timeout
     with connected(pipeline.source_uri, "source") as client:
         moment = operation_time(client)
-    asked = requests.end(pipeline, topics) if pipeline.has_own_source else 0
+    asked = requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
     say(f"waiting until capture has passed {moment}, the source's time now")
     for name in pipeline.source_connectors:
         _wait_captured(pipeline, connect, name, moment, deadline)

@@ -41,6 +41,10 @@ class Copied:
         return max(0, self.of - self.documents) / self.per_second
 
     @property
+    def done(self) -> bool:
+        return self.ranges is not None and self.ranges_done == self.ranges
+
+    @property
     def begun(self) -> bool:
         return self.documents > 0 or bool(self.ranges)
 

@@ -78,9 +78,7 @@ class _Look:
             return DeadLetters(0, False, ())
 
     def waiting(self, sources: Mapping[str, SourceState]) -> tuple[Waiting, ...]:
-        if self.pipeline.request_topic not in self.existing:
-            return ()
-        end = requests.end(self.pipeline, self.topics)
+        end = requests.end(self.pipeline, self.topics, self.existing)
         found = []
         for name, state in sources.items():
             first = requests.waiting(
@@ -94,8 +92,8 @@ class _Look:
         """What is being copied; of Debezium's own copy the source is asked how much there is."""
         prefix = self.pipeline.name
         if self.pipeline.has_own_source:
-            under_way = [copy for state in sources.values() for copy in state.copying]
-            return copying.copied_by_ranges(prefix, under_way, rates)
+            every = [copy for state in sources.values() for copy in state.copies]
+            return copying.copied_by_ranges(prefix, every, rates)
         records: dict[str, int] = {}
         for (topic, _), (first, end) in self.ends.items():
             namespace = namespace_of(prefix, topic)

@@ -8,17 +8,17 @@ change, and the log stays a complete history. Nothing else ever writes to the ch
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import bson
+from bson.raw_bson import RawBSONDocument
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from connectors.connect import Connect
 from connectors.errors import Refused, TopicError
 from connectors.source_state import read_state
 from connectors.spec import Pipeline
-from connectors.topics import LARGEST_RECORD, Topics
+from connectors.topics import LARGEST_RECORD, Topic, Topics
 
 #: One record asks for no more than this. A single `_id` that is larger goes alone.
 MOST_IDS, MOST_BYTES = 1_000, 512 * 1024
@@ -114,14 +114,13 @@ def is_answered(pipeline: Pipeline, connect: Connect, namespace: str, offset: in
     return read_state(connect, pipeline.source_connector_of(namespace)).has_answered(offset)
 
 
-def end(pipeline: Pipeline, topics: Topics) -> int:
+def end(pipeline: Pipeline, topics: Topics, existing: Mapping[str, Topic]) -> int:
     """The offset after the last request; 0 while there is no such topic."""
-    return _bounds(pipeline, topics)[1]
+    return _bounds(pipeline, topics)[1] if pipeline.request_topic in existing else 0
 
 
 def _bounds(pipeline: Pipeline, topics: Topics) -> tuple[int, int]:
-    topic = topics.all().get(pipeline.request_topic)
-    return topics.ends([topic])[pipeline.request_topic, 0] if topic else (0, 0)
+    return topics.ends([Topic(pipeline.request_topic, 1)])[pipeline.request_topic, 0]
 
 
 def waiting(pipeline: Pipeline, topics: Topics, connector: str, answered: int, upto: int) -> int | None:
@@ -129,15 +128,25 @@ def waiting(pipeline: Pipeline, topics: Topics, connector: str, answered: int, u
 
     Several source connectors share the topic, and each takes what is for its own collections.
     """
-    start = max(answered, _bounds(pipeline, topics)[0])
+    if answered >= upto:
+        return None
+    start = max(answered, _bounds(pipeline, topics)[0])  # what retention took is not waited for
     if start >= upto:
         return None
     for message in _read(pipeline.request_topic, topics, start, upto):
-        found: dict[str, Any] = bson.decode(message.value() or b"\5\0\0\0\0")
-        namespace = str(found.get("namespace", ""))
+        namespace = namespace_in(message.value())
         if pipeline.selection.matches(namespace) and pipeline.source_connector_of(namespace) == connector:
             return message.offset()
     return None
+
+
+def namespace_in(value: bytes | None) -> str:
+    """The namespace of a request, whatever its ids are; empty for what is no request, which connectors pass over."""
+    try:
+        found = RawBSONDocument(value or b"")
+        return str(found.get("namespace", "")) if found.get("ids") else ""
+    except bson.errors.InvalidBSON:
+        return ""
 
 
 def _read(topic: str, topics: Topics, start: int, upto: int) -> Iterator[Message]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 import stack as embedded
+from connectors.spec import Mode
 from towpath.errors import TowpathError
 from towpath.opened import say
 
@@ -23,6 +24,13 @@ _TEMPLATE = Path(__file__).parent / "pipeline.toml"
 @click.option(
     "--exclude", "exclude", multiple=True, metavar="NS", help="Namespace or pattern to leave out; repeatable."
 )
+@click.option(
+    "--mode",
+    type=click.Choice(["exactly-once", "plain"]),
+    default="exactly-once",
+    show_default=True,
+    help="Each change once, in transactions; or stock connectors, at least once.",
+)
 @click.option("--name", help="Name of the pipeline and prefix of its topics; default: the file's name.")
 @click.option(
     "--stack",
@@ -35,13 +43,14 @@ def init(
     file: Path,
     include: tuple[str, ...],
     exclude: tuple[str, ...],
+    mode: Mode,
     name: str | None,
     stack_dir: Path | None,
     force: bool,
 ) -> None:
     """Write a commented pipeline file to PIPELINE."""
     stack = embedded.status(stack_dir) if stack_dir is not None else None
-    write_pipeline_file(file, include=include, exclude=exclude, name=name, stack=stack, force=force)
+    write_pipeline_file(file, include=include, exclude=exclude, mode=mode, name=name, stack=stack, force=force)
     say(f"wrote {file}; next: towpath check {file}, towpath deploy {file}")
 
 
@@ -50,6 +59,7 @@ def write_pipeline_file(
     *,
     include: Sequence[str],
     exclude: Sequence[str] = (),
+    mode: Mode = "exactly-once",
     name: str | None = None,
     stack: embedded.Stack | None = None,
     force: bool = False,
@@ -57,6 +67,8 @@ def write_pipeline_file(
     """Write a pipeline file, with the addresses of a stack if there is one. Raises `TowpathError`."""
     values = {
         "name": name or re.sub(r"[^A-Za-z0-9]+", "-", file.stem).strip("-") or "pipeline",
+        "mode": mode,
+        "copy": "towpath" if mode == "exactly-once" else "debezium",
         "include": _strings(include),
         "exclude": _strings(exclude),
         "source": "mongodb://source.example:27017/?replicaSet=rs0",

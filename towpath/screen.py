@@ -20,7 +20,7 @@ def screen(found: Status) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{found.name}: {found.state} ({found.mode})")
     for name, line in (*_copy(found), *_numbers(found), *_sink(found), *_dead_letters(found)):
-        facts.add_row(name, line)
+        facts.add_row(Text(name), Text(line) if isinstance(line, str) else line)  # no [markup] in what servers say
     words = [Text(f"{c.name}: {reason}", style="red") for c in found.connectors for reason in c.failures]
     words += [Text(trouble, style="red") for trouble in found.trouble]
     if words:
@@ -30,17 +30,19 @@ def screen(found: Status) -> RenderableType:
 
 def _copy(found: Status) -> Iterator[tuple[str, RenderableType]]:
     yield "copy", "done" if found.snapshot_done else _total(found.snapshot)
-    begun = [copied for copied in found.snapshot if copied.begun]
-    for copied in begun[:_SHOWN]:
+    under_way = [copied for copied in found.snapshot if copied.begun and not copied.done]
+    for copied in under_way[:_SHOWN]:
         bar = ProgressBar(total=max(copied.of, 1), completed=copied.documents, width=24)
         line = Table.grid(padding=(0, 1))
         line.add_row(bar, _progress(copied))
         yield f"  {copied.namespace}", line
         if copied.retries:
-            yield "", f"{copied.retries:,} retries, the last: {copied.reason}"
-    more = len(found.snapshot) - min(len(begun), _SHOWN)
-    if found.snapshot and more:
-        yield "", f"and {more:,} more, {len(found.snapshot) - len(begun):,} of them not begun"
+            yield "", f"{_times(copied.retries)} tried again, the last: {copied.reason}"
+    more = len(found.snapshot) - min(len(under_way), _SHOWN)
+    if more:
+        done = sum(copied.done for copied in found.snapshot)
+        counts = {"done": done, "not begun": len(found.snapshot) - len(under_way) - done}
+        yield "", f"and {more:,} more" + "".join(f", {name}: {count:,}" for name, count in counts.items() if count)
     if found.held:
         first = found.held[0]
         more_held = f" and {len(found.held) - 1:,} more" if len(found.held) > 1 else ""
@@ -70,6 +72,10 @@ def _progress(copied: Copied) -> str:
     )
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
 def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -90,12 +96,12 @@ def _numbers(found: Status) -> Iterator[tuple[str, str]]:
 def _sink(found: Status) -> Iterator[tuple[str, str]]:
     if found.epochs:
         least, most = min(found.epochs.values()), max(found.epochs.values())
-        taken = f"{most}" if least == most else f"{least} to {most}"
-        yield "epochs", f"{taken}, of {len(found.epochs):,} partitions taken over by the sink"
+        taken = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+        yield "epochs", f"{taken} on {len(found.epochs):,} partitions"
     for task in found.tasks:
         if task.retries:
             at = f" at {task.retried_at:%Y-%m-%d %H:%M:%S} UTC" if task.retried_at else ""
-            yield "sink retries", f"task {task.task}: {task.retries:,}, the last{at}: {task.reason}"
+            yield f"sink task {task.task}", f"{_times(task.retries)} tried again, the last{at}: {task.reason}"
 
 
 def _dead_letters(found: Status) -> Iterator[tuple[str, str]]:

@@ -54,4 +54,7 @@ def test_the_template_is_a_pipeline_file_with_the_defaults_and_names_every_optio
     for section, key in options():
         assert section is None or f"[{section}" in text
         assert key == "rename" or re.search(rf"^(# )?{key} = ", text, re.MULTILINE), key
+    assert (pipeline.mode, pipeline.copy.way) == ("exactly-once", "towpath")
+    plain = read(write_pipeline_file(tmp_path / "plain.toml", include=["shop.*"], mode="plain"))
+    assert (plain.mode, plain.copy.way) == ("plain", "debezium")
     assert tomllib.loads(text)["collections"]["exclude"] == []

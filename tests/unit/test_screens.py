@@ -1,10 +1,15 @@
 """What is printed for people, where no terminal is: whole numbers, unwrapped reasons."""
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import stack as embedded
 from connectors.connect import Connector, Task
-from connectors.status import Status
+from connectors.copying import Copied, Held
+from connectors.dead_letters import Cause, DeadLetters
+from connectors.sink_state import TaskState
+from connectors.status import Status, Waiting
 from stack.processes import Process
 from towpath import status as status_verb
 from towpath.stack import _show
@@ -18,6 +23,61 @@ def test_pids_ports_and_logs_are_never_cut(capsys):
     line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("kafka"))
     assert line.split()[:3] == ["kafka", "1234567", "31826"]
     assert str(log) in line
+
+
+def status(**more):
+    numbers = {"lag_records": 0, "apply_seconds": 0.0, "records_per_second": 0.0}
+    found = {"name": "shop", "mode": "exactly-once", "state": "running", "snapshot_done": True, "connectors": ()}
+    return Status(**found | numbers | more)
+
+
+def shown(capsys, **more):
+    status_verb.show(status(**more))
+    return capsys.readouterr().out
+
+
+def test_the_progress_of_a_copy(capsys):
+    busy = Copied("shop.a", 500, 1000, 1, 2, 4, 2, 50.0, retries=2, reason="[source] no primary")
+    copies = (busy, Copied("shop.b", 70, 70, 1, 1, 3, 3), Copied("shop.c", 0, 0, 0, 0, None, 0))
+    said = shown(capsys, snapshot_done=False, snapshot=copies, held=(Held("shop.b", "9:10"), Held("shop.x", "10:2")))
+    assert "570 of about 1,070 in 3 collections, 50 a second, 10 s left" in said
+    assert "500 of about 1,000, 2 of 4 ranges, 50 a second, 10 s left" in said
+    assert "2 times tried again, the last: [source] no primary" in said
+    assert "and 2 more, done: 1, not begun: 1" in said
+    assert "shop.b and 1 more; history once the stream has passed 10:2" in said
+
+
+def test_ten_thousand_collections_are_a_few_lines(capsys):
+    copies = tuple(Copied(f"shop.c{n}", n, 2 * n, 1, 2, 4, 2, 1.0) for n in range(1, 10_001))
+    said = shown(capsys, snapshot_done=False, snapshot=copies)
+    assert len(said.splitlines()) < 40
+    assert "in 10,000 collections" in said
+    assert "and 9,980 more" in said
+
+
+def test_what_was_refused_retried_and_waits(capsys):
+    letters = DeadLetters(7, True, (Cause("shop.a", "121", "Document failed validation", 5), Cause("", "", "x", 2)))
+    task = TaskState(1, 9, 9, 9, 7, 3, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "no primary")
+    waiting = (Waiting("shop-source", 4, "capture lags"),)
+    epochs = {("shop.shop.a", n): n + 1 for n in range(4)}
+    said = shown(capsys, dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs)
+    assert "5: Document failed validation (121)" in said
+    assert "towpath tail PIPELINE --dead-letters" in said
+    assert "3 times tried again, the last at 2026-01-02 03:04:05 UTC: no primary" in said
+    assert "4 requests wait for shop-source: capture lags" in said
+    assert "1 to 4 on 4 partitions" in said
+    told = json.loads(json.dumps(status(dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs).as_json()))
+    assert told["epochs"] == {"shop.shop.a": {"0": 1, "1": 2, "2": 3, "3": 4}}
+    assert (told["dead_letters"], told["sink_tasks"][0]["retries"], told["requests_waiting"][0]["requests"]) == (
+        7,
+        3,
+        4,
+    )
+
+
+def test_a_lag_that_nobody_tells_is_not_nought(capsys):
+    assert "lag           unknown" in shown(capsys, lag_records=None, apply_seconds=None)
+    assert status(lag_records=None, apply_seconds=None).as_json()["lag"]["records"] is None
 
 
 def test_a_reason_is_one_line(capsys):

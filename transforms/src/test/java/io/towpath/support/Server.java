@@ -1,9 +1,14 @@
 package io.towpath.support;
 
+import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoClients;
 import com.mongodb.client.MongoCollection;
+import org.bson.BsonDocument;
+import org.bson.BsonString;
+import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.Assumptions;
 
 /** The MongoDB server that some tests compare with, named by the environment variable {@value #URI}. */
 public final class Server implements AutoCloseable {
@@ -17,6 +22,50 @@ public final class Server implements AutoCloseable {
                 client.getDatabase(database).getCollection(name, RawBsonDocument.class);
         collection.drop();
         return collection;
+    }
+
+    public void dropDatabase(String name) {
+        client.getDatabase(name).drop();
+    }
+
+    /** Run commands on the tests' database; the ones given last first. */
+    public void run(String... commands) {
+        for (int i = commands.length - 1; i >= 0; i--)
+            client.getDatabase(database).runCommand(BsonDocument.parse(commands[i]));
+    }
+
+    public long documentsInserted() {
+        return client.getDatabase("admin")
+                .runCommand(BsonDocument.parse("{serverStatus: 1}"), BsonDocument.class)
+                .getDocument("opcounters")
+                .getNumber("insert")
+                .longValue();
+    }
+
+    public MongoCollection<BsonDocument> offsets() {
+        return client.getDatabase("towpath").getCollection("offsets", BsonDocument.class);
+    }
+
+    public ClientSession session() {
+        return client.startSession();
+    }
+
+    /** Have commands fail, as {@code failCommand} of a mongod for tests does. */
+    public void fail(String mode, String how) {
+        BsonDocument command = BsonDocument.parse("{configureFailPoint: 'failCommand', data: {%s}}".formatted(how));
+        command.put("mode", mode.startsWith("{") ? BsonDocument.parse(mode) : new BsonString(mode));
+        client.getDatabase("admin").runCommand(command);
+    }
+
+    /** Skips the test when the server is not one for tests. */
+    public void requireTestCommands() {
+        BsonDocument command = BsonDocument.parse("{getParameter: 1, enableTestCommands: 1}");
+        BsonValue enabled = client.getDatabase("admin")
+                .runCommand(command, BsonDocument.class)
+                .get("enableTestCommands");
+        Assumptions.assumeTrue(
+                enabled != null && enabled.asBoolean().getValue(),
+                "start mongod with --setParameter enableTestCommands=1");
     }
 
     @Override

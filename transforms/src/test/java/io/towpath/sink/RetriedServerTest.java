@@ -1,0 +1,154 @@
+package io.towpath.sink;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeout;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.mongodb.client.ClientSession;
+import com.mongodb.client.MongoCollection;
+import io.towpath.support.Server;
+import java.lang.management.ManagementFactory;
+import java.time.Duration;
+import java.util.List;
+import javax.management.ObjectName;
+import org.apache.kafka.connect.errors.RetriableException;
+import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What passes is tried again, and each record is still applied once. Needs a mongod with {@code enableTestCommands=1}. */
+@Tag("server")
+@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
+class RetriedServerTest {
+    private static final String[] NOT_REPEATABLE = {
+        "c {_id: 1, q: 1}", "u {_id: 1, $unset: {q: ''}}", "u {_id: 1, $set: {q: 1}}", "u {_id: 1, $set: {p: 1}}"
+    };
+
+    private static Server server;
+    private MongoCollection<RawBsonDocument> collection;
+
+    @BeforeAll
+    static void connect() {
+        server = new Server();
+    }
+
+    @AfterAll
+    static void close() {
+        server.close();
+    }
+
+    @BeforeEach
+    void fresh() {
+        collection = server.fresh("retried");
+        server.dropDatabase(Destination.DATABASE);
+        server.requireTestCommands();
+    }
+
+    @AfterEach
+    void failNoMore() {
+        server.fail("off", "");
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "failCommands: ['update'], errorCode: 10107",
+                "failCommands: ['update'], closeConnection: true",
+                "failCommands: ['insert'], errorCode: 13",
+                "failCommands: ['insert'], errorCode: 12501",
+                "failCommands: ['insert'], errorCode: 112, errorLabels: ['TransientTransactionError']",
+                "failCommands: ['commitTransaction'], errorCode: 251, errorLabels: ['TransientTransactionError']",
+                "failCommands: ['commitTransaction'], closeConnection: true",
+                "failCommands: ['commitTransaction'], writeConcernError: {code: 64, errmsg: 'waiting timed out'}",
+            })
+    void whatPassesIsTriedAgain(String failure) {
+        try (TestTask sink = TestTask.opened(collection)) {
+            for (int times : List.of(1, 4)) {
+                server.fail("{times: %d}".formatted(times), failure);
+                int from = times;
+                assertTimeout(Duration.ofSeconds(30), () -> sink.put(from, NOT_REPEATABLE));
+                assertEquals(TestTask.documents("{_id: 1, q: 1, p: 1}"), TestTask.stored(collection));
+                sink.put(times + 4, "d {_id: 1}");
+            }
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    @Test
+    void whatGoesOnForTooLongIsLeftToConnect() throws Exception {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.RETRY_TIMEOUT, "500")) {
+            server.fail("alwaysOn", "failCommands: ['insert'], errorCode: 13");
+            RetriableException later = assertThrows(RetriableException.class, () -> sink.put(0, NOT_REPEATABLE));
+            assertTrue(later.getMessage().startsWith("cannot write to the destination for "), later::getMessage);
+            assertEquals(5_000, sink.context.timeoutMs);
+            ObjectName name = new ObjectName("io.towpath:type=sink,pipeline=test,task=0");
+            Object retries = ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Retries");
+            assertTrue((long) retries > 1, retries::toString);
+
+            server.fail("off", "");
+            sink.put(0, NOT_REPEATABLE);
+            assertEquals(TestTask.documents("{_id: 1, q: 1, p: 1}"), TestTask.stored(collection));
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    @Test
+    void aDestinationThatCannotBeReachedWhenPartitionsComeIsTriedAgainByPut() {
+        server.fail("alwaysOn", "failCommands: ['findAndModify'], errorCode: 13");
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.RETRY_TIMEOUT, "500")) {
+            assertThrows(RetriableException.class, () -> sink.put(3, "c {_id: 3}"));
+            server.fail("off", "");
+            sink.put(3, "c {_id: 3}");
+            assertEquals(List.of(), TestTask.stored(collection)); // it may not be the first record
+            assertEquals(0, sink.seek());
+            sink.put(0, "c {_id: 0}");
+            assertEquals(TestTask.documents("{_id: 0}"), TestTask.stored(collection));
+        }
+    }
+
+    @Test
+    void whatAFailoverUndidIsReadAgain() {
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1}", "c {_id: 2}", "c {_id: 3}");
+            server.offsets().updateMany(new BsonDocument(), BsonDocument.parse("{$set: {offset: {$numberLong: '1'}}}"));
+            collection.deleteMany(BsonDocument.parse("{_id: {$gt: 1}}"));
+            sink.put(3, "c {_id: 4}");
+            assertEquals(1, sink.seek());
+            assertEquals(TestTask.documents("{_id: 1}"), TestTask.stored(collection));
+            sink.put(1, "c {_id: 2}", "c {_id: 3}", "c {_id: 4}");
+            assertEquals(4, TestTask.stored(collection).size());
+        }
+    }
+
+    @Test
+    void aKilledTasksTransactionDoesNotHoldTheNextOneUp() {
+        collection.insertOne(
+                new RawBsonDocument(io.towpath.support.Raw.document(io.towpath.support.Raw.int32("_id", 1))));
+        try (TestTask before = TestTask.opened(collection);
+                ClientSession killed = server.session()) {
+            assertEquals(0, before.seek());
+            BsonDocument session = killed.getServerSession().getIdentifier();
+            server.offsets()
+                    .updateMany(new BsonDocument(), new BsonDocument("$set", new BsonDocument("session", session)));
+            killed.startTransaction();
+            collection.updateOne(killed, new BsonDocument(), BsonDocument.parse("{$set: {half: 1}}"));
+            server.offsets().updateMany(killed, new BsonDocument(), BsonDocument.parse("{$set: {offset: 1}}"));
+            assertTimeout(Duration.ofSeconds(10), () -> {
+                try (TestTask next = TestTask.opened(collection)) {
+                    assertEquals(0, next.seek());
+                    next.put(0, "u {_id: 1, $set: {whole: 1}}");
+                }
+            });
+            assertEquals(TestTask.documents("{_id: 1, whole: 1}"), TestTask.stored(collection));
+        }
+    }
+}
