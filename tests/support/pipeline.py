@@ -48,6 +48,8 @@ class Settings:
     rename: Mapping[str, str] = field(default_factory=dict)
     whole_documents: Sequence[str] = ()
     partitions: int = 4
+    capture: Mapping[str, Any] = field(default_factory=dict)
+    """More of `[capture]`."""
     extra: str = ""
     """Lines of TOML at the end of the file."""
 
@@ -90,7 +92,7 @@ class Pipeline:
             "[destination]": {"uri": addresses.destination},
             "[collections]": {"include": self._all(settings.include), "exclude": self._all(settings.exclude)},
             "[collections.rename]": {json.dumps(old): new for old, new in renames.items()},
-            "[capture]": {"whole_documents": self._all(settings.whole_documents)},
+            "[capture]": {"whole_documents": self._all(settings.whole_documents), **settings.capture},
             "[kafka]": {"bootstrap": addresses.bootstrap, "partitions": settings.partitions},
             "[connect]": {"url": addresses.connect, "secrets": str(addresses.secrets)},
         }
