@@ -1,21 +1,24 @@
 """`wait`: everything that was written to the source before the call is at the destination.
 
-Not silence, but a proof in two steps, without a write to the source: the source's time at the call has passed
-through the log, and then every partition of every topic is applied up to the end that it had at that moment.
+Not silence, but a proof in steps, without a write to the source: the source's time at the call has passed through
+the log, with nothing left to copy; what was asked to be read again is in the log; and then every partition of every
+topic is applied up to the end that it had at that moment.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
+from connectors import requests
 from connectors.clusters import connected, operation_time
 from connectors.connect import Connect, Connector
 from connectors.errors import ConnectorsError, NoSuchConnector, NotYet
-from connectors.lag import Place, applied, gaps, peek, pipeline_ends
-from connectors.position import ClusterTime, SourcePosition, source_position
+from connectors.lag import applied, gaps, peek, pipeline_ends
+from connectors.position import ClusterTime
+from connectors.source_state import CollectionCopy, SourceState, read_state
 from connectors.spec import Pipeline
-from connectors.topics import Topics
+from connectors.topics import Place, Topics
 
 _PAUSE = 0.2  # seconds between two looks
 
@@ -29,52 +32,85 @@ def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, s
     deadline = time.monotonic() + timeout
     with connected(pipeline.source_uri, "source") as client:
         moment = operation_time(client)
+    asked = requests.end(pipeline, topics) if pipeline.has_own_source else 0
     say(f"waiting until capture has passed {moment}, the source's time now")
     for name in pipeline.source_connectors:
-        for position in _positions(connect, name):
-            if position is not None and position.has_passed(moment):
-                break
-            _go_on(pipeline, connect, deadline, _capture_words(name, position, moment))
+        _wait_captured(pipeline, connect, name, moment, deadline)
+    if asked:
+        say("waiting until all that was asked for is read again")
+        for name in pipeline.source_connectors:
+            _wait_answered(pipeline, connect, topics, name, asked, deadline)
     ends = pipeline_ends(pipeline, topics)
     say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
     _wait_applied(pipeline, connect, topics, ends, deadline)
 
 
-def _positions(connect: Connect, name: str) -> Iterator[SourcePosition | None]:
-    while True:
-        yield committed_position(connect, name)
+def _wait_captured(pipeline: Pipeline, connect: Connect, name: str, moment: ClusterTime, deadline: float) -> None:
+    config = (connect.config(name) or {}) if pipeline.has_own_source else {}
+    selection = config.get("collection.include.list")
+    while words := uncaptured(name, read_state(connect, name), moment, selection):
+        _go_on(pipeline, connect, deadline, words)
 
 
-def committed_position(connect: Connect, name: str) -> SourcePosition | None:
-    """How far a source connector has come; None before it committed anything."""
-    offsets = connect.offsets(name)
-    return source_position(offsets[0]["offset"]) if offsets else None
+def uncaptured(name: str, state: SourceState, moment: ClusterTime, selection: str | None) -> str:
+    """What a source connector has yet to capture of what was there at `moment`, in words; empty when nothing.
 
-
-def _capture_words(name: str, position: SourcePosition | None, moment: ClusterTime) -> str:
+    `selection` is what MongoSource has to have taken up of its settings; None for Debezium's own connector.
+    """
+    position = state.position
+    if state.phase == "copy":
+        return f"{name} is still copying what was there at its start{_first_of(state.copying)}"
     if position is None:
         return f"{name} has not captured anything yet"
     if position.snapshot_running:
         return f"{name} is still copying what was there at its start"
-    return f"{name} has captured up to {position.time}, and {moment} was asked for"
+    if selection is not None and state.selection != selection:
+        return f"{name} has not taken up yet which collections belong to the pipeline now"
+    if state.copying:
+        return f"{name} is still copying what came into the pipeline{_first_of(state.copying)}"
+    if not position.has_passed(moment):
+        return f"{name} has captured up to {position.time}, and {moment} was asked for"
+    return ""
+
+
+def _first_of(copying: Sequence[CollectionCopy]) -> str:
+    if not copying:
+        return ""
+    first = copying[0]
+    more = f"; {len(copying)} collections in all" if len(copying) > 1 else ""
+    return f" ({first.namespace}: {first.rows:,} of about {first.documents:,}{more})"
+
+
+def _wait_answered(
+    pipeline: Pipeline, connect: Connect, topics: Topics, name: str, asked: int, deadline: float
+) -> None:
+    while True:
+        found = read_state(connect, name).requests
+        answered = found.next if found else 0
+        if requests.waiting(pipeline, topics, name, answered, asked) is None:
+            return
+        why = f" ({found.waiting})" if found and found.waiting else ""
+        words = f"{name} has answered requests to read again up to {answered} of {asked}{why}"
+        _go_on(pipeline, connect, deadline, words)
 
 
 def _wait_applied(
     pipeline: Pipeline, connect: Connect, topics: Topics, ends: dict[Place, tuple[int, int]], deadline: float
 ) -> None:
     looked_at: dict[Place, int] = {}
-    while True:
-        left = gaps(ends, applied(pipeline, topics))
-        moved = {place: gap for place, gap in left.items() if looked_at.get(place) != gap[0]}
-        for place, found in peek(topics, moved, most=0).items():
-            looked_at[place] = left[place][0]
-            if not found.records:  # control records only
-                del ends[place], left[place]
-        if not left:
-            return
-        (topic, partition), (start, end) = next(iter(left.items()))
-        words = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
-        _go_on(pipeline, connect, deadline, f"{words} ({len(left)} partitions are behind)")
+    with applied(pipeline, topics) as done:
+        while True:
+            left = gaps(ends, done())
+            moved = {place: gap for place, gap in left.items() if looked_at.get(place) != gap[0]}
+            for place, found in peek(topics, moved, most=0).items():
+                looked_at[place] = left[place][0]
+                if not found.records:  # control records only
+                    del ends[place], left[place]
+            if not left:
+                return
+            (topic, partition), (start, end) = next(iter(left.items()))
+            words = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
+            _go_on(pipeline, connect, deadline, f"{words} ({len(left)} partitions are behind)")
 
 
 def _go_on(pipeline: Pipeline, connect: Connect, deadline: float, last_seen: str) -> None:

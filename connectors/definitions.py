@@ -1,4 +1,4 @@
-"""The connectors of a pipeline: `source.json` and `sink.json`, filled in.
+"""The connectors of a pipeline: `source.json` and `sink.json`, or `plain-source.json` and `plain-sink.json`, filled in.
 
 The JSON files hold every decision that is the same for all pipelines; `%(…)s` marks what the pipeline file decides.
 No secret is in them: `${file:…}` is resolved by the Connect worker (FileConfigProvider).
@@ -7,6 +7,7 @@ No secret is in them: `${file:…}` is resolved by the Connect worker (FileConfi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,22 +16,26 @@ from connectors.namespaces import Selection
 from connectors.spec import Pipeline
 from connectors.topics import TOPIC_SETTINGS, retention_settings
 
-SOURCE = Path(__file__).parent / "source.json"
-SINK = Path(__file__).parent / "sink.json"
-
-#: Plugin classes that a Connect worker must have.
-PLUGINS = (
-    "io.debezium.connector.mongodb.MongoDbConnector",
-    "com.mongodb.kafka.connect.MongoSinkConnector",
-    "io.towpath.transform.DebeziumToRecord",
-)
+_HERE = Path(__file__).parent
 
 
-def _filled(file: Path, values: Mapping[str, Any]) -> dict[str, str]:
-    return {key: text % values for key, text in json.loads(file.read_text()).items()}
+def plugins(pipeline: Pipeline) -> tuple[str, ...]:
+    """The plugin classes of its connectors, which a Connect worker must have."""
+    found = {
+        text: None
+        for config in definitions(pipeline).values()
+        for key, text in config.items()
+        if key == "connector.class" or re.fullmatch(r"transforms\.\w+\.type", key)
+    }
+    return tuple(found)
+
+
+def _filled(file: str, values: Mapping[str, Any]) -> dict[str, str]:
+    return {key: text % values for key, text in json.loads((_HERE / file).read_text()).items()}
 
 
 def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: bool) -> dict[str, str]:
+    copy = pipeline.copy
     values = {
         "name": pipeline.name,
         "secrets": pipeline.secrets,
@@ -40,20 +45,34 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
         "whole_documents": str(whole).lower(),
         "partitions": pipeline.partitions,
         "replication_factor": pipeline.replication_factor,
+        "snapshot_mode": "initial" if copy.way == "debezium" else "no_data",
+        "copy": "ranges" if copy.way == "towpath" else "none",
+        "copy_threads": copy.threads,
+        "read_preference": copy.read_preference,
+        "documents_per_second": copy.documents_per_second,
+        "bytes_per_second": copy.bytes_per_second,
+        "request_topic": pipeline.request_topic,
+        "worker_bootstrap": pipeline.worker_bootstrap,
     }
     settings = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
-    return _filled(SOURCE, values) | {f"topic.creation.default.{key}": text for key, text in settings.items()}
+    found = _filled("source.json" if pipeline.has_own_source else "plain-source.json", values)
+    return found | {f"topic.creation.default.{key}": text for key, text in settings.items()}
 
 
 def _sink(pipeline: Pipeline) -> dict[str, str]:
     values = {
+        "name": pipeline.name,
         "database": pipeline.database,
         "secrets": pipeline.secrets,
         "tasks": pipeline.tasks,
         "topic_regex": pipeline.selection.topic_regex(pipeline.name),
         "rename": json.dumps(dict(pipeline.renames.by_source), sort_keys=True),
+        "write_concern": pipeline.write_concern,
+        "wtimeout_ms": pipeline.wtimeout_ms,
+        "dead_letter_topic": pipeline.dead_letter_topic,
+        "replication_factor": pipeline.replication_factor,
     }
-    return _filled(SINK, values)
+    return _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
 
 
 def definitions(pipeline: Pipeline) -> dict[str, dict[str, str]]:

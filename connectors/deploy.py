@@ -45,15 +45,18 @@ class Deployment:
     def plan(self) -> list[Change]:
         """All that has to be done, in order; empty when everything is as it should be. Raises `Refused`."""
         existing = self.topics.all()  # Kafka first: without it Connect lets every request wait for 90 s
-        refusals.refuse_missing_plugins(self.connect)
+        refusals.refuse_missing_plugins(self.pipeline, self.connect)
         names = dict.fromkeys((*self.pipeline.connectors, self.pipeline.whole_source_connector))
         present = {name: self.connect.config(name) for name in names}
         wanted = self.wanted()
         refusals.refuse_second_writer(self.pipeline, self.servers, self.connect)
         refusals.refuse_moved_cluster(self.servers, present)
+        refusals.refuse_changed_mode(self.pipeline, wanted, present, existing)
         refusals.refuse_lost_whole_documents(self.pipeline, present)
         refusals.refuse_changed_capture(wanted, present, self.servers)
-        refusals.refuse_uncopied(wanted, present, self.servers, self.connect)
+        late = refusals.Late(present, self.connect)
+        refusals.refuse_uncopied(self.pipeline, wanted, self.servers, late)
+        refusals.refuse_taken_in_again(self.pipeline, wanted, self.servers, late, self.topics)
         changes = [*self._topic_changes(existing), *self._secret_changes(present)]
         return changes + list(self._connector_changes(wanted, present))
 
@@ -72,6 +75,7 @@ class Deployment:
         pattern = self.pipeline.selection.topic_regex(self.pipeline.name)
         names = {topic_of(self.pipeline.name, name) for name in self.servers.namespaces}
         refuse_bad_names(self.pipeline.name, self.servers.namespaces, [t for t in existing if t not in names])
+        yield from self._single_changes(existing, settings)
         for name in sorted(names | {name for name in existing if re.fullmatch(pattern, name)}):
             if name not in existing:
                 yield self._create(name, self.pipeline.partitions, settings)
@@ -81,6 +85,17 @@ class Deployment:
         for name in self.pipeline.heartbeat_topics:
             if name not in existing:
                 yield self._create(name, 1, HEARTBEAT_SETTINGS)
+
+    def _single_changes(self, existing: Mapping[str, Topic], settings: Mapping[str, str]) -> Iterator[Change]:
+        """The topics of one partition. They come first: that they are there tells the mode, whatever comes after."""
+        pipeline = self.pipeline
+        wanted = {pipeline.request_topic: pipeline.has_own_source, pipeline.dead_letter_topic: pipeline.exactly_once}
+        for name in (name for name, is_wanted in wanted.items() if is_wanted):
+            if name not in existing:
+                yield self._create(name, 1, settings)
+            else:
+                refusals.refuse_partitioned(existing[name])
+                yield from self._settings_change(name, settings)
 
     def _create(self, name: str, partitions: int, settings: Mapping[str, str]) -> Change:
         factor = self.pipeline.replication_factor

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from connectors.clusters import connected
 from connectors.errors import TopicError
 from connectors.records import source_milliseconds
+from connectors.sink_state import positions
 from connectors.spec import Pipeline
-from connectors.topics import Topics
-
-Place = tuple[str, int]
+from connectors.topics import Place, Topics
 
 #: Up to this many offsets a gap is counted record by record; a larger one is given as the difference of offsets.
 COUNTED = 2_000
@@ -42,9 +43,18 @@ def pipeline_ends(pipeline: Pipeline, topics: Topics) -> dict[Place, tuple[int, 
     return topics.ends(topic for name, topic in topics.all().items() if re.fullmatch(pattern, name))
 
 
-def applied(pipeline: Pipeline, topics: Topics) -> dict[Place, int]:
-    """(topic, partition) → the offset up to which the sink has written to the destination."""
-    return topics.committed(pipeline.sink_group)
+@contextmanager
+def applied(pipeline: Pipeline, topics: Topics) -> Iterator[Callable[[], dict[Place, int]]]:
+    """A look, to be taken as often as needed: (topic, partition) → the offset up to which the sink has written.
+
+    In exactly-once mode the destination tells, where offsets are written together with the documents; in plain mode
+    the offsets that the sink's consumers commit. Raises `MongoUnreachable` when the destination is.
+    """
+    if not pipeline.exactly_once:
+        yield lambda: topics.committed(pipeline.sink_group)
+        return
+    with connected(pipeline.destination_uri, "destination") as client:
+        yield lambda: {place: found.offset for place, found in positions(client, pipeline).items()}
 
 
 def gaps(ends: Mapping[Place, tuple[int, int]], done: Mapping[Place, int]) -> dict[Place, tuple[int, int]]:
@@ -53,9 +63,9 @@ def gaps(ends: Mapping[Place, tuple[int, int]], done: Mapping[Place, int]) -> di
     return {place: (starts[place], end) for place, (_, end) in ends.items() if starts[place] < end}
 
 
-def measure(pipeline: Pipeline, topics: Topics) -> Lag:
-    """The lag now. Raises `TopicError` when the log cannot be read."""
-    found = peek(topics, gaps(pipeline_ends(pipeline, topics), applied(pipeline, topics)), most=COUNTED)
+def measure(topics: Topics, ends: Mapping[Place, tuple[int, int]], done: Mapping[Place, int]) -> Lag:
+    """The lag between the ends of the log and what is done. Raises `TopicError` when the log cannot be read."""
+    found = peek(topics, gaps(ends, done), most=COUNTED)
     oldest = [peeked.oldest_ms for peeked in found.values() if peeked.oldest_ms is not None]
     age = time.time() - min(oldest) / 1000 if oldest else 0.0
     return Lag(sum(peeked.records for peeked in found.values()), max(0.0, age))

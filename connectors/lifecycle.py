@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 
 import tenacity
 
+from connectors import sink_state
+from connectors.clusters import connected
 from connectors.connect import Connect, Connector
 from connectors.errors import ConnectError, ConnectorsError, NoSuchConnector, NotYet
 from connectors.spec import Pipeline
@@ -73,9 +75,10 @@ def _wait_state(connect: Connect, name: str, state: str, timeout: float = 60) ->
 def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, say: Callable[[str], None]) -> None:
     """Remove the connectors; with `log` also their positions, the topics with all records, and the secrets file.
 
-    Without `log` the positions stay, so that a deployment of the same file goes on where this one ended.
+    Without `log` the positions stay, so that a deployment of the same file goes on where this one ended. The sink
+    goes first: a position that is forgotten must have nobody left who writes it.
     """
-    names = dict.fromkeys((*pipeline.connectors, pipeline.whole_source_connector))
+    names = dict.fromkeys((pipeline.sink_connector, *pipeline.source_connectors, pipeline.whole_source_connector))
     for name in [name for name in names if connect.config(name) is not None]:
         if log:
             connect.stop(name)
@@ -85,10 +88,19 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
         say(f"removed connector {name}" + (" and its position" if log else ""))
     if log:
         doomed = sorted(pipeline_topics(pipeline, topics))
+        if pipeline.exactly_once or pipeline.dead_letter_topic in doomed:  # the file may have another mode by now
+            _forget_at_destination(pipeline, say)
         topics.delete(doomed)
         for name in doomed:
             say(f"deleted topic {name}")
         pipeline.secrets.unlink(missing_ok=True)
+
+
+def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> None:
+    with connected(pipeline.destination_uri, "destination") as client:
+        count = sink_state.forget(client, pipeline)
+    if count:
+        say(f"removed the sink's positions at the destination ({count} documents in the database towpath)")
 
 
 @tenacity.retry(
@@ -103,8 +115,8 @@ def _forget_offsets(connect: Connect, name: str) -> None:
 
 
 def pipeline_topics(pipeline: Pipeline, topics: Topics) -> list[str]:
-    """All topics that belong to the pipeline: changes, dead letters, heartbeats."""
+    """All topics that belong to the pipeline: changes, requests, dead letters, heartbeats."""
     pattern = pipeline.selection.topic_regex(pipeline.name)
     whole = f"__debezium-heartbeat.{pipeline.name}-whole"
-    others = {pipeline.dead_letter_topic, whole, *pipeline.heartbeat_topics}
+    others = {pipeline.request_topic, pipeline.dead_letter_topic, whole, *pipeline.heartbeat_topics}
     return [name for name in topics.all() if name in others or re.fullmatch(pattern, name)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,12 @@ class ClusterTime:
 
     def __str__(self) -> str:
         return f"{self.seconds}:{self.ordinal}"
+
+
+def cluster_time(text: str) -> ClusterTime:
+    """The time that was written as `seconds:ordinal`. Raises ValueError for anything else."""
+    seconds, _, ordinal = text.partition(":")
+    return ClusterTime(int(seconds), int(ordinal))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +67,11 @@ def source_position(offset: Mapping[str, Any]) -> SourcePosition:
     token = offset.get("resume_token")
     time = resume_token_time(token) if token else ClusterTime(int(offset["sec"]), int(offset["ord"]))
     return SourcePosition(time, snapshot_running=bool(offset.get("initsync")))
+
+
+def debezium_position(offsets: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> SourcePosition | None:
+    """The position among (partition, offset) of a source connector: Debezium's own has a `server_id`.
+
+    None while there is none: nothing was captured yet, or the first copy by ranges is under way.
+    """
+    return next((source_position(offset) for partition, offset in offsets if "server_id" in partition), None)

@@ -61,7 +61,7 @@ def record(message: Message) -> Record:
     """The record in a Kafka message. Raises `ConnectorsError` for one that the contract does not know."""
     place = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
     key, value = message.key(), message.value()
-    headers = {name: text for name, text in _headers(message) if isinstance(text, bytes)}
+    headers = {name: text for name, text in headers_of(message) if isinstance(text, bytes)}
     if headers.get("v") != b"1" or not isinstance(key, bytes):
         raise ConnectorsError(f"{place}: not a record of Towpath's (header v is {headers.get('v')!r})")
     raw = value if isinstance(value, bytes) else None
@@ -89,11 +89,11 @@ def _kind(value: bytes | None) -> Kind:
     return "document" if "_id" in bson.decode(value, _OPTIONS) else "update"
 
 
-def _headers(message: Message) -> list[tuple[str, Any]]:
+def headers_of(message: Message) -> list[tuple[str, Any]]:
     return list(message.headers() or [])  # type: ignore[arg-type]  # librdkafka always hands out pairs
 
 
 def source_milliseconds(message: Message) -> int | None:
     """The source's wall clock in a message's header `at`, ms since the epoch; None when it has none."""
-    found = dict(_headers(message)).get("at")
+    found = dict(headers_of(message)).get("at")
     return int(found) if found else None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from connectors.connect import Connect
-from connectors.definitions import PLUGINS
+from connectors.definitions import plugins
 from connectors.errors import NoSuchConnector, Refused
 from connectors.namespaces import topic_of
 from connectors.servers import ReplicaSet, Servers
 from connectors.spec import Pipeline
+from connectors.topics import Topic, Topics
 
 #: Keys in the configuration of a source and of a sink connector that say which replica set it works on.
 SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"
@@ -20,9 +22,9 @@ _REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
 Configurations = Mapping[str, dict[str, str] | None]
 
 
-def refuse_missing_plugins(connect: Connect) -> None:
+def refuse_missing_plugins(pipeline: Pipeline, connect: Connect) -> None:
     present = connect.plugins()
-    missing = [plugin for plugin in PLUGINS if plugin not in present]
+    missing = [plugin for plugin in plugins(pipeline) if plugin not in present]
     if missing:
         raise Refused(
             f"Kafka Connect at {connect.url} lacks {', '.join(missing)}; put Towpath's plugin folder on the plugin.path"
@@ -68,6 +70,43 @@ def refuse_moved_cluster(servers: Servers, present: Configurations) -> None:
                 )
 
 
+def refuse_changed_mode(
+    pipeline: Pipeline, wanted: Configurations, present: Configurations, existing: Mapping[str, Topic]
+) -> None:
+    """Positions of one sink or source mean nothing to another; the topics tell even when no connector is there."""
+    same_sink = _was(wanted, present, pipeline.sink_connector, ("connector.class",))
+    if same_sink is None and _has_log(pipeline, existing):
+        same_sink = (pipeline.dead_letter_topic in existing) == pipeline.exactly_once
+    if same_sink is False:
+        other = "plain" if pipeline.exactly_once else "exactly-once"
+        raise Refused(
+            f'{pipeline.name} was deployed with mode = "{other}", and the file now says "{pipeline.mode}": the two'
+            f" sinks keep their positions in different places, and the log of one is not the history that the other"
+            f' needs; set mode = "{other}" again, or empty the destination\'s namespaces and {_REMOVE}'
+        )
+    keys = ("connector.class", "towpath.copy", "snapshot.mode")
+    same = _was(wanted, present, pipeline.source_connector, keys)
+    if same is None and _has_log(pipeline, existing):
+        same = (pipeline.request_topic in existing) == pipeline.has_own_source
+    if same is False:
+        raise Refused(
+            f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy.way}":'
+            " what was copied, and up to when, means nothing to another way of copying; set it back, or empty the"
+            f" destination's namespaces and {_REMOVE}"
+        )
+
+
+def _was(wanted: Configurations, present: Configurations, name: str, keys: Iterable[str]) -> bool | None:
+    """Whether the connector that is there agrees in these settings with the one wanted; None when none is there."""
+    before, after = present.get(name), wanted.get(name) or {}
+    return None if before is None else all(before.get(key) == after.get(key) for key in keys)
+
+
+def _has_log(pipeline: Pipeline, existing: Mapping[str, Topic]) -> bool:
+    pattern = pipeline.selection.topic_regex(pipeline.name)
+    return any(re.fullmatch(pattern, name) for name in existing)
+
+
 def refuse_changed_capture(wanted: Configurations, present: Configurations, servers: Servers) -> None:
     """Between the end of one connector's capture and the beginning of another's, deletes would be lost."""
     for namespace in servers.namespaces:
@@ -88,17 +127,50 @@ def _captured_by(configurations: Configurations, namespace: str) -> str | None:
     return None
 
 
-def refuse_uncopied(wanted: Configurations, present: Configurations, servers: Servers, connect: Connect) -> None:
+def refuse_uncopied(pipeline: Pipeline, wanted: Configurations, servers: Servers, late: Late) -> None:
     """Debezium copies at its first start only: what a collection taken in later holds would never be copied."""
+    if pipeline.copy.way != "debezium":
+        return
     for namespace in sorted(servers.filled):
-        after = _captured_by(wanted, namespace)
-        if after is None or _captured_by(present, namespace) is not None:
-            continue
-        if present.get(after) is not None and _has_position(connect, after):
+        after = late.newly_captured(wanted, namespace)
+        if after is not None and _has_position(late.connect, after):
             raise Refused(
                 f"{namespace} holds documents and was not captured by {after} when it started: they would not be"
                 f" copied. Give it a pipeline of its own, or {_REMOVE}"
             )
+
+
+def refuse_taken_in_again(
+    pipeline: Pipeline, wanted: Configurations, servers: Servers, late: Late, topics: Topics
+) -> None:
+    """What happened to a collection while it was out is not in the log, deletes above all, and no copy tells them."""
+    if not pipeline.has_own_source:
+        return
+    existing = topics.all()
+    names = {topic_of(pipeline.name, ns): ns for ns in servers.namespaces if late.newly_captured(wanted, ns)}
+    ends = topics.ends(existing[topic] for topic in names if topic in existing)
+    for (topic, _), (_, end) in sorted(ends.items()):
+        if end > 0:
+            raise Refused(
+                f"{names[topic]} was in this pipeline before, and was taken out: its topic {topic} holds records, and"
+                " what was deleted at the source since then would stay at the destination for ever. Give it a pipeline"
+                f" of its own (and empty it at the destination), or {_REMOVE}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Collections that come into a pipeline which is deployed already."""
+
+    present: Configurations
+    connect: Connect
+
+    def newly_captured(self, wanted: Configurations, namespace: str) -> str | None:
+        """The connector that is there and would capture it, when none does so far."""
+        after = _captured_by(wanted, namespace)
+        if after is None or self.present.get(after) is None or _captured_by(self.present, namespace) is not None:
+            return None
+        return after
 
 
 def _has_position(connect: Connect, name: str) -> bool:
@@ -122,4 +194,13 @@ def refuse_partition_count(topic: str, found: int, wanted: int) -> None:
         raise Refused(
             f"the topic {topic} has {found} partitions and the file says {wanted}: with another count a document's"
             f" changes would be on two partitions, out of order; set [kafka] partitions = {found}"
+        )
+
+
+def refuse_partitioned(topic: Topic) -> None:
+    """Requests and dead letters lie on one partition."""
+    if topic.partitions != 1:
+        raise Refused(
+            f"the topic {topic.name} has {topic.partitions} partitions and must have one: it was not made by Towpath;"
+            " delete it, and deploy makes it anew"
         )

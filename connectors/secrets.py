@@ -33,7 +33,12 @@ def with_option(uri: str, name: str, value: str) -> str:
 
 
 def destination_uri(pipeline: Pipeline) -> str:
-    """The destination's URI with the pipeline's write concern in it, which is how mongo-kafka takes it."""
+    """The destination's URI, in plain mode with the write concern in it, which is how mongo-kafka takes it.
+
+    In exactly-once mode the concern is a setting of the sink's, for its transactions.
+    """
+    if pipeline.exactly_once:
+        return pipeline.destination_uri
     concern, _, journal = pipeline.write_concern.partition("+")
     uri = with_option(pipeline.destination_uri, "w", concern)
     return with_option(uri, "journal", "true") if journal else uri

@@ -56,7 +56,7 @@ def look(pipeline: Pipeline, *, allow_missing: bool = False) -> Servers:
         names = tuple(sorted(c.namespace for c in found if c.kind != "view"))
         refuse_bad_names(pipeline.name, names)
         for collection in found:
-            refuse_collection(collection, pipeline.partitions)
+            refuse_collection(collection, pipeline)
         for pattern in () if allow_missing else pipeline.include:
             refuse_missing(pattern, names)
         filled = frozenset(name for name in names if _holds_documents(client, name))
@@ -71,14 +71,20 @@ def _holds_documents(client: MongoClient[dict[str, Any]], namespace: str) -> boo
     return client[database][collection].find_one({}, {"_id": 1}) is not None
 
 
-def refuse_collection(collection: Collection, partitions: int) -> None:
+def refuse_collection(collection: Collection, pipeline: Pipeline) -> None:
     """Raise `Refused` for a kind of collection that cannot be replicated."""
     if collection.kind == "timeseries":
         raise Refused(
             f"{collection.namespace} is a time-series collection, which has no change stream; leave it out with"
             " [collections] exclude"
         )
-    if "collation" in collection.options and partitions > 1:
+    if "collation" in collection.options and pipeline.copy.way == "towpath":
+        raise Refused(
+            f"{collection.namespace} has a default collation, by which the server orders its _ids, so that it cannot be"
+            " copied in ranges of them; leave it out with [collections] exclude and give it a pipeline of its own with"
+            ' mode = "plain" and [kafka] partitions = 1'
+        )
+    if "collation" in collection.options and pipeline.partitions > 1:
         raise Refused(
             f"{collection.namespace} has a default collation, by which two _ids that differ in bytes can be equal:"
             " with several partitions their order could be lost; leave it out with [collections] exclude and give"

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from connectors.namespaces import Renames, Selection
+
+#: How records reach the destination: each once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
+Mode = Literal["exactly-once", "plain"]
+#: Who copies what is there at the start: MongoSource in ranges of `_id`, Debezium, or nobody.
+CopyWay = Literal["towpath", "debezium", "none"]
+ReadPreference = Literal["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The copy of what a collection holds when it comes into the pipeline. A rate of 0 is no limit."""
+
+    way: CopyWay
+    threads: int
+    read_preference: ReadPreference
+    documents_per_second: int
+    bytes_per_second: int
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -13,24 +31,39 @@ class Pipeline:
     """One pipeline. URIs may hold passwords: print `source_address` and `destination_address` instead."""
 
     name: str
+    mode: Mode
     source_uri: str
     destination_uri: str
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     renames: Renames
     whole_documents: tuple[str, ...]
+    copy: Copy
     bootstrap: str
     partitions: int
     replication_factor: int
     """-1 leaves it to the broker."""
     connect_url: str
+    worker_bootstrap: str
+    """Kafka's address as the Connect workers see it."""
     secrets: Path
     """The properties file, on the machines of the Connect workers, that holds both URIs."""
     write_concern: str
     """`1`, `majority`, `majority+journal`, …"""
+    wtimeout_ms: int
+    """How long a write waits for its write concern, in exactly-once mode."""
     tasks: int
     retention_ms: int
     """-1 keeps the log for ever."""
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.mode == "exactly-once"
+
+    @property
+    def has_own_source(self) -> bool:
+        """Whether MongoSource captures, which copies in ranges and reads again on request; else Debezium as it is."""
+        return self.exactly_once or self.copy.way == "towpath"
 
     @property
     def selection(self) -> Selection:
@@ -59,6 +92,11 @@ class Pipeline:
     def source_connectors(self) -> tuple[str, ...]:
         return (self.source_connector, *((self.whole_source_connector,) if self.whole_documents else ()))
 
+    def source_connector_of(self, namespace: str) -> str:
+        """The source connector that captures a namespace of the pipeline."""
+        whole = self.captured_whole is not None and self.captured_whole.matches(namespace)
+        return self.whole_source_connector if whole else self.source_connector
+
     @property
     def sink_connector(self) -> str:
         return f"{self.name}-sink"
@@ -82,6 +120,11 @@ class Pipeline:
     @property
     def dead_letter_topic(self) -> str:
         return f"{self.name}.dead-letters"
+
+    @property
+    def request_topic(self) -> str:
+        """Where documents are named that MongoSource is to read again."""
+        return f"{self.name}.requests"
 
     @property
     def heartbeat_topics(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
+    Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import (
@@ -24,6 +25,9 @@ from confluent_kafka.admin import (
 )
 
 from connectors.errors import ConnectorsError, KafkaUnreachable, TopicError
+
+#: A partition: topic and number.
+Place = tuple[str, int]
 
 #: 16 MiB is the largest document; a record adds its key, headers and the update's own wrapping.
 LARGEST_RECORD = 17 * 1024 * 1024
@@ -173,6 +177,18 @@ class Topics:
                 "fetch.message.max.bytes": LARGEST_RECORD,
             }
             | settings
+        )
+
+    def producer(self) -> Producer:
+        """A producer whose records are on all replicas in sync once they are acknowledged, each once."""
+        return Producer(
+            self._client
+            | {
+                "acks": "all",
+                "enable.idempotence": True,
+                "message.max.bytes": LARGEST_RECORD,
+                "delivery.timeout.ms": 45_000,
+            }
         )
 
     def _done(self, what: str, future: Any) -> Any:

@@ -14,7 +14,7 @@ import platformdirs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from connectors.namespaces import Renames, is_pattern
-from connectors.spec import Pipeline
+from connectors.spec import Copy, CopyWay, Mode, Pipeline, ReadPreference
 from towpath.errors import BadPipelineFile
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -32,8 +32,18 @@ def _duration(text: str) -> str:
     return text
 
 
+def _timeout(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]*[smhdw]", text):
+        raise ValueError(f"{text!r} is no duration; write a number with s, m, h, d or w, such as 60s")
+    return text
+
+
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Duration = Annotated[str, AfterValidator(_duration)]
+Timeout = Annotated[str, AfterValidator(_timeout)]
+#: Per second; 0 is no limit. Both fit into a Java int or long.
+Documents = Annotated[int, Field(ge=0, lt=2**31)]
+Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class _Section(BaseModel):
@@ -68,15 +78,22 @@ class Kafka(_Section):
 
 class Connect(_Section):
     url: str
+    bootstrap: str | None = None
     secrets: str | None = None
 
 
 class Capture(_Section):
+    copy_way: Annotated[CopyWay | None, Field(alias="copy")] = None
+    copy_threads: Annotated[int, Field(ge=1, le=64)] = 4
+    read_preference: ReadPreference = "primary"
+    documents_per_second: Documents = 0
+    bytes_per_second: Bytes = 0
     whole_documents: list[Pattern] = []
 
 
 class Write(_Section):
     concern: Annotated[str, Field(pattern=r"^([1-9][0-9]*|majority|[A-Za-z][\w-]*)(\+journal)?$")] = "majority"
+    wtimeout: Timeout = "60s"
     tasks: Annotated[int, Field(ge=1, le=1000)] = 2
 
 
@@ -88,6 +105,7 @@ class PipelineFile(_Section):
     """Everything that a pipeline file can say."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")]
+    mode: Mode = "exactly-once"
     source: Cluster
     destination: Cluster
     collections: Collections
@@ -96,6 +114,16 @@ class PipelineFile(_Section):
     capture: Capture = Capture()
     write: Write = Write()
     log: Log = Log()
+
+    @model_validator(mode="after")
+    def _copy_and_mode(self) -> Self:
+        if self.mode == "exactly-once" and self.capture.copy_way == "debezium":
+            raise ValueError(
+                '[capture] copy = "debezium" does not go with mode = "exactly-once": Debezium\'s own copy overlaps the'
+                " stream, so that changes would be applied to rows that already hold them; leave copy out (Towpath"
+                ' copies, each row at a known time), or set mode = "plain"'
+            )
+        return self
 
 
 def read(path: Path) -> Pipeline:
@@ -141,20 +169,35 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
                 )
     return Pipeline(
         name=file.name,
+        mode=file.mode,
         source_uri=_uri(file.source, "source", path),
         destination_uri=_uri(file.destination, "destination", path),
         include=tuple(file.collections.include),
         exclude=tuple(file.collections.exclude),
         renames=Renames(file.collections.rename),
         whole_documents=tuple(file.capture.whole_documents),
+        copy=_copy(file),
         bootstrap=file.kafka.bootstrap,
         partitions=file.kafka.partitions,
         replication_factor=file.kafka.replication_factor,
         connect_url=_http(file.connect.url, path),
+        worker_bootstrap=file.connect.bootstrap or file.kafka.bootstrap,
         secrets=_secrets(file, path),
         write_concern=file.write.concern,
+        wtimeout_ms=_milliseconds(file.write.wtimeout),
         tasks=file.write.tasks,
         retention_ms=_milliseconds(file.log.retention),
+    )
+
+
+def _copy(file: PipelineFile) -> Copy:
+    capture = file.capture
+    return Copy(
+        way=capture.copy_way or ("debezium" if file.mode == "plain" else "towpath"),
+        threads=capture.copy_threads,
+        read_preference=capture.read_preference,
+        documents_per_second=capture.documents_per_second,
+        bytes_per_second=capture.bytes_per_second,
     )
 
 
@@ -202,5 +245,5 @@ def _secrets(file: PipelineFile, path: Path) -> Path:
     return (path.parent / Path(file.connect.secrets).expanduser()).resolve() / name
 
 
-def _milliseconds(retention: str) -> int:
-    return -1 if retention == "forever" else int(retention[:-1]) * _UNITS[retention[-1]] * 1000
+def _milliseconds(duration: str) -> int:
+    return -1 if duration == "forever" else int(duration[:-1]) * _UNITS[duration[-1]] * 1000

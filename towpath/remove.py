@@ -12,7 +12,7 @@ from towpath.opened import opened, pipeline_argument, say
 
 @click.command()
 @pipeline_argument
-@click.option("--topics", "log", is_flag=True, help="Delete the log as well: all topics, and the positions in them.")
+@click.option("--topics", "log", is_flag=True, help="Delete the log as well: all topics, and the positions.")
 @click.option("--yes", is_flag=True, help="Do not ask before the log is deleted.")
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
 def remove(file: Path, log: bool, yes: bool, dry_run: bool) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from connectors.dead_letters import letters
 from connectors.errors import TopicError
 from connectors.namespaces import topic_of
 from connectors.records import Record, record
@@ -19,7 +20,8 @@ from towpath.opened import Opened, json_option, opened, pipeline_argument
 
 @click.command()
 @pipeline_argument
-@click.argument("namespace")
+@click.argument("namespace", required=False)
+@click.option("--dead-letters", is_flag=True, help="Print what the destination refused, from the first on, and why.")
 @click.option("--from-beginning", is_flag=True, help="Start at the first record of the log; default: at its end.")
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many records.")
 @click.option("--no-follow", is_flag=True, help="Stop at the present end of the log.")
@@ -27,21 +29,53 @@ from towpath.opened import Opened, json_option, opened, pipeline_argument
 @json_option
 def tail(
     file: Path,
-    namespace: str,
+    namespace: str | None,
+    dead_letters: bool,
     from_beginning: bool,
     limit: int | None,
     no_follow: bool,
     canonical: bool,
     as_json: bool,
 ) -> None:
-    """Print the records of NAMESPACE (source's name) as Extended JSON, as they come in."""
+    """Print the records of NAMESPACE (source's name) as Extended JSON, as they come in.
+
+    With --dead-letters: the records that the destination refused, of all namespaces if none is given.
+    """
+    if namespace is None and not dead_letters:
+        raise click.UsageError("name a NAMESPACE, or pass --dead-letters")
     with opened(file) as it:
-        found = _records(it, namespace, from_beginning=from_beginning, follow=not no_follow)
-        for count, line in enumerate(found, 1):
-            shown = line.as_json(canonical=canonical)
-            click.echo(json.dumps(shown, ensure_ascii=False) if as_json else _line(shown))
+        lines = (
+            _letters(it, namespace, follow=not no_follow, canonical=canonical)
+            if dead_letters
+            else _changes(it, str(namespace), from_beginning=from_beginning, follow=not no_follow, canonical=canonical)
+        )
+        for count, (shown, text) in enumerate(lines, 1):
+            click.echo(json.dumps(shown, ensure_ascii=False) if as_json else text)
             if count == limit:
                 break
+
+
+def _changes(
+    it: Opened, namespace: str, *, from_beginning: bool, follow: bool, canonical: bool
+) -> Iterator[tuple[dict[str, object], str]]:
+    """Each record as an object and as a line."""
+    for found in _records(it, namespace, from_beginning=from_beginning, follow=follow):
+        shown = found.as_json(canonical=canonical)
+        yield shown, _line(shown)
+
+
+def _letters(
+    it: Opened, namespace: str | None, *, follow: bool, canonical: bool
+) -> Iterator[tuple[dict[str, object], str]]:
+    """Each dead letter as an object and as a line for people, with the record below it."""
+    wanted = None if namespace is None else topic_of(it.pipeline.name, namespace)
+    for found in letters(it.pipeline, it.topics, follow=follow):
+        if wanted in (None, found.place[0]):
+            shown = found.as_json(canonical=canonical)
+            code = f" ({shown['code']})" if shown["code"] is not None else ""
+            place = f"{shown['partition']}:{shown['offset']}"
+            said = f"{shown['namespace'] or shown['topic']}  {shown['key']}{code}: {shown['reason']}"
+            yield shown, f"{said}\n    {place}  {shown['kind'] or 'record'}  {shown['value'] or ''}".rstrip()
 
 
 def _records(it: Opened, namespace: str, *, from_beginning: bool, follow: bool) -> Iterator[Record]:

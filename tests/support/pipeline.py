@@ -13,6 +13,9 @@ from typing import Any
 
 from tests.support import oracle, raw
 
+#: The mode of a pipeline whose test does not say another.
+DEFAULT_MODE = "plain"
+
 TOWPATH = Path(sys.executable).parent / "towpath"
 
 
@@ -43,6 +46,9 @@ class Addresses:
 class Settings:
     """What a test's pipeline file says beyond addresses. Names are collections of the test's own database."""
 
+    mode: str = DEFAULT_MODE
+    copy: str | None = None
+    """[capture] copy; None leaves it to the mode."""
     include: Sequence[str] = ("*",)
     exclude: Sequence[str] = ()
     rename: Mapping[str, str] = field(default_factory=dict)
@@ -87,12 +93,16 @@ class Pipeline:
         settings, addresses = self.settings, self.addresses
         renames = {self.namespace(old): self.namespace(new) for old, new in settings.rename.items()}
         sections: dict[str, dict[str, Any]] = {
-            "": {"name": self.name},
+            "": {"name": self.name, "mode": settings.mode},
             "[source]": {"uri": addresses.source},
             "[destination]": {"uri": addresses.destination},
             "[collections]": {"include": self._all(settings.include), "exclude": self._all(settings.exclude)},
             "[collections.rename]": {json.dumps(old): new for old, new in renames.items()},
-            "[capture]": {"whole_documents": self._all(settings.whole_documents), **settings.capture},
+            "[capture]": {
+                "whole_documents": self._all(settings.whole_documents),
+                **({} if settings.copy is None else {"copy": settings.copy}),
+                **settings.capture,
+            },
             "[kafka]": {"bootstrap": addresses.bootstrap, "partitions": settings.partitions},
             "[connect]": {"url": addresses.connect, "secrets": str(addresses.secrets)},
         }

@@ -8,25 +8,29 @@ import pytest
 
 from connectors.namespaces import Renames
 from connectors.refusals import DESTINATION_SET
-from connectors.spec import Pipeline
+from connectors.spec import Copy, Pipeline
 from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic
 from towpath.checks import connect, file, foreign, kafka, oplog
 from towpath.checks.finding import Finding
 
 PIPELINE = Pipeline(
     name="move",
+    mode="plain",
     source_uri="mongodb://a:1/",
     destination_uri="mongodb://u:secret@b:1,b:2/?replicaSet=rs",
     include=("shop.*",),
     exclude=(),
     renames=Renames({}),
     whole_documents=(),
+    copy=Copy("debezium", 4, "primary", 0, 0),
     bootstrap="k:9092",
     partitions=4,
     replication_factor=-1,
     connect_url="http://c:8083",
+    worker_bootstrap="k:9092",
     secrets=Path("/nowhere/move.properties"),
     write_concern="majority",
+    wtimeout_ms=60_000,
     tasks=2,
     retention_ms=-1,
 )

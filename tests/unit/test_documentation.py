@@ -21,7 +21,7 @@ def options():
         if section is None:
             yield None, name
         else:
-            yield from ((name, key) for key in section)
+            yield from ((name, inner.alias or key) for key, inner in section.items())
 
 
 @pytest.mark.parametrize(("section", "key"), list(options()))

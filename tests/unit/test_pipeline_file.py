@@ -3,6 +3,7 @@
 import pytest
 
 from connectors.secrets import destination_uri, properties, without_credentials, write
+from connectors.spec import Copy
 from towpath.errors import BadPipelineFile
 from towpath.pipeline import read
 
@@ -19,6 +20,7 @@ bootstrap = "127.0.0.1:9092"
 [connect]
 url = "http://127.0.0.1:8083"
 """
+PLAIN = 'mode = "plain"\n' + MINIMAL
 
 
 @pytest.fixture
@@ -37,6 +39,27 @@ def test_defaults(file):
     assert (pipeline.partitions, pipeline.tasks, pipeline.write_concern) == (4, 2, "majority")
     assert (pipeline.retention_ms, pipeline.replication_factor) == (-1, -1)
     assert pipeline.connectors == ("shop-source", "shop-sink")
+    assert (pipeline.mode, pipeline.wtimeout_ms) == ("exactly-once", 60_000)
+    assert pipeline.copy == Copy("towpath", 4, "primary", 0, 0)
+    assert pipeline.worker_bootstrap == pipeline.bootstrap
+    assert read(file(PLAIN)).copy.way == "debezium"
+    assert destination_uri(pipeline) == pipeline.destination_uri, "the write concern is a setting of the sink"
+
+
+@pytest.mark.parametrize(
+    ("mode", "copy", "own_source"),
+    [
+        ("exactly-once", "towpath", True),
+        ("exactly-once", "none", True),
+        ("plain", "towpath", True),
+        ("plain", "debezium", False),
+        ("plain", "none", False),
+    ],
+)
+def test_mode_and_copy_decide_who_captures(file, mode, copy, own_source):
+    pipeline = read(file(f'mode = "{mode}"{MINIMAL}[capture]\ncopy = "{copy}"\n'))
+    assert (pipeline.mode, pipeline.copy.way) == (mode, copy)
+    assert pipeline.has_own_source is own_source
 
 
 @pytest.mark.parametrize(
@@ -58,6 +81,12 @@ def test_defaults(file):
         (('uri = "mongodb://127.0.0.1:2/"', 'uri_env = "TOWPATH_NOT_SET"'), r"TOWPATH_NOT_SET is not set"),
         (('uri = "mongodb://127.0.0.1:2/"', 'uri_file = "nowhere"'), r"cannot read .*nowhere"),
         (("[source]", "[source"), r"is not TOML"),
+        (('name = "shop"', 'name = "shop"\nmode = "exact"'), r"mode: input should be 'exactly-once' or 'plain'"),
+        (("[kafka]", '[capture]\ncopy = "debezium"\n[kafka]'), r"set mode = .plain."),
+        (("[kafka]", '[capture]\ncopy = "some"\n[kafka]'), r"capture\.copy: input should be"),
+        (("[kafka]", '[capture]\nread_preference = "any"\n[kafka]'), r"capture\.read_preference"),
+        (("[kafka]", "[capture]\nbytes_per_second = -1\n[kafka]"), r"capture\.bytes_per_second"),
+        (("[kafka]", '[write]\nwtimeout = "forever"\n[kafka]'), r"'forever' is no duration"),
     ],
 )
 def test_every_fault_is_said_in_words(file, change, words):
@@ -99,13 +128,13 @@ def test_a_uri_from_a_file_is_stripped_and_the_file_must_be_private(file, tmp_pa
         ("2", "mongodb://h/?W=3", "mongodb://h/?W=3"),
     ],
 )
-def test_the_write_concern_goes_into_the_destination_s_uri(file, concern, uri, expected):
-    text = MINIMAL.replace("mongodb://127.0.0.1:2/", uri) + f'[write]\nconcern = "{concern}"\n'
+def test_the_write_concern_goes_into_the_destination_s_uri_in_plain_mode(file, concern, uri, expected):
+    text = PLAIN.replace("mongodb://127.0.0.1:2/", uri) + f'[write]\nconcern = "{concern}"\n'
     assert destination_uri(read(file(text))) == expected
 
 
 def test_the_secrets_file_is_private_and_names_the_replica_sets(file, tmp_path):
-    pipeline = read(file(MINIMAL))
+    pipeline = read(file(PLAIN))
     target = tmp_path / "new" / "shop.properties"
     write(target, properties(pipeline, "a", "b"))
     assert target.stat().st_mode & 0o777 == 0o600

@@ -24,16 +24,13 @@ def test_a_reason_is_one_line(capsys):
     task = Task(0, "FAILED", "w", "x.Y: " + "a long reason " * 20)
     found = Status(
         name="shop",
+        mode="plain",
         state="failed",
         snapshot_done=True,
-        snapshot=(),
         lag_records=0,
-        capture_seconds=0.0,
         apply_seconds=0.0,
         records_per_second=0.0,
-        dead_letters=0,
         connectors=(Connector("shop-source", "RUNNING", "w", (task,)),),
-        trouble=(),
     )
     status_verb.show(found)
     assert f"shop-source: {task.trace.strip()}" in capsys.readouterr().out

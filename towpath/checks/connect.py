@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from connectors import secrets
 from connectors.connect import Connect
-from connectors.definitions import PLUGINS, definitions
+from connectors.definitions import definitions, plugins
 from connectors.errors import ConnectError, ConnectorsError, Refused
 from connectors.refusals import refuse_missing_plugins
 from connectors.spec import Pipeline
@@ -34,13 +34,13 @@ def check(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Findin
     try:
         yield ok(_SUBJECT, f"{connect.url}: Kafka Connect {connect.version()}")
         yield from _same_kafka(known, connect)
-        plugins = connect.plugins()
+        present = connect.plugins()
         try:
-            refuse_missing_plugins(connect)
+            refuse_missing_plugins(pipeline, connect)
         except Refused as refused:
             yield refusal(_SUBJECT, refused)
         else:
-            versions = ", ".join(f"{name.rsplit('.', 1)[-1]} {plugins[name]}" for name in PLUGINS)
+            versions = ", ".join(f"{name.rsplit('.', 1)[-1]} {present[name]}" for name in plugins(pipeline))
             yield ok(_SUBJECT, f"the worker that answered has {versions}")
             yield from _validated(pipeline, known, connect)
         configs = {name: connect.config(name) or {} for name in connect.names()}
@@ -113,6 +113,13 @@ def judged(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> It
 
 def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
     """What is wrong with one setting."""
+    if key == _EXACTLY_ONCE and pipeline.has_own_source:
+        return error(
+            subject,
+            "the workers have no exactly-once support for sources, without which Towpath's source does not run",
+            "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`), or"
+            ' use mode = "plain" with copy = "debezium"',
+        )
     if key == _EXACTLY_ONCE:
         return warning(
             subject,

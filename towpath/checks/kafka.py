@@ -148,7 +148,7 @@ def strangers(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterator[Fin
         name
         for name in sorted(existing)
         if name.startswith(f"{pipeline.name}.")
-        and name != pipeline.dead_letter_topic
+        and name not in (pipeline.dead_letter_topic, pipeline.request_topic)
         and not re.fullmatch(pattern, name)
     ]
     if others:

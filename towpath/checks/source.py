@@ -84,7 +84,7 @@ def _kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     if collection.kind == "view":
         yield ok(subject, "is a view, and is not replicated: only collections have a change stream")
     try:
-        refuse_collection(collection, pipeline.partitions)
+        refuse_collection(collection, pipeline)
     except Refused as refused:
         yield refusal(subject, refused)
     if collection.options.get("capped"):

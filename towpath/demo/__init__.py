@@ -18,8 +18,8 @@ import stack as embedded
 from connectors import barrier
 from connectors.deploy import Deployment
 from connectors.lifecycle import wait_running
+from connectors.looking import look as look_at
 from connectors.servers import look
-from connectors.status import look as look_at
 from towpath.demo.load import NAMESPACES, Store, Writer, fill
 from towpath.demo.report import compare_all, pushes, summary
 from towpath.errors import TowpathError
@@ -124,6 +124,6 @@ def _watch(it: Opened, seconds: float) -> None:
             done_at = time.monotonic()
         copied = ", ".join(f"{c.namespace} {c.documents:,} of {c.of:,}" for c in found.snapshot if c.documents)
         copy = "first copy done" if found.snapshot_done else f"first copy: {copied or 'starting'}"
-        lag = f"lag {found.lag_records:,} records, {found.lag_seconds:.1f} s"
+        lag = f"lag {found.lag_records or 0:,} records, {found.lag_seconds:.1f} s"
         say(f"    {copy}; {lag}; {found.records_per_second:,.0f} records/s")
         time.sleep(1)

@@ -13,7 +13,7 @@ public final class BsonElements {
     static final byte DOUBLE = 0x01;
     static final byte STRING = 0x02;
     public static final byte DOCUMENT = 0x03;
-    static final byte ARRAY = 0x04;
+    public static final byte ARRAY = 0x04;
     static final byte BINARY = 0x05;
     static final byte BOOLEAN = 0x08;
     static final byte DATE = 0x09;

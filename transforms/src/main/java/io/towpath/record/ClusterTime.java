@@ -1,7 +1,59 @@
 package io.towpath.record;
 
+import org.apache.kafka.connect.errors.DataException;
+import org.bson.BsonTimestamp;
+
 /** A moment of a cluster's history, as the oplog counts: seconds since the epoch and an ordinal within the second, both unsigned. */
-public record ClusterTime(long seconds, long ordinal) {
+public record ClusterTime(long seconds, long ordinal) implements Comparable<ClusterTime> {
+    public static ClusterTime of(BsonTimestamp timestamp) {
+        return ofBits(timestamp.getValue());
+    }
+
+    /** From seconds and ordinal in one number, as a BSON timestamp has them. */
+    public static ClusterTime ofBits(long bits) {
+        return new ClusterTime(bits >>> 32, bits & 0xFFFF_FFFFL);
+    }
+
+    /** From {@code seconds:ordinal}. Throws {@link DataException} on anything else. */
+    public static ClusterTime parse(String text) {
+        String[] parts = text.split(":");
+        try {
+            if (parts.length == 2) {
+                return new ClusterTime(Integer.parseUnsignedInt(parts[0]) & 0xFFFF_FFFFL, Long.parseLong(parts[1]));
+            }
+        } catch (NumberFormatException error) {
+            throw new DataException("'%s' is not a cluster time".formatted(text), error);
+        }
+        throw new DataException("'%s' is not a cluster time".formatted(text));
+    }
+
+    public long bits() {
+        return seconds << 32 | ordinal;
+    }
+
+    public BsonTimestamp timestamp() {
+        return new BsonTimestamp(bits());
+    }
+
+    /** The last moment before this one. */
+    public ClusterTime previous() {
+        return ofBits(bits() - 1);
+    }
+
+    /** The first moment after this one. */
+    public ClusterTime next() {
+        return ofBits(bits() + 1);
+    }
+
+    @Override
+    public int compareTo(ClusterTime other) {
+        return Long.compareUnsigned(bits(), other.bits());
+    }
+
+    public boolean isAfter(ClusterTime other) {
+        return compareTo(other) > 0;
+    }
+
     /** As the header {@code t} has it. */
     @Override
     public String toString() {

@@ -51,15 +51,9 @@ final class DebeziumEvent {
     }
 
     ClusterTime time() {
-        if (offset.get("sec") instanceof Number seconds
-                && seconds.intValue() != -1
-                && offset.get("ord") instanceof Number ordinal) {
-            return new ClusterTime(
-                    Integer.toUnsignedLong(seconds.intValue()), Integer.toUnsignedLong(ordinal.intValue()));
-        }
-        if (offset.get("resume_token") instanceof String token) return ResumeToken.clusterTime(token);
-        throw new DataException(
-                "%s: a record of Debezium's without a cluster time; its offset: %s".formatted(namespace(), offset));
+        return EventTime.of(offset)
+                .orElseThrow(() -> new DataException("%s: a record of Debezium's without a cluster time; its offset: %s"
+                        .formatted(namespace(), offset)));
     }
 
     /** The source's wall clock, ms since the epoch: of the change, or of the read. */

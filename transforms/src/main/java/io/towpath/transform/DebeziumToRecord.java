@@ -55,8 +55,8 @@ public final class DebeziumToRecord implements Transformation<SourceRecord> {
 
     @Override
     public SourceRecord apply(SourceRecord record) {
-        if (record.value() == null) return null; // a tombstone repeats the delete before it
         if (record.value() instanceof byte[]) return record;
+        if (record.value() == null) return null; // a tombstone repeats the delete before it
         Optional<DebeziumEvent> event = DebeziumEvent.in(record);
         return event.isPresent() ? compact(record, event.get()) : asText(record);
     }

@@ -1,0 +1,162 @@
+"""One look at a pipeline: everything that `towpath status` shows, asked of Connect, Kafka and both clusters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from connectors import copying, dead_letters, requests, sink_state
+from connectors.clusters import connected, operation_time
+from connectors.connect import Connect, Connector
+from connectors.copying import Copied
+from connectors.dead_letters import DeadLetters
+from connectors.errors import ConnectorsError, NoSuchConnector
+from connectors.lag import Lag, measure, pipeline_ends
+from connectors.lifecycle import statuses
+from connectors.namespaces import namespace_of
+from connectors.sink_state import Applied, TaskState
+from connectors.source_state import SourceState, read_state
+from connectors.spec import Pipeline
+from connectors.status import RATE_WINDOW, Status, Waiting
+from connectors.topics import Place, Topic, Topics
+
+
+class _Look:
+    """One look at a pipeline. A part that cannot be seen is told in `trouble`, and the others are shown."""
+
+    def __init__(self, pipeline: Pipeline, connect: Connect, topics: Topics) -> None:
+        self.pipeline, self.connect, self.topics = pipeline, connect, topics
+        self.existing: dict[str, Topic] = topics.all()
+        self.ends = pipeline_ends(pipeline, topics)
+        self.trouble: list[str] = []
+
+    def sources(self) -> dict[str, SourceState]:
+        """Connector → what it has committed; nothing of one that is not there."""
+        found = {}
+        for name in self.pipeline.source_connectors:
+            try:
+                found[name] = read_state(self.connect, name)
+            except NoSuchConnector:
+                found[name] = SourceState(None)
+        return found
+
+    def sink(self) -> tuple[dict[Place, Applied] | None, tuple[TaskState, ...]]:
+        """What the destination tells of the sink; no positions when it is out of reach, or does not tell them."""
+        if not self.pipeline.exactly_once:
+            return None, ()
+        try:
+            with connected(self.pipeline.destination_uri, "destination", timeout=5) as client:
+                return sink_state.positions(client, self.pipeline), sink_state.task_states(client, self.pipeline)
+        except ConnectorsError as error:
+            self.trouble.append(str(error))
+            return None, ()
+
+    def lag(self, found: Mapping[Place, Applied] | None) -> Lag | None:
+        if not self.pipeline.exactly_once:
+            return measure(self.topics, self.ends, self.topics.committed(self.pipeline.sink_group))
+        if found is None:
+            return None
+        return measure(self.topics, self.ends, {place: applied.offset for place, applied in found.items()})
+
+    def rates(self) -> dict[str, float]:
+        """Topic → records a second, control records of transactions included."""
+        names = {topic for topic, _ in self.ends}
+        since = self.topics.offsets_at(
+            (self.existing[name] for name in names if name in self.existing), int((time.time() - RATE_WINDOW) * 1000)
+        )
+        found = dict.fromkeys(names, 0.0)
+        for place, (_, end) in self.ends.items():
+            if since.get(place, -1) >= 0:
+                found[place[0]] += (end - since[place]) / RATE_WINDOW
+        return found
+
+    def dead_letters(self) -> DeadLetters:
+        try:
+            return dead_letters.look(self.pipeline, self.topics, self.existing)
+        except ConnectorsError as error:
+            self.trouble.append(str(error))
+            return DeadLetters(0, False, ())
+
+    def waiting(self, sources: Mapping[str, SourceState]) -> tuple[Waiting, ...]:
+        if self.pipeline.request_topic not in self.existing:
+            return ()
+        end = requests.end(self.pipeline, self.topics)
+        found = []
+        for name, state in sources.items():
+            first = requests.waiting(
+                self.pipeline, self.topics, name, state.requests.next if state.requests else 0, end
+            )
+            if first is not None:
+                found.append(Waiting(name, end - first, state.requests.waiting if state.requests else ""))
+        return tuple(found)
+
+    def copies(self, sources: Mapping[str, SourceState], rates: Mapping[str, float]) -> tuple[Copied, ...]:
+        """What is being copied; of Debezium's own copy the source is asked how much there is."""
+        prefix = self.pipeline.name
+        if self.pipeline.has_own_source:
+            under_way = [copy for state in sources.values() for copy in state.copying]
+            return copying.copied_by_ranges(prefix, under_way, rates)
+        records: dict[str, int] = {}
+        for (topic, _), (first, end) in self.ends.items():
+            namespace = namespace_of(prefix, topic)
+            records[namespace] = records.get(namespace, 0) + end - first
+        with connected(self.pipeline.source_uri, "source", timeout=5) as client:
+            by_namespace = {namespace_of(prefix, topic): rate for topic, rate in rates.items()}
+            return copying.copied_by_debezium(client, records, by_namespace)
+
+    def behind(self, sources: Mapping[str, SourceState]) -> float:
+        """Seconds by which the stream is behind the source."""
+        seconds = [state.position.time.seconds for state in sources.values() if state.position]
+        with connected(self.pipeline.source_uri, "source", timeout=5) as client:
+            # both are whole seconds, and an idle source's stream moves on only with its next no-op
+            return float(max(0, operation_time(client).seconds - min(seconds) - 1))
+
+
+def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
+    """The status now. Raises when Connect or Kafka is out of reach; a cluster that is shows as `trouble`."""
+    topics.brokers()  # first: without Kafka, Connect lets some requests wait for 90 s
+    it = _Look(pipeline, connect, topics)
+    found = tuple(statuses(connect, pipeline.connectors))
+    sources = it.sources()
+    positions, tasks = it.sink()
+    lag, rates, streaming = it.lag(positions), it.rates(), all(map(_streaming, sources.values()))
+    done = streaming and not any(state.copying for state in sources.values())
+    copies: tuple[Copied, ...] = ()
+    behind = 0.0
+    try:
+        copies = () if done else it.copies(sources, rates)
+        behind = it.behind(sources) if streaming else 0.0
+    except ConnectorsError as error:
+        it.trouble.append(str(error))
+    return Status(
+        name=pipeline.name,
+        mode=pipeline.mode,
+        state=_state(found),
+        snapshot_done=done,
+        lag_records=lag.records if lag else None,
+        apply_seconds=lag.seconds if lag else None,
+        records_per_second=sum(rates.values()),
+        connectors=found,
+        snapshot=copies,
+        held=copying.held(copy for state in sources.values() for copy in state.held),
+        capture_seconds=behind,
+        dead_letters=it.dead_letters(),
+        waiting=it.waiting(sources),
+        epochs={place: applied.epoch for place, applied in (positions or {}).items()},
+        tasks=tasks,
+        trouble=tuple(it.trouble),
+    )
+
+
+def _streaming(state: SourceState) -> bool:
+    """Whether the first copy is over, and the stream has begun."""
+    position = state.position
+    return position is not None and not position.snapshot_running and state.phase != "copy"
+
+
+def _state(found: tuple[Connector, ...]) -> str:
+    states = {connector.state for connector in found} | {task.state for c in found for task in c.tasks}
+    for state in ("MISSING", "FAILED", "STOPPED", "PAUSED"):
+        if state in states:
+            return state.lower()
+    return "running" if all(connector.running for connector in found) else "starting"

@@ -1,0 +1,33 @@
+package io.towpath.source;
+
+import io.debezium.connector.mongodb.MongoDbConnector;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.config.Config;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.connect.connector.Task;
+
+/**
+ * Debezium's MongoDB connector with a first copy of its own, in one linear history per document: rows of the copy, then the stream
+ * without what the rows hold already, and documents read again in between.
+ */
+public final class MongoSource extends MongoDbConnector {
+    @Override
+    public Class<? extends Task> taskClass() {
+        return MongoSourceTask.class;
+    }
+
+    @Override
+    public ConfigDef config() {
+        return SourceSettings.define(new ConfigDef(super.config()));
+    }
+
+    @Override
+    public Config validate(Map<String, String> configuration) {
+        List<ConfigValue> values = new ArrayList<>(super.validate(configuration).configValues());
+        values.addAll(SourceSettings.define(new ConfigDef()).validate(configuration));
+        return new Config(values);
+    }
+}

@@ -1,0 +1,137 @@
+package io.towpath.source;
+
+import com.mongodb.MongoException;
+import com.mongodb.client.MongoCollection;
+import io.towpath.record.ClusterTime;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Whether the source's oplog reaches back far enough: the stream begins where the first copy began. A copy that cannot be done within
+ * the oplog's window is refused, one that comes near to it is warned of, one that has outlived it is stopped.
+ */
+final class OplogWatch {
+    private static final Logger LOGGER = LoggerFactory.getLogger(OplogWatch.class);
+    private static final long PAUSE_NS = Duration.ofSeconds(10).toNanos();
+    /** An oplog this full has begun to drop its oldest entries, so that its span is its window. */
+    private static final double FULL = 0.9;
+
+    private static final String ENLARGE =
+            "enlarge the oplog (replSetResizeOplog, with minRetentionHours) on every member of the source";
+
+    private final SourceCluster source;
+    private final Ledger ledger;
+    private final SourceSettings settings;
+    private final SourceMetrics metrics;
+    private final long beganNs = System.nanoTime();
+    private final long beganBytes;
+    private long lookedNs = System.nanoTime() - PAUSE_NS;
+    private boolean blind;
+    private boolean warned;
+
+    OplogWatch(SourceCluster source, Ledger ledger, SourceSettings settings, SourceMetrics metrics) {
+        this.source = source;
+        this.ledger = ledger;
+        this.settings = settings;
+        this.metrics = metrics;
+        this.beganBytes = copiedBytes();
+    }
+
+    /** The times in the oplog's first and last entry, in seconds; how many seconds it will span when it is full. */
+    private record Oplog(long first, long last, double window) {}
+
+    /** Throws {@link ConnectException} when the rate limit alone makes a copy that has not begun longer than the oplog's window. */
+    void refuseHopeless() {
+        boolean isLimited = settings.bytesPerSecond() > 0 || settings.documentsPerSecond() > 0;
+        if (!isLimited || ledger.planned().findAny().isPresent()) return;
+        Optional<Oplog> oplog = read();
+        if (oplog.isEmpty()) return;
+        double seconds = 0;
+        for (String namespace : ledger.copies().keySet()) {
+            RangePlan size = RangeCutter.plan(source.collection(namespace), Long.MAX_VALUE);
+            seconds += Math.max(
+                    settings.bytesPerSecond() == 0 ? 0 : (double) size.bytes() / settings.bytesPerSecond(),
+                    settings.documentsPerSecond() == 0 ? 0 : (double) size.documents() / settings.documentsPerSecond());
+        }
+        if (seconds > oplog.get().window) {
+            throw new ConnectException(
+                    "the first copy would take %.1f hours at its rate limit, and the source's oplog reaches back %.1f hours: the changes made meanwhile would be lost. Raise the limit, or %s"
+                            .formatted(seconds / 3600, oplog.get().window / 3600, ENLARGE));
+        }
+    }
+
+    /** To be called often; looks every ten seconds. Throws {@link ConnectException} when the oplog no longer reaches to the copy's beginning. */
+    void look() {
+        if (blind || System.nanoTime() - lookedNs < PAUSE_NS) return;
+        lookedNs = System.nanoTime();
+        read().ifPresent(oplog -> {
+            long start = ledger.start().seconds();
+            if (oplog.first > start) {
+                throw new ConnectException(
+                        "the first copy began at %s and the source's oplog now begins at %s: changes made since cannot be read. Remove the pipeline with its topics, %s, and deploy it again"
+                                .formatted(ledger.start(), new ClusterTime(oplog.first, 0), ENLARGE));
+            }
+            double left = oplog.window - (oplog.last - start);
+            metrics.oplogLeft((long) left);
+            warn(left);
+        });
+    }
+
+    private void warn(double left) {
+        double seconds = (System.nanoTime() - beganNs) / 1e9;
+        double rate = (copiedBytes() - beganBytes) / seconds;
+        long all = ledger.planned().mapToLong(copy -> copy.plan().bytes()).sum();
+        double needed = rate == 0 ? 0 : (all - copiedBytes()) / rate;
+        boolean isLate = seconds > 60 && needed > 0.8 * left;
+        if (isLate && !warned) {
+            LOGGER.warn(
+                    "the first copy needs about {} more minutes, and the source's oplog holds the changes made meanwhile for about {}: {}",
+                    Math.round(needed / 60),
+                    Math.round(left / 60),
+                    ENLARGE);
+        }
+        warned = isLate;
+    }
+
+    private long copiedBytes() {
+        return ledger.planned()
+                .flatMap(copy -> copy.ranges().stream())
+                .mapToLong(RangeCopy::bytes)
+                .sum();
+    }
+
+    private Optional<Oplog> read() {
+        try {
+            MongoCollection<BsonDocument> oplog = source.oplog();
+            long first = seconds(oplog, 1);
+            long last = seconds(oplog, -1);
+            BsonDocument stats = oplog.aggregate(List.of(
+                            new BsonDocument("$collStats", new BsonDocument("storageStats", new BsonDocument()))))
+                    .first()
+                    .getDocument("storageStats");
+            double fill = stats.getNumber("size").doubleValue()
+                    / stats.getNumber("maxSize").doubleValue();
+            double grown = fill > FULL ? 1 : 1 / fill;
+            return Optional.of(new Oplog(first, last, (last - first) * grown));
+        } catch (MongoException error) {
+            blind = !ReadFault.passes(error);
+            if (blind) LOGGER.warn("how long the source's oplog keeps changes cannot be seen: {}", error.getMessage());
+            return Optional.empty();
+        }
+    }
+
+    private static long seconds(MongoCollection<BsonDocument> oplog, int direction) {
+        return ClusterTime.of(oplog.find()
+                        .sort(new BsonDocument("$natural", new BsonInt32(direction)))
+                        .projection(new BsonDocument("ts", new BsonInt32(1)))
+                        .first()
+                        .getTimestamp("ts"))
+                .seconds();
+    }
+}

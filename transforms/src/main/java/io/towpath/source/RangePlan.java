@@ -1,0 +1,62 @@
+package io.towpath.source;
+
+import io.towpath.record.BsonOrder;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.List;
+
+/**
+ * How one collection is cut into ranges of {@code _id}s.
+ *
+ * @param bounds keys in ascending order; range i holds the {@code _id}s from bound i-1 (inclusive) to bound i (exclusive)
+ * @param documents about how many the collection held
+ * @param bytes about how many they were
+ * @param beganMs wall clock at which the copy began, ms since the epoch
+ */
+record RangePlan(List<byte[]> bounds, long documents, long bytes, long beganMs) {
+    int ranges() {
+        return bounds.size() + 1;
+    }
+
+    /** The range of an {@code _id}. */
+    int rangeOf(byte[] key) {
+        int low = 0;
+        int high = bounds.size();
+        while (low < high) {
+            int middle = (low + high) >>> 1;
+            if (BsonOrder.compare(bounds.get(middle), key) <= 0) low = middle + 1;
+            else high = middle;
+        }
+        return low;
+    }
+
+    /** Where a range begins; empty for the first. */
+    byte[] from(int range) {
+        return range == 0 ? Piece.END : bounds.get(range - 1);
+    }
+
+    /** Where a range ends; empty for the last. */
+    byte[] to(int range) {
+        return range == bounds.size() ? Piece.END : bounds.get(range);
+    }
+
+    String encodedBounds() {
+        ByteBuffer buffer =
+                ByteBuffer.allocate(bounds.stream().mapToInt(b -> b.length).sum());
+        bounds.forEach(buffer::put);
+        return Base64.getEncoder().encodeToString(buffer.array());
+    }
+
+    /** Bounds from {@link #encodedBounds}: BSON documents, each of which begins with its length. */
+    static List<byte[]> decodeBounds(String text) {
+        ByteBuffer buffer = ByteBuffer.wrap(Base64.getDecoder().decode(text));
+        List<byte[]> bounds = new ArrayList<>();
+        while (buffer.hasRemaining()) {
+            byte[] bound = new byte[Integer.reverseBytes(buffer.getInt(buffer.position()))];
+            buffer.get(bound);
+            bounds.add(bound);
+        }
+        return bounds;
+    }
+}

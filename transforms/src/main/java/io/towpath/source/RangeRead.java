@@ -1,0 +1,85 @@
+package io.towpath.source;
+
+import com.mongodb.client.ClientSession;
+import com.mongodb.client.MongoCursor;
+import io.towpath.record.BsonOrder;
+import io.towpath.record.CanonicalKey;
+import io.towpath.record.ClusterTime;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.NoSuchElementException;
+
+/** One read of a range, or of what is left of it, as of one moment: page by page, the last one marked. Throws the driver's exceptions. */
+final class RangeRead implements Iterator<Page>, AutoCloseable {
+    static final long PAGE_BYTES = 1 << 20;
+    private static final int PAGE_DOCUMENTS = 4_000;
+
+    private final String namespace;
+    private final int range;
+    private final long pageBytes;
+    private final ClientSession session;
+    private final MongoCursor<byte[]> cursor;
+    private final ClusterTime time;
+    private byte[] ahead;
+    private boolean ended;
+
+    /**
+     * @param session gives the moment; closed with this
+     * @param after key of the last {@code _id} that was read before; empty for none
+     */
+    RangeRead(
+            SourceCluster source,
+            ClientSession session,
+            String namespace,
+            int range,
+            RangePlan plan,
+            byte[] after,
+            long pageBytes) {
+        this.namespace = namespace;
+        this.range = range;
+        this.pageBytes = pageBytes;
+        this.session = session;
+        try {
+            byte[] from = after.length > 0 ? after : plan.from(range);
+            this.cursor = source.range(session, namespace, from, plan.to(range)).iterator();
+            this.time = ClusterTime.of(session.getSnapshotTimestamp());
+            this.ahead = read();
+            boolean isKnown =
+                    ahead != null && after.length > 0 && BsonOrder.compare(CanonicalKey.of(ahead), after) == 0;
+            if (isKnown) ahead = read();
+        } catch (RuntimeException error) {
+            session.close();
+            throw error;
+        }
+    }
+
+    private byte[] read() {
+        return cursor.hasNext() ? cursor.next() : null;
+    }
+
+    @Override
+    public boolean hasNext() {
+        return !ended;
+    }
+
+    @Override
+    public Page next() {
+        if (ended) throw new NoSuchElementException();
+        List<byte[]> documents = new ArrayList<>();
+        long bytes = 0;
+        while (ahead != null && bytes < pageBytes && documents.size() < PAGE_DOCUMENTS) {
+            documents.add(ahead);
+            bytes += ahead.length;
+            ahead = read();
+        }
+        ended = ahead == null;
+        return new Page(namespace, range, documents, bytes, time, ended);
+    }
+
+    @Override
+    public void close() {
+        cursor.close();
+        session.close();
+    }
+}

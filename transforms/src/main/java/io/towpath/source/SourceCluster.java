@@ -1,0 +1,126 @@
+package io.towpath.source;
+
+import com.mongodb.ClientSessionOptions;
+import com.mongodb.MongoNamespace;
+import com.mongodb.client.ClientSession;
+import com.mongodb.client.FindIterable;
+import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoCollection;
+import io.debezium.config.Configuration;
+import io.debezium.connector.mongodb.CollectionId;
+import io.debezium.connector.mongodb.Filters;
+import io.debezium.connector.mongodb.connection.MongoDbConnectionContext;
+import io.towpath.record.ClusterTime;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Predicate;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.RawBsonDocument;
+import org.bson.codecs.configuration.CodecRegistries;
+import org.bson.codecs.configuration.CodecRegistry;
+
+/** What is asked of the source besides its change stream, over a connection made by Debezium's settings. */
+final class SourceCluster implements AutoCloseable {
+    private static final BsonDocument BY_ID = new BsonDocument("_id", new BsonInt32(1));
+    /** Documents that the server sends at once, and 16 MB at most: so much each reading thread holds. */
+    private static final int BATCH_DOCUMENTS = 4_000;
+
+    private final MongoClient client;
+    private final SourceSettings settings;
+    private final CodecRegistry registry;
+
+    SourceCluster(Map<String, String> configuration, SourceSettings settings) {
+        this.client = new MongoDbConnectionContext(Configuration.from(configuration)).getMongoClient();
+        this.settings = settings;
+        this.registry = CodecRegistries.fromRegistries(
+                CodecRegistries.fromCodecs(new DocumentBytesCodec()),
+                com.mongodb.MongoClientSettings.getDefaultCodecRegistry());
+    }
+
+    /** The cluster time of the last operation. */
+    ClusterTime now() {
+        BsonDocument answer = client.getDatabase("admin")
+                .withCodecRegistry(registry)
+                .runCommand(new BsonDocument("ping", new BsonInt32(1)), BsonDocument.class);
+        return ClusterTime.of(answer.getTimestamp("operationTime"));
+    }
+
+    /** The collections there are that a selection takes in; views and system collections are none. */
+    List<String> namespaces(Predicate<String> selection) {
+        List<String> found = new ArrayList<>();
+        for (String database : client.listDatabaseNames()) {
+            for (BsonDocument collection :
+                    client.getDatabase(database).withCodecRegistry(registry).listCollections(BsonDocument.class)) {
+                String name = collection.getString("name").getValue();
+                boolean stored = collection.getString("type").getValue().equals("collection");
+                if (stored && !name.startsWith("system.") && selection.test(database + "." + name)) {
+                    found.add(database + "." + name);
+                }
+            }
+        }
+        return found;
+    }
+
+    /** What a connector with such settings takes in, as Debezium decides it. */
+    static Predicate<String> selection(Map<String, String> configuration) {
+        Predicate<CollectionId> filter = new Filters(Configuration.from(configuration)).collectionFilter();
+        return namespace -> {
+            MongoNamespace name = new MongoNamespace(namespace);
+            return filter.test(new CollectionId(name.getDatabaseName(), name.getCollectionName()));
+        };
+    }
+
+    MongoCollection<BsonDocument> collection(String namespace) {
+        MongoNamespace name = new MongoNamespace(namespace);
+        return client.getDatabase(name.getDatabaseName())
+                .getCollection(name.getCollectionName(), BsonDocument.class)
+                .withCodecRegistry(registry);
+    }
+
+    MongoCollection<BsonDocument> oplog() {
+        return collection("local.oplog.rs");
+    }
+
+    /** A session whose reads all see one moment: that of the first read. */
+    ClientSession snapshot() {
+        return client.startSession(ClientSessionOptions.builder().snapshot(true).build());
+    }
+
+    /** A session whose reads all see {@code moment}. */
+    ClientSession snapshot(ClusterTime moment) {
+        ClientSession session = snapshot();
+        session.setSnapshotTimestamp(moment.timestamp());
+        return session;
+    }
+
+    /**
+     * The documents of a range, by their {@code _id}s whatever their types, as bytes.
+     *
+     * @param from key of the first {@code _id}; empty for the beginning
+     * @param to key of the first {@code _id} that is not in it; empty for the end
+     */
+    FindIterable<byte[]> range(ClientSession session, String namespace, byte[] from, byte[] to) {
+        FindIterable<byte[]> found = documents(namespace, session, new BsonDocument());
+        if (from.length > 0) found.min(new RawBsonDocument(from));
+        if (to.length > 0) found.max(new RawBsonDocument(to));
+        return found;
+    }
+
+    /** The documents of a namespace that a filter finds, in the order of their {@code _id}s, as bytes. */
+    FindIterable<byte[]> documents(String namespace, ClientSession session, BsonDocument filter) {
+        return collection(namespace)
+                .withDocumentClass(byte[].class)
+                .withReadPreference(settings.readPreference())
+                .find(session, filter)
+                .sort(BY_ID)
+                .hint(BY_ID)
+                .batchSize(BATCH_DOCUMENTS);
+    }
+
+    @Override
+    public void close() {
+        client.close();
+    }
+}

@@ -1,0 +1,28 @@
+package io.towpath.source;
+
+/** What MongoSource counts, since the task's start. */
+public interface SourceMXBean {
+    /** Rows of the copy. */
+    long getRows();
+
+    /** Bytes of the copy's rows. */
+    long getRowBytes();
+
+    /** Records of changes, from the stream. */
+    long getEvents();
+
+    /** Events that a row held already. */
+    long getDroppedEvents();
+
+    /** Documents that were read again on request, those that were gone included. */
+    long getReadAgain();
+
+    /** Reads that failed for a passing reason and were tried again. */
+    long getRetries();
+
+    /** Why the last of them failed; empty if none did. */
+    String getLastRetry();
+
+    /** Seconds for which the oplog still holds the copy's beginning, as far as can be told; -1 when unknown. */
+    long getOplogSecondsLeft();
+}

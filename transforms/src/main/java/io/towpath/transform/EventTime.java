@@ -1,0 +1,23 @@
+package io.towpath.transform;
+
+import io.towpath.record.ClusterTime;
+import java.util.Map;
+import java.util.Optional;
+
+/** The cluster time in an offset of Debezium's. */
+public final class EventTime {
+    private EventTime() {}
+
+    /** Of the event that the offset belongs to; of the stream's position where it belongs to none, as with heartbeats. */
+    public static Optional<ClusterTime> of(Map<String, ?> offset) {
+        if (offset.get("sec") instanceof Number seconds
+                && seconds.intValue() != -1
+                && offset.get("ord") instanceof Number ordinal) {
+            return Optional.of(new ClusterTime(
+                    Integer.toUnsignedLong(seconds.intValue()), Integer.toUnsignedLong(ordinal.intValue())));
+        }
+        return offset.get("resume_token") instanceof String token
+                ? Optional.of(ResumeToken.clusterTime(token))
+                : Optional.empty();
+    }
+}
