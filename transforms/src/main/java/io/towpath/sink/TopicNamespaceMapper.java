@@ -35,7 +35,10 @@ public final class TopicNamespaceMapper implements NamespaceMapper {
     @Override
     public MongoNamespace getNamespace(SinkRecord record, SinkDocument document) {
         RawRecord.attach(record, document);
-        String topic = record.topic();
+        return namespace(record.topic());
+    }
+
+    MongoNamespace namespace(String topic) {
         int database = topic.indexOf('.') + 1;
         int collection = topic.indexOf('.', database) + 1;
         if (database < 2 || collection - database < 2 || collection == topic.length()) {

@@ -19,6 +19,10 @@ public final class Server implements AutoCloseable {
         return collection;
     }
 
+    public void dropDatabase(String name) {
+        client.getDatabase(name).drop();
+    }
+
     @Override
     public void close() {
         client.getDatabase(database).drop();

@@ -1,0 +1,187 @@
+package io.towpath.sink;
+
+import com.mongodb.MongoException;
+import io.towpath.sink.Offsets.Fenced;
+import io.towpath.sink.Offsets.Standing;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.OptionalLong;
+import java.util.Set;
+import java.util.stream.Collectors;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.apache.kafka.connect.sink.SinkTaskContext;
+import org.bson.BSONException;
+
+/** Applies what Connect polled: stretch by stretch, each in one transaction, tried again until it is applied. */
+final class BatchWriter {
+    private static final int SMALLER = 4;
+    private static final int SMALL = 64; // what is slow or in others' way is not made smaller than this
+
+    private final SinkSettings settings;
+    private final SinkTaskContext context;
+    private final Writes writes;
+    private final Offsets offsets;
+    private final DeadLetters deadLetters;
+    private final Transaction transaction;
+    private final SinkMetrics metrics;
+    private final Retry retry;
+    /** Less after an error, so that finding what is refused costs little; soon more again. */
+    private int most;
+
+    private boolean inSourceOrder;
+
+    BatchWriter(
+            SinkSettings settings,
+            SinkTaskContext context,
+            Writes writes,
+            Offsets offsets,
+            DeadLetters deadLetters,
+            Transaction transaction,
+            SinkMetrics metrics) {
+        this.settings = settings;
+        this.context = context;
+        this.writes = writes;
+        this.offsets = offsets;
+        this.deadLetters = deadLetters;
+        this.transaction = transaction;
+        this.metrics = metrics;
+        this.retry = new Retry(settings.retryTimeout(), context);
+        this.most = settings.batchWrites();
+    }
+
+    /** Returns when all is applied, or will be read again. */
+    void write(List<SinkRecord> records) {
+        deadLetters.expect(records.size());
+        retry.succeeded();
+        int from = 0;
+        while (from < records.size()) {
+            int end = end(records, from);
+            List<SinkRecord> stretch =
+                    records.subList(from, end).stream().filter(this::isNext).toList();
+            if (stretch.isEmpty()) {
+                from = end;
+                continue;
+            }
+            Outcome outcome = transaction.attempt(stretch, waves(stretch));
+            if (outcome instanceof Outcome.Applied) {
+                applied();
+                from = end;
+            } else if (outcome instanceof Outcome.Refused refused) {
+                refused(refused);
+            } else {
+                if (outcome instanceof Outcome.Failed failed) failed(failed, stretch);
+                if (isBehind(stretch)) {
+                    context.offset(offsets.all());
+                    return;
+                }
+            }
+        }
+    }
+
+    private List<List<Waves.Bulk>> waves(List<SinkRecord> stretch) {
+        List<Write> planned = new ArrayList<>();
+        for (SinkRecord record : stretch) {
+            if (deadLetters.contains(record)) continue;
+            try {
+                planned.add(writes.of(record));
+            } catch (DataException | BSONException error) {
+                deadLetters.setAside(record, writes.namespace(record), 0, error.getMessage());
+            }
+        }
+        return inSourceOrder ? List.of(Waves.inOrder(SourceOrder.of(planned))) : Waves.of(planned);
+    }
+
+    private void applied() {
+        retry.succeeded();
+        inSourceOrder = false;
+        most = Math.min(settings.batchWrites(), most * 2);
+    }
+
+    private void refused(Outcome.Refused refused) {
+        Write write = refused.write();
+        if (refused.verdict() == Verdict.PRESENT) {
+            writes.foundPresent(write.record());
+        } else if (refused.code() == Verdict.DUPLICATE_KEY && !inSourceOrder) {
+            inSourceOrder = true; // by classes, what takes a unique value may have come before what frees it
+        } else {
+            deadLetters.setAside(write.record(), write.namespace().getFullName(), refused.code(), refused.reason());
+            if (refused.code() != Verdict.DUPLICATE_KEY) most = Math.max(1, most / SMALLER);
+        }
+    }
+
+    private void failed(Outcome.Failed failed, List<SinkRecord> stretch) {
+        RuntimeException error = failed.error();
+        switch (failed.verdict()) {
+            case PASSING -> {
+                metrics.retried(error.getMessage());
+                most = Math.min(most, Math.max(SMALL, stretch.size() / 2));
+                retry.pause("write to the destination", error);
+            }
+            case UNCLEAR -> {
+                if (failed.writes() == 0) throw hopeless(error);
+                if (failed.writes() == 1) setAsideTheOne(stretch, error);
+                else most = Math.max(1, stretch.size() / SMALLER);
+            }
+            default -> throw hopeless(error);
+        }
+    }
+
+    private void setAsideTheOne(List<SinkRecord> stretch, RuntimeException error) {
+        SinkRecord record = stretch.stream()
+                .filter(each -> !deadLetters.contains(each))
+                .findFirst()
+                .orElseThrow();
+        int code = error instanceof MongoException known ? Math.max(0, known.getCode()) : 0;
+        deadLetters.setAside(record, writes.namespace(record), code, String.valueOf(error.getMessage()));
+    }
+
+    private static ConnectException hopeless(RuntimeException error) {
+        boolean standalone = error instanceof MongoException known && known.getCode() == Verdict.NO_TRANSACTIONS;
+        return new ConnectException(
+                "the destination takes no such writes: "
+                        + (standalone ? Destination.NEEDS_REPLICA_SET : error.getMessage()),
+                error);
+    }
+
+    /** Learn where the destination is: a commit thought to have failed may not have, and a failover may have undone one. */
+    private boolean isBehind(List<SinkRecord> stretch) {
+        Set<TopicPartition> partitions =
+                stretch.stream().map(BatchWriter::partition).collect(Collectors.toSet());
+        while (true) {
+            try {
+                return offsets.standing(partitions).containsValue(Standing.BEHIND);
+            } catch (Fenced fenced) {
+                throw new ConnectException(
+                        "another task has taken over %s, so this one writes nothing more: it was cut off from Kafka for too long, or %s '%s' is used by two connectors"
+                                .formatted(fenced.getMessage(), SinkSettings.PIPELINE, settings.pipeline()));
+            } catch (MongoException error) {
+                if (Verdict.of(error) != Verdict.PASSING) throw hopeless(error);
+                metrics.retried(error.getMessage());
+                retry.pause("read the offsets at the destination", error);
+            }
+        }
+    }
+
+    private int end(List<SinkRecord> records, int from) {
+        long bytes = 0;
+        int end = from;
+        while (end < records.size() && end - from < most) {
+            bytes += SinkMetrics.size(records.get(end));
+            if (bytes > settings.batchBytes() && end > from) break;
+            end++;
+        }
+        return end;
+    }
+
+    private boolean isNext(SinkRecord record) {
+        OptionalLong next = offsets.next(partition(record));
+        return next.isPresent() && record.kafkaOffset() >= next.getAsLong();
+    }
+
+    private static TopicPartition partition(SinkRecord record) {
+        return new TopicPartition(record.topic(), record.kafkaPartition());
+    }
+}

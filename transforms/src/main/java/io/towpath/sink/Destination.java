@@ -1,0 +1,48 @@
+package io.towpath.sink;
+
+import com.mongodb.ConnectionString;
+import com.mongodb.MongoClientSettings;
+import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoClients;
+import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import com.mongodb.kafka.connect.util.ServerApiConfig;
+import com.mongodb.kafka.connect.util.SslConfigs;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+
+/** Connects to the destination as mongo-kafka's settings say. */
+final class Destination {
+    /** Where Towpath keeps its own state. */
+    static final String DATABASE = "towpath";
+
+    static final String NEEDS_REPLICA_SET =
+            "the destination is a single mongod, which has no transactions: make it a replica set, or "
+                    + "deploy the pipeline with mode = \"plain\"";
+
+    /** A server that went silent is given up after this, so that Connect's consumer is not thrown out of its group. */
+    private static final int SILENCE_MS = 120_000;
+
+    private Destination() {}
+
+    static MongoClient connect(MongoSinkConfig config) {
+        ConnectionString uri = config.getConnectionString();
+        MongoClientSettings.Builder settings = MongoClientSettings.builder()
+                .applyConnectionString(uri)
+                .applyToSslSettings(ssl -> SslConfigs.setupSsl(ssl, config));
+        if (uri.getSocketTimeout() == null)
+            settings.applyToSocketSettings(socket -> socket.readTimeout(SILENCE_MS, TimeUnit.MILLISECONDS));
+        if (config.getCustomCredentialProvider() != null)
+            settings.credential(config.getCustomCredentialProvider().getCustomCredential(config.getOriginals()));
+        ServerApiConfig.setServerApi(settings, config);
+        return MongoClients.create(settings.build());
+    }
+
+    /** Throws {@link ConnectException} when the destination has no transactions. */
+    static void requireTransactions(MongoClient client) {
+        BsonDocument hello =
+                client.getDatabase("admin").runCommand(new BsonDocument("hello", new BsonInt32(1)), BsonDocument.class);
+        if (!hello.containsKey("setName") && !hello.containsKey("msg")) throw new ConnectException(NEEDS_REPLICA_SET);
+    }
+}

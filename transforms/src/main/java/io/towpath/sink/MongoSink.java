@@ -1,0 +1,65 @@
+package io.towpath.sink;
+
+import com.mongodb.kafka.connect.MongoSinkConnector;
+import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.connect.connector.Task;
+
+/**
+ * mongo-kafka's sink connector with tasks of our own, which apply each record of the contract exactly once: a batch and its offsets go
+ * to the destination in one transaction.
+ */
+public final class MongoSink extends MongoSinkConnector {
+    @Override
+    public Class<? extends Task> taskClass() {
+        return MongoSinkTask.class;
+    }
+
+    @Override
+    public List<Map<String, String>> taskConfigs(int maxTasks) {
+        List<Map<String, String>> numbered = new ArrayList<>();
+        for (Map<String, String> settings : super.taskConfigs(maxTasks)) {
+            Map<String, String> own = new HashMap<>(settings);
+            own.put(SinkSettings.TASK, Integer.toString(numbered.size()));
+            numbered.add(own);
+        }
+        return numbered;
+    }
+
+    @Override
+    public ConfigDef config() {
+        return new Definition();
+    }
+
+    @Override
+    public String version() {
+        return versionOfJar();
+    }
+
+    static String versionOfJar() {
+        return Optional.ofNullable(MongoSink.class.getPackage().getImplementationVersion())
+                .orElse("unknown");
+    }
+
+    /** mongo-kafka's definition, whose checks of topics are in its own class, and ours. */
+    private static final class Definition extends ConfigDef {
+        private static final ConfigDef OURS = SinkSettings.define(new ConfigDef());
+
+        Definition() {
+            super(SinkSettings.define(new ConfigDef(MongoSinkConfig.CONFIG)));
+        }
+
+        @Override
+        public Map<String, ConfigValue> validateAll(Map<String, String> properties) {
+            Map<String, ConfigValue> values = MongoSinkConfig.CONFIG.validateAll(properties);
+            values.putAll(OURS.validateAll(properties));
+            return values;
+        }
+    }
+}

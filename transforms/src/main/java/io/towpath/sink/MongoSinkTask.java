@@ -1,0 +1,145 @@
+package io.towpath.sink;
+
+import com.mongodb.MongoException;
+import com.mongodb.client.ClientSession;
+import com.mongodb.client.MongoClient;
+import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.RetriableException;
+import org.apache.kafka.connect.sink.ErrantRecordReporter;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.apache.kafka.connect.sink.SinkTask;
+
+/** The task of {@link MongoSink}. */
+public final class MongoSinkTask extends SinkTask {
+    private static final String DEAD_LETTERS = "errors.deadletterqueue.topic.name";
+
+    private SinkSettings settings;
+    private MongoClient client;
+    private ClientSession session;
+    private Writes writes;
+    private Offsets offsets;
+    private DeadLetters deadLetters;
+    private Transaction transaction;
+    private BatchWriter writer;
+    private SinkMetrics metrics;
+    private TaskFacts facts;
+    /** Partitions given to this task, that it has not taken over at the destination yet. */
+    private final Set<TopicPartition> unopened = new LinkedHashSet<>();
+
+    @Override
+    public void start(Map<String, String> properties) {
+        settings = SinkSettings.of(properties);
+        MongoSinkConfig config = new MongoSinkConfig(properties);
+        client = Destination.connect(config);
+        writes = new Writes(config);
+        metrics = new SinkMetrics(settings.pipeline(), settings.task());
+        facts = new TaskFacts(settings, client, metrics);
+        offsets = new Offsets(settings.pipeline(), client);
+        deadLetters = new DeadLetters(reporter(properties), settings.refusedPercent());
+    }
+
+    /** Connect's reporter says nothing to anyone when no topic is named. */
+    private ErrantRecordReporter reporter(Map<String, String> properties) {
+        return properties.getOrDefault(DEAD_LETTERS, "").isBlank() ? null : context.errantRecordReporter();
+    }
+
+    @Override
+    public void open(Collection<TopicPartition> partitions) {
+        unopened.addAll(partitions);
+        try {
+            takeOver();
+        } catch (RetriableException error) {
+            // an error here would end the task; put tries again
+        }
+    }
+
+    private void takeOver() {
+        Retry retry = new Retry(settings.retryTimeout(), context);
+        while (!unopened.isEmpty()) {
+            try {
+                if (session == null) connect();
+                for (TopicPartition partition : List.copyOf(unopened)) {
+                    context.offset(
+                            partition,
+                            offsets.open(partition, session.getServerSession().getIdentifier()));
+                    unopened.remove(partition);
+                }
+            } catch (MongoException error) {
+                if (Verdict.of(error) != Verdict.PASSING)
+                    throw new ConnectException(
+                            "cannot take partitions over at the destination: " + error.getMessage(), error);
+                metrics.retried(error.getMessage());
+                retry.pause("take partitions over at the destination", error);
+            }
+        }
+    }
+
+    private void connect() {
+        Destination.requireTransactions(client);
+        session = client.startSession();
+        transaction = new Transaction(client, session, settings.transactions(), offsets, deadLetters, metrics);
+        writer = new BatchWriter(settings, context, writes, offsets, deadLetters, transaction, metrics);
+    }
+
+    @Override
+    public void put(Collection<SinkRecord> records) {
+        long began = System.nanoTime();
+        Set<TopicPartition> late = Set.copyOf(unopened);
+        try {
+            takeOver();
+            // what came before its partition was taken over will be read again, from where the destination is
+            List<SinkRecord> ready = records.stream()
+                    .filter(record -> !late.contains(new TopicPartition(record.topic(), record.kafkaPartition())))
+                    .toList();
+            if (ready.isEmpty()) return;
+            writer.write(ready);
+            metrics.took((System.nanoTime() - began) / 1_000_000);
+        } finally {
+            facts.write();
+        }
+    }
+
+    /** What Connect commits tells others how far this is; where to go on is in the destination. */
+    @Override
+    public Map<TopicPartition, OffsetAndMetadata> preCommit(Map<TopicPartition, OffsetAndMetadata> polled) {
+        Map<TopicPartition, OffsetAndMetadata> applied = new HashMap<>();
+        polled.forEach((partition, upTo) -> offsets.next(partition)
+                .ifPresent(next -> applied.put(partition, new OffsetAndMetadata(Math.min(next, upTo.offset())))));
+        return applied;
+    }
+
+    @Override
+    public void close(Collection<TopicPartition> partitions) {
+        if (transaction != null) transaction.abort();
+        for (TopicPartition partition : partitions) {
+            unopened.remove(partition);
+            offsets.forget(partition);
+            deadLetters.forget(partition);
+        }
+    }
+
+    @Override
+    public void stop() {
+        if (transaction != null) {
+            transaction.abort();
+            facts.writeNow();
+            session.close();
+        }
+        if (metrics != null) metrics.close();
+        if (client != null) client.close();
+    }
+
+    @Override
+    public String version() {
+        return MongoSink.versionOfJar();
+    }
+}

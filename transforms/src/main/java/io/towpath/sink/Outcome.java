@@ -1,0 +1,16 @@
+package io.towpath.sink;
+
+/** What became of one attempt to apply records in a transaction. */
+sealed interface Outcome {
+    /** Committed. */
+    record Applied() implements Outcome {}
+
+    /** Nothing is written, as the destination does not take one of the writes. */
+    record Refused(Write write, Verdict verdict, int code, String reason) implements Outcome {}
+
+    /** Nothing is written, or it is not known whether all is: the offsets tell. */
+    record Failed(Verdict verdict, int writes, RuntimeException error) implements Outcome {}
+
+    /** Nothing is written, as the offsets are not where they were expected. */
+    record Displaced() implements Outcome {}
+}

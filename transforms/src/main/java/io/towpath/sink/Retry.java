@@ -1,0 +1,51 @@
+package io.towpath.sink;
+
+import java.time.Duration;
+import java.util.concurrent.ThreadLocalRandom;
+import org.apache.kafka.connect.errors.RetriableException;
+import org.apache.kafka.connect.sink.SinkTaskContext;
+
+/** Waits longer and longer, by chance more or less, until a limit; then leaves it to Connect to try again. */
+final class Retry {
+    private static final long SHORTEST_MS = 50;
+    private static final long LONGEST_MS = 5_000;
+
+    private final Duration limit;
+    private final SinkTaskContext context;
+    private long since = -1;
+    private long pauseMs = SHORTEST_MS;
+
+    Retry(Duration limit, SinkTaskContext context) {
+        this.limit = limit;
+        this.context = context;
+    }
+
+    void succeeded() {
+        since = -1;
+        pauseMs = SHORTEST_MS;
+    }
+
+    /** Throws {@link RetriableException} when it has gone on for too long, or the task is to stop. */
+    void pause(String attempt, RuntimeException reason) {
+        long now = System.nanoTime();
+        if (since < 0) since = now;
+        if (now - since + pauseMs * 1_000_000 > limit.toNanos() || !slept()) {
+            context.timeout(LONGEST_MS); // else Connect waits as long as it does between commits
+            throw new RetriableException(
+                    "cannot %s for %d s, and will try again: %s"
+                            .formatted(attempt, limit.toSeconds(), reason.getMessage()),
+                    reason);
+        }
+        pauseMs = Math.min(LONGEST_MS, pauseMs * 2);
+    }
+
+    private boolean slept() {
+        try {
+            Thread.sleep(pauseMs / 2 + ThreadLocalRandom.current().nextLong(pauseMs));
+            return true;
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            return false;
+        }
+    }
+}

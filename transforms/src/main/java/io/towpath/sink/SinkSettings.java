@@ -1,0 +1,120 @@
+package io.towpath.sink;
+
+import com.mongodb.ReadConcern;
+import com.mongodb.ReadPreference;
+import com.mongodb.TransactionOptions;
+import com.mongodb.WriteConcern;
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.common.config.AbstractConfig;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigDef.Importance;
+import org.apache.kafka.common.config.ConfigDef.Range;
+import org.apache.kafka.common.config.ConfigDef.Type;
+
+/** What {@link MongoSink} needs beyond mongo-kafka's settings. */
+record SinkSettings(
+        String pipeline,
+        int task,
+        WriteConcern writeConcern,
+        long batchBytes,
+        int batchWrites,
+        Duration retryTimeout,
+        double refusedPercent) {
+    static final String PIPELINE = "towpath.pipeline";
+    static final String TASK = "towpath.task";
+    static final String WRITE_CONCERN = "towpath.write.concern";
+    static final String WTIMEOUT = "towpath.wtimeout.ms";
+    static final String BATCH_BYTES = "towpath.batch.bytes";
+    static final String BATCH_WRITES = "towpath.batch.writes";
+    static final String RETRY_TIMEOUT = "towpath.retry.timeout.ms";
+    static final String REFUSED_PERCENT = "towpath.refused.percent";
+    private static final String JOURNAL = "+journal";
+
+    static ConfigDef define(ConfigDef definition) {
+        ConfigDef.NonEmptyString named = new ConfigDef.NonEmptyString();
+        return definition
+                .define(
+                        PIPELINE,
+                        Type.STRING,
+                        ConfigDef.NO_DEFAULT_VALUE,
+                        named,
+                        Importance.HIGH,
+                        "The pipeline's name.")
+                .define(TASK, Type.INT, 0, Importance.LOW, "The number of the task, which the connector gives.")
+                .define(
+                        WRITE_CONCERN,
+                        Type.STRING,
+                        "majority",
+                        named,
+                        Importance.MEDIUM,
+                        "When a batch is written: on that many members (\"1\"), on a \"majority\", with \"+journal\" in their "
+                                + "journals; or a tag that the replica set's settings name.")
+                .define(
+                        WTIMEOUT,
+                        Type.INT,
+                        60_000,
+                        Range.atLeast(0),
+                        Importance.LOW,
+                        "How long, in ms, a commit waits for the write concern before it is asked for again.")
+                .define(
+                        BATCH_BYTES,
+                        Type.LONG,
+                        16L << 20,
+                        Range.atLeast(1),
+                        Importance.LOW,
+                        "Bytes of records in one transaction at most (a single larger record has one of its own).")
+                .define(
+                        BATCH_WRITES,
+                        Type.INT,
+                        5_000,
+                        Range.atLeast(1),
+                        Importance.LOW,
+                        "Records in one transaction at most.")
+                .define(
+                        RETRY_TIMEOUT,
+                        Type.INT,
+                        30_000,
+                        Range.atLeast(0),
+                        Importance.LOW,
+                        "How long, in ms, a batch is tried again before it is handed back to Connect, which tries again later. "
+                                + "Well below the consumer's max.poll.interval.ms.")
+                .define(
+                        REFUSED_PERCENT,
+                        Type.DOUBLE,
+                        1.0,
+                        Range.between(0, 100),
+                        Importance.MEDIUM,
+                        "Stop when the destination refuses more than this share of a batch's records.");
+    }
+
+    static SinkSettings of(Map<String, String> properties) {
+        AbstractConfig config = new AbstractConfig(define(new ConfigDef()), properties, false);
+        return new SinkSettings(
+                config.getString(PIPELINE),
+                config.getInt(TASK),
+                writeConcern(config.getString(WRITE_CONCERN))
+                        .withWTimeout(config.getInt(WTIMEOUT), TimeUnit.MILLISECONDS),
+                config.getLong(BATCH_BYTES),
+                config.getInt(BATCH_WRITES),
+                Duration.ofMillis(config.getInt(RETRY_TIMEOUT)),
+                config.getDouble(REFUSED_PERCENT));
+    }
+
+    TransactionOptions transactions() {
+        return TransactionOptions.builder()
+                .readConcern(ReadConcern.LOCAL)
+                .readPreference(ReadPreference.primary())
+                .writeConcern(writeConcern)
+                .build();
+    }
+
+    private static WriteConcern writeConcern(String text) {
+        boolean journal = text.endsWith(JOURNAL);
+        String members = journal ? text.substring(0, text.length() - JOURNAL.length()) : text;
+        WriteConcern concern =
+                members.matches("[1-9]\\d?") ? new WriteConcern(Integer.parseInt(members)) : new WriteConcern(members);
+        return journal ? concern.withJournal(true) : concern;
+    }
+}

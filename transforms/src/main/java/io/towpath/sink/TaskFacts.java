@@ -1,0 +1,77 @@
+package io.towpath.sink;
+
+import com.mongodb.MongoException;
+import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoCollection;
+import com.mongodb.client.model.UpdateOptions;
+import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.bson.BsonDateTime;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.BsonInt64;
+import org.bson.BsonString;
+
+/** What a task has done, in the destination for {@code towpath status}: written now and then, outside the transactions, if it can be. */
+final class TaskFacts {
+    static final String COLLECTION = "tasks";
+    private static final long EVERY_NS = Duration.ofSeconds(1).toNanos();
+    private static final int PATIENCE_S = 2;
+
+    private final MongoCollection<BsonDocument> collection;
+    private final BsonDocument id;
+    private final SinkMetrics metrics;
+    private Map<String, Long> written = Map.of();
+    private long lastRetryAt;
+    private long next = System.nanoTime();
+
+    TaskFacts(SinkSettings settings, MongoClient client, SinkMetrics metrics) {
+        this.collection = client.getDatabase(Destination.DATABASE)
+                .getCollection(COLLECTION, BsonDocument.class)
+                .withTimeout(PATIENCE_S, TimeUnit.SECONDS);
+        this.id = new BsonDocument(
+                "_id",
+                new BsonDocument("pipeline", new BsonString(settings.pipeline()))
+                        .append("task", new BsonInt32(settings.task())));
+        this.metrics = metrics;
+    }
+
+    /** Add what came since the last time, at most about once a second. */
+    void write() {
+        if (System.nanoTime() - next >= 0) writeNow();
+    }
+
+    void writeNow() {
+        next = System.nanoTime() + EVERY_NS;
+        Map<String, Long> now = counters();
+        BsonDocument more = new BsonDocument();
+        now.forEach((name, value) -> more.append(name, new BsonInt64(value - written.getOrDefault(name, 0L))));
+        BsonDocument update = new BsonDocument("$inc", more);
+        long retryAt = metrics.getLastRetryAt();
+        if (now.equals(written) && retryAt == lastRetryAt) return;
+        if (retryAt != lastRetryAt) {
+            BsonDocument retry = new BsonDocument("at", new BsonDateTime(retryAt))
+                    .append("reason", new BsonString(metrics.getLastRetryReason()));
+            update.append("$set", new BsonDocument("lastRetry", retry));
+        }
+        try {
+            collection.updateOne(id, update, new UpdateOptions().upsert(true));
+            written = now;
+            lastRetryAt = retryAt;
+        } catch (MongoException error) {
+            // told the next time
+        }
+    }
+
+    private Map<String, Long> counters() {
+        Map<String, Long> counters = new LinkedHashMap<>();
+        counters.put("batches", metrics.getBatches());
+        counters.put("records", metrics.getRecords());
+        counters.put("writes", metrics.getWrites());
+        counters.put("refused", metrics.getRefused());
+        counters.put("retries", metrics.getRetries());
+        return counters;
+    }
+}

@@ -1,0 +1,132 @@
+package io.towpath.sink;
+
+import com.mongodb.MongoBulkWriteException;
+import com.mongodb.MongoException;
+import com.mongodb.TransactionOptions;
+import com.mongodb.bulk.BulkWriteError;
+import com.mongodb.bulk.BulkWriteResult;
+import com.mongodb.client.ClientSession;
+import com.mongodb.client.MongoClient;
+import com.mongodb.client.model.BulkWriteOptions;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.bson.BsonDocument;
+
+/** Applies records and moves their partitions' offsets on, both or neither. */
+final class Transaction {
+    private static final int COMMITS = 3; // what is unknown after so many is found out from the offsets
+
+    private final MongoClient client;
+    private final ClientSession session;
+    private final TransactionOptions options;
+    private final Offsets offsets;
+    private final DeadLetters deadLetters;
+    private final SinkMetrics metrics;
+
+    Transaction(
+            MongoClient client,
+            ClientSession session,
+            TransactionOptions options,
+            Offsets offsets,
+            DeadLetters deadLetters,
+            SinkMetrics metrics) {
+        this.client = client;
+        this.session = session;
+        this.options = options;
+        this.offsets = offsets;
+        this.deadLetters = deadLetters;
+        this.metrics = metrics;
+    }
+
+    /**
+     * One attempt.
+     *
+     * @param records all of this stretch, refused ones too
+     * @param waves the writes of those that are not refused
+     */
+    Outcome attempt(List<SinkRecord> records, List<List<Waves.Bulk>> waves) {
+        int writes = 0;
+        for (List<Waves.Bulk> wave : waves)
+            for (Waves.Bulk bulk : wave) writes += bulk.writes().size();
+        Waves.Bulk current = null;
+        try {
+            session.startTransaction(options);
+            SinkMetrics.Counts counts = new SinkMetrics.Counts();
+            for (List<Waves.Bulk> wave : waves) {
+                for (Waves.Bulk bulk : wave) {
+                    current = bulk;
+                    counts = counts.plus(bulk, write(bulk));
+                }
+            }
+            current = null;
+            Map<TopicPartition, Long> ends = ends(records);
+            // last, so that a next owner seldom waits for this
+            if (!offsets.advance(session, ends)) return new Outcome.Displaced();
+            int refused = deadLetters.tell(records);
+            commit();
+            offsets.advanced(ends);
+            ends.forEach(deadLetters::passed);
+            metrics.applied(records, waves.size(), refused, counts);
+            return new Outcome.Applied();
+        } catch (MongoBulkWriteException error) {
+            if (current == null || error.getWriteErrors().isEmpty()) return failed(error, writes);
+            BulkWriteError first = error.getWriteErrors().get(0);
+            Write write = current.writes().get(first.getIndex());
+            Verdict verdict = Verdict.of(first, write.kind());
+            if (verdict == Verdict.REFUSED || verdict == Verdict.PRESENT)
+                return new Outcome.Refused(write, verdict, first.getCode(), first.getMessage());
+            return new Outcome.Failed(verdict, writes, error);
+        } catch (DeadLetters.Unanswered error) {
+            return new Outcome.Failed(Verdict.PASSING, writes, error);
+        } catch (RuntimeException error) {
+            return failed(error, writes);
+        } finally {
+            abort();
+        }
+    }
+
+    private BulkWriteResult write(Waves.Bulk bulk) {
+        return client.getDatabase(bulk.namespace().getDatabaseName())
+                .getCollection(bulk.namespace().getCollectionName(), BsonDocument.class)
+                .bulkWrite(
+                        session,
+                        bulk.writes().stream().map(Write::model).toList(),
+                        new BulkWriteOptions().ordered(bulk.ordered()));
+    }
+
+    private void commit() {
+        for (int tries = 1; ; tries++) {
+            try {
+                session.commitTransaction();
+                return;
+            } catch (MongoException error) {
+                boolean unknown = error.hasErrorLabel(MongoException.UNKNOWN_TRANSACTION_COMMIT_RESULT_LABEL);
+                if (!unknown || tries == COMMITS) throw error;
+            }
+        }
+    }
+
+    /** End what is open; the server does so itself when it cannot be told. */
+    void abort() {
+        if (!session.hasActiveTransaction()) return;
+        try {
+            session.abortTransaction();
+        } catch (MongoException | IllegalStateException error) {
+            // the next transaction of this session ends it too
+        }
+    }
+
+    private static Outcome failed(RuntimeException error, int writes) {
+        return new Outcome.Failed(Verdict.of(error), writes, error);
+    }
+
+    private static Map<TopicPartition, Long> ends(List<SinkRecord> records) {
+        Map<TopicPartition, Long> ends = new HashMap<>();
+        for (SinkRecord record : records)
+            ends.put(new TopicPartition(record.topic(), record.kafkaPartition()), record.kafkaOffset() + 1);
+        return ends;
+    }
+}

@@ -1,0 +1,68 @@
+package io.towpath.sink;
+
+import com.mongodb.MongoNamespace;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.EnumMap;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Cuts a batch into waves. The changes of one document keep their order, one a wave; so a wave can be sent in whole classes, unordered.
+ * What is left when waves have become small (many changes of few documents) goes in the records' own order.
+ */
+final class Waves {
+    /** A wave of fewer writes costs more in round trips than whole classes save. */
+    static final int SMALLEST = 16;
+
+    /** Writes of one namespace that go to the server as one bulk. */
+    record Bulk(MongoNamespace namespace, boolean ordered, List<Write> writes) {}
+
+    private record Document(MongoNamespace namespace, ByteBuffer id) {}
+
+    private Waves() {}
+
+    static List<List<Bulk>> of(List<Write> writes) {
+        List<List<Write>> waves = new ArrayList<>();
+        int[] waveOf = new int[writes.size()];
+        Map<Document, Integer> changes = new HashMap<>();
+        for (int i = 0; i < writes.size(); i++) {
+            Write write = writes.get(i);
+            waveOf[i] = changes.merge(new Document(write.namespace(), write.id()), 1, Integer::sum) - 1;
+            if (waveOf[i] == waves.size()) waves.add(new ArrayList<>());
+            waves.get(waveOf[i]).add(write);
+        }
+        int whole = 0;
+        while (whole < waves.size() && (whole == 0 || waves.get(whole).size() >= SMALLEST)) whole++;
+        List<List<Bulk>> planned = new ArrayList<>();
+        waves.subList(0, whole).forEach(wave -> planned.add(classes(wave)));
+        List<Write> rest = new ArrayList<>();
+        for (int i = 0; i < writes.size(); i++) if (waveOf[i] >= whole) rest.add(writes.get(i));
+        if (!rest.isEmpty()) planned.add(inOrder(rest));
+        return planned;
+    }
+
+    /** One wave that keeps the order of all writes. */
+    static List<Bulk> inOrder(List<Write> writes) {
+        List<Bulk> runs = new ArrayList<>();
+        for (Write write : writes) {
+            if (runs.isEmpty() || !runs.get(runs.size() - 1).namespace().equals(write.namespace()))
+                runs.add(new Bulk(write.namespace(), true, new ArrayList<>()));
+            runs.get(runs.size() - 1).writes().add(write);
+        }
+        return runs;
+    }
+
+    private static List<Bulk> classes(List<Write> wave) {
+        Map<Write.Kind, Map<MongoNamespace, Bulk>> bulks = new EnumMap<>(Write.Kind.class);
+        for (Write write : wave) {
+            bulks.computeIfAbsent(write.kind(), unused -> new LinkedHashMap<>())
+                    .computeIfAbsent(write.namespace(), namespace -> new Bulk(namespace, false, new ArrayList<>()))
+                    .writes()
+                    .add(write);
+        }
+        return bulks.values().stream().flatMap(each -> each.values().stream()).toList();
+    }
+}

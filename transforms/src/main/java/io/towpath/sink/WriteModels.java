@@ -1,0 +1,68 @@
+package io.towpath.sink;
+
+import static java.nio.charset.StandardCharsets.US_ASCII;
+
+import com.mongodb.client.model.InsertOneModel;
+import com.mongodb.client.model.ReplaceOneModel;
+import com.mongodb.client.model.ReplaceOptions;
+import com.mongodb.client.model.UpdateOneModel;
+import com.mongodb.client.model.UpdateOptions;
+import com.mongodb.client.model.WriteModel;
+import io.towpath.record.BsonElements;
+import io.towpath.record.Change;
+import java.util.List;
+import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
+
+/** The driver's writes for the parts of the record contract. */
+final class WriteModels {
+    private static final byte[] ID = "_id".getBytes(US_ASCII);
+
+    private WriteModels() {}
+
+    /** A new document. Its bytes are stored as they are only when {@link #mustBeLiteral} says no. */
+    static WriteModel<BsonDocument> insert(byte[] document) {
+        return new InsertOneModel<>(new RawBsonDocument(document));
+    }
+
+    /** The document that has this one's {@code _id} is now this one, byte for byte. */
+    static WriteModel<BsonDocument> replace(byte[] value) {
+        BsonDocument filter = IdFilter.of(value).orElseThrow();
+        RawBsonDocument document = new RawBsonDocument(value);
+        if (mustBeLiteral(value)) {
+            BsonDocument stage = new BsonDocument("$replaceWith", new BsonDocument("$literal", document));
+            return new UpdateOneModel<>(filter, List.of(stage), new UpdateOptions().upsert(true));
+        }
+        return new ReplaceOneModel<>(filter, document, new ReplaceOptions().upsert(true));
+    }
+
+    /** A replace refuses names that begin with $; and it puts the server's time, as an insert does, where it finds an empty timestamp. */
+    static boolean mustBeLiteral(byte[] document) {
+        BsonElements elements = new BsonElements(document, 0);
+        while (elements.next()) {
+            boolean isEmptyTimestamp = elements.type() == BsonElements.TIMESTAMP && elements.int64(0) == 0;
+            if (document[elements.nameStart()] == '$' || (isEmptyTimestamp && !elements.nameIs(ID))) return true;
+        }
+        return false;
+    }
+
+    /** An update that may meet a document newer or older than the one that was updated at the source. */
+    static WriteModel<BsonDocument> repeatable(BsonDocument filter, Change.Update update) {
+        return ClassicUpdate.isSafe(update) ? classic(filter, update) : total(filter, update);
+    }
+
+    /** An update that meets the very document that was updated at the source. */
+    static WriteModel<BsonDocument> exact(BsonDocument filter, Change.Update update) {
+        return ClassicUpdate.isExact(update) ? classic(filter, update) : total(filter, update);
+    }
+
+    private static WriteModel<BsonDocument> classic(BsonDocument filter, Change.Update update) {
+        return new UpdateOneModel<>(filter, ClassicUpdate.of(update));
+    }
+
+    private static WriteModel<BsonDocument> total(BsonDocument filter, Change.Update update) {
+        return TotalUpdate.of(update)
+                .<WriteModel<BsonDocument>>map(pipeline -> new UpdateOneModel<>(filter, pipeline))
+                .orElseGet(() -> classic(filter, update));
+    }
+}

@@ -1,0 +1,115 @@
+package io.towpath.sink;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.mongodb.client.MongoCollection;
+import io.towpath.support.Server;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+
+/** The sink's task on a real replica set: each record once, whoever was there before. */
+@Tag("server")
+@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
+class MongoSinkServerTest {
+    private static Server server;
+    private MongoCollection<RawBsonDocument> collection;
+
+    @BeforeAll
+    static void connect() {
+        server = new Server();
+    }
+
+    @AfterAll
+    static void close() {
+        server.close();
+    }
+
+    @BeforeEach
+    void fresh() {
+        collection = server.fresh("sink");
+        server.dropDatabase(Destination.DATABASE);
+    }
+
+    @Test
+    void startsAtTheBeginningAndGoesOnWhereTheDestinationIs() {
+        try (TestTask first = TestTask.opened(collection)) {
+            assertEquals(0, first.seek());
+            first.put(7, "c {_id: 1, x: 1}", "u {_id: 1, $set: {x: 2}}", "c {_id: 2}", "d {_id: 2}");
+        }
+        try (TestTask second = TestTask.opened(collection)) {
+            assertEquals(11, second.seek());
+            assertEquals(TestTask.documents("{_id: 1, x: 2}"), TestTask.stored(collection));
+        }
+    }
+
+    @Test
+    void whatIsAppliedIsSkipped() {
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1, x: 1}", "u {_id: 1, $unset: {x: ''}}");
+            sink.put(0, "c {_id: 1, x: 1}", "u {_id: 1, $unset: {x: ''}}", "u {_id: 1, $set: {y: 1}}");
+            assertEquals(TestTask.documents("{_id: 1, y: 1}"), TestTask.stored(collection));
+        }
+    }
+
+    @Test
+    void connectIsToldWhatIsApplied() {
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1}", "c {_id: 2}");
+            Map<?, OffsetAndMetadata> told = sink.task.preCommit(Map.of(sink.partition, new OffsetAndMetadata(5)));
+            assertEquals(Map.of(sink.partition, new OffsetAndMetadata(2)), told);
+        }
+    }
+
+    @Test
+    void aTaskWhosePartitionWasTakenOverWritesNothingMore() {
+        try (TestTask zombie = TestTask.opened(collection);
+                TestTask owner = TestTask.opened(collection)) {
+            ConnectException fenced = assertThrows(ConnectException.class, () -> zombie.put(0, "c {_id: 1}"));
+            assertTrue(
+                    fenced.getMessage().startsWith("another task has taken over " + zombie.partition),
+                    fenced::getMessage);
+            assertEquals(List.of(), TestTask.stored(collection));
+            owner.put(0, "c {_id: 2}");
+            assertEquals(TestTask.documents("{_id: 2}"), TestTask.stored(collection));
+        }
+    }
+
+    @Test
+    void documentsThatAreThereAlreadyAreReplaced() {
+        collection.insertOne(new RawBsonDocument(io.towpath.support.Raw.document(
+                io.towpath.support.Raw.int32("_id", 1), io.towpath.support.Raw.int32("old", 1))));
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 0}", "c {_id: 1, x: 1}", "r {_id: 2}");
+            assertEquals(TestTask.documents("{_id: 0}", "{_id: 1, x: 1}", "{_id: 2}"), TestTask.stored(collection));
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    @Test
+    void changesOfOneDocumentKeepTheirOrder() {
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(
+                    0,
+                    "c {_id: 1}",
+                    "d {_id: 1}",
+                    "c {_id: 1, z: 1}",
+                    "c {_id: 2}",
+                    "u {_id: 1, $set: {a: 1}}",
+                    "u {_id: 1, $unset: {z: ''}}",
+                    "u {_id: 1, $set: {z: 2}}",
+                    "d {_id: 2}");
+            assertEquals(TestTask.documents("{_id: 1, a: 1, z: 2}"), TestTask.stored(collection));
+        }
+    }
+}

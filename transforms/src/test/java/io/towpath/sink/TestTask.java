@@ -1,0 +1,108 @@
+package io.towpath.sink;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import com.mongodb.client.MongoCollection;
+import io.towpath.record.BsonBytes;
+import io.towpath.record.CanonicalKey;
+import io.towpath.support.Context;
+import io.towpath.support.Server;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.header.ConnectHeaders;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
+
+/** A real task of the sink on a real destination, with a log of its own: one partition of a collection's topic. */
+final class TestTask implements AutoCloseable {
+    static final String PIPELINE = "test";
+
+    final Context context = new Context();
+    final MongoSinkTask task = new MongoSinkTask();
+    final TopicPartition partition;
+
+    TestTask(MongoCollection<RawBsonDocument> collection, Map<String, String> more) {
+        partition =
+                new TopicPartition(PIPELINE + "." + collection.getNamespace().getFullName(), 0);
+        Map<String, String> settings = new HashMap<>();
+        settings.put("connection.uri", System.getenv(Server.URI));
+        settings.put("topics", partition.topic());
+        settings.put("database", "unused");
+        settings.put("namespace.mapper", TopicNamespaceMapper.class.getName());
+        settings.put("change.data.capture.handler", RecordHandler.class.getName());
+        settings.put("errors.deadletterqueue.topic.name", "test.dead-letters");
+        settings.put(SinkSettings.PIPELINE, PIPELINE);
+        settings.put(SinkSettings.RETRY_TIMEOUT, "5000");
+        settings.putAll(more);
+        task.initialize(context);
+        task.start(settings);
+    }
+
+    /** A task that has its partition. */
+    static TestTask opened(MongoCollection<RawBsonDocument> collection, String... more) {
+        Map<String, String> settings = new HashMap<>();
+        for (int i = 0; i < more.length; i += 2) settings.put(more[i], more[i + 1]);
+        TestTask opened = new TestTask(collection, settings);
+        opened.task.open(List.of(opened.partition));
+        return opened;
+    }
+
+    long seek() {
+        return context.seeks.get(partition);
+    }
+
+    /** Records from this offset on: a document, an update or {@code {_id: …, gone: true}}, after its op, as in {@code "c {_id: 1}"}. */
+    List<SinkRecord> records(long from, String... changes) {
+        List<SinkRecord> records = new ArrayList<>();
+        for (String change : changes) {
+            BsonDocument said = BsonDocument.parse(change.substring(2));
+            BsonDocument id = new BsonDocument("_id", said.get("_id"));
+            if (change.startsWith("u")) said.remove("_id");
+            byte[] value = change.startsWith("d") ? null : BsonBytes.of(said);
+            records.add(record(from + records.size(), change.substring(0, 1), BsonBytes.of(id), value));
+        }
+        return records;
+    }
+
+    SinkRecord record(long offset, String operation, byte[] id, byte[] value) {
+        ConnectHeaders headers = new ConnectHeaders();
+        headers.addBytes("op", operation.getBytes(UTF_8));
+        headers.addBytes("t", ("1700000000:" + offset).getBytes(UTF_8));
+        return new SinkRecord(
+                partition.topic(),
+                partition.partition(),
+                Schema.OPTIONAL_BYTES_SCHEMA,
+                CanonicalKey.of(id),
+                Schema.OPTIONAL_BYTES_SCHEMA,
+                value,
+                offset,
+                null,
+                org.apache.kafka.common.record.TimestampType.NO_TIMESTAMP_TYPE,
+                headers);
+    }
+
+    void put(long from, String... changes) {
+        task.put(records(from, changes));
+    }
+
+    static List<BsonDocument> documents(String... json) {
+        return Arrays.stream(json).map(BsonDocument::parse).toList();
+    }
+
+    static List<BsonDocument> stored(MongoCollection<RawBsonDocument> collection) {
+        return new ArrayList<>(
+                collection.find().sort(BsonDocument.parse("{_id: 1}")).into(new ArrayList<>()));
+    }
+
+    @Override
+    public void close() {
+        task.close(List.of(partition));
+        task.stop();
+    }
+}
