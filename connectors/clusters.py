@@ -60,22 +60,60 @@ def _refusal(side: str, address: str, error: OperationFailure) -> str:
     return f"the {side} at {address} refused: {words}"
 
 
-def replica_set(client: MongoClient[dict[str, Any]], side: str) -> str:
-    """The name of the replica set. Raises `Refused` for a standalone and for a mongos."""
+@dataclass(frozen=True, slots=True)
+class ReplicaSet:
+    """Who a replica set is: written as `name/host,host` into a connector's configuration.
+
+    A standalone mongod, to which the plain mode can write, has no name, and itself as its only host.
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}/{','.join(self.hosts)}"
+
+    @classmethod
+    def parse(cls, mark: str) -> ReplicaSet:
+        name, _, members = mark.partition("/")
+        return cls(name, tuple(members.split(",")))
+
+    def is_same(self, other: ReplicaSet) -> bool:
+        """The same set, also when members came or went."""
+        return self.name == other.name and bool(set(self.hosts) & set(other.hosts))
+
+
+def source_set(client: MongoClient[dict[str, Any]]) -> ReplicaSet:
+    """The replica set of the source. Raises `Refused` for a standalone and for a mongos."""
+    found = _identity(client, "source")
+    if not found.name:
+        raise Refused(
+            "the source is a standalone mongod, which has no change streams; start it with --replSet and initiate a"
+            " replica set of one node ([source] uri)"
+        )
+    return found
+
+
+def destination_set(client: MongoClient[dict[str, Any]], *, transactions: bool) -> ReplicaSet:
+    """The replica set of the destination. Raises `Refused` for a mongos, and for a standalone that has to have
+    `transactions`."""
+    found = _identity(client, "destination")
+    if transactions and not found.name:
+        raise Refused(
+            "the destination is a standalone mongod, which has no transactions; start it with --replSet and initiate a"
+            ' replica set of one node, or set mode = "plain", which writes without them ([destination] uri)'
+        )
+    return found
+
+
+def _identity(client: MongoClient[dict[str, Any]], side: str) -> ReplicaSet:
     hello = client.admin.command("hello")
     if hello.get("msg") == "isdbgrid":
         raise Refused(f"the {side} is a mongos: sharded clusters are not supported; name a replica set ([{side}] uri)")
     if "setName" not in hello:
-        raise Refused(
-            f"the {side} is a standalone mongod, which has no change streams and no transactions; start it with"
-            f" --replSet and initiate a replica set of one node ([{side}] uri)"
-        )
-    return str(hello["setName"])
-
-
-def hosts(client: MongoClient[dict[str, Any]]) -> list[str]:
-    """The members of the replica set, as they name themselves."""
-    return sorted(client.admin.command("hello")["hosts"])
+        host, port = client.address or ("", 0)
+        return ReplicaSet("", (f"{host}:{port}",))
+    return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])))
 
 
 def collections(client: MongoClient[dict[str, Any]], databases: Iterable[str] | None = None) -> list[Collection]:

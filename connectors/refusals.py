@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from connectors.clusters import ReplicaSet
 from connectors.connect import Connect
 from connectors.definitions import plugins
 from connectors.errors import NoSuchConnector, Refused
 from connectors.namespaces import topic_of
-from connectors.servers import ReplicaSet, Servers
+from connectors.servers import Servers
 from connectors.spec import Pipeline
 from connectors.topics import Topic, Topics
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import bson
+from bson.raw_bson import RawBSONDocument
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from connectors.connect import Connect
@@ -133,11 +133,19 @@ def waiting(pipeline: Pipeline, topics: Topics, connector: str, answered: int, u
     if start >= upto:
         return None
     for message in _read(pipeline.request_topic, topics, start, upto):
-        found: dict[str, Any] = bson.decode(message.value() or b"\5\0\0\0\0")
-        namespace = str(found.get("namespace", ""))
+        namespace = namespace_in(message.value())
         if pipeline.selection.matches(namespace) and pipeline.source_connector_of(namespace) == connector:
             return message.offset()
     return None
+
+
+def namespace_in(value: bytes | None) -> str:
+    """The namespace of a request, whatever its ids are; empty for what is no request, which connectors pass over."""
+    try:
+        found = RawBSONDocument(value or b"")
+        return str(found.get("namespace", "")) if found.get("ids") else ""
+    except bson.errors.InvalidBSON:
+        return ""
 
 
 def _read(topic: str, topics: Topics, start: int, upto: int) -> Iterator[Message]:

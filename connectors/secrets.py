@@ -47,11 +47,12 @@ def destination_uri(pipeline: Pipeline) -> str:
 def properties(pipeline: Pipeline, source_set: str, destination_set: str) -> str:
     """The text of the properties file.
 
-    Debezium wants the name of the replica set in the URI, so it is added where it is missing.
+    Debezium wants the name of the replica set in the URI, so it is added where it is missing; a standalone has none.
     """
+    destination = destination_uri(pipeline)
     uris = {
         "source.uri": with_option(pipeline.source_uri, "replicaSet", source_set),
-        "destination.uri": with_option(destination_uri(pipeline), "replicaSet", destination_set),
+        "destination.uri": with_option(destination, "replicaSet", destination_set) if destination_set else destination,
     }
     return "".join(f"{key}={''.join(_ESCAPES.get(c, c) for c in uri)}\n" for key, uri in uris.items())
 

@@ -8,30 +8,10 @@ from typing import Any
 
 from pymongo import MongoClient
 
-from connectors.clusters import Collection, collections, connected, hosts, replica_set
+from connectors.clusters import Collection, ReplicaSet, collections, connected, destination_set, source_set
 from connectors.errors import Refused
 from connectors.namespaces import Selection, refuse_bad_names
 from connectors.spec import Pipeline
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaSet:
-    """Who a replica set is: written as `name/host,host` into a connector's configuration."""
-
-    name: str
-    hosts: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}/{','.join(self.hosts)}"
-
-    @classmethod
-    def parse(cls, mark: str) -> ReplicaSet:
-        name, _, members = mark.partition("/")
-        return cls(name, tuple(members.split(",")))
-
-    def is_same(self, other: ReplicaSet) -> bool:
-        """The same set, also when members came or went."""
-        return self.name == other.name and bool(set(self.hosts) & set(other.hosts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +31,7 @@ def look(pipeline: Pipeline, *, allow_missing: bool = False) -> Servers:
     `allow_missing` accepts patterns that match no collection yet.
     """
     with connected(pipeline.source_uri, "source") as client:
-        source = ReplicaSet(replica_set(client, "source"), tuple(hosts(client)))
+        source = source_set(client)
         found = [c for c in collections(client) if pipeline.selection.matches(c.namespace)]
         names = tuple(sorted(c.namespace for c in found if c.kind != "view"))
         refuse_bad_names(pipeline.name, names)
@@ -61,7 +41,7 @@ def look(pipeline: Pipeline, *, allow_missing: bool = False) -> Servers:
             refuse_missing(pattern, names)
         filled = frozenset(name for name in names if _holds_documents(client, name))
     with connected(pipeline.destination_uri, "destination") as client:
-        destination = ReplicaSet(replica_set(client, "destination"), tuple(hosts(client)))
+        destination = destination_set(client, transactions=pipeline.exactly_once)
     refuse_targets(pipeline, names, same_set=source.is_same(destination))
     return Servers(source, destination, names, filled)
 

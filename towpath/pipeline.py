@@ -33,8 +33,8 @@ def _duration(text: str) -> str:
 
 
 def _timeout(text: str) -> str:
-    if not re.fullmatch(r"[1-9][0-9]*[smhdw]", text):
-        raise ValueError(f"{text!r} is no duration; write a number with s, m, h, d or w, such as 60s")
+    if not re.fullmatch(r"[1-9][0-9]{0,3}[sm]", text):
+        raise ValueError(f"{text!r} is no timeout; write a number of up to four digits with s or m, such as 60s")
     return text
 
 

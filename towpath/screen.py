@@ -20,7 +20,7 @@ def screen(found: Status) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{found.name}: {found.state} ({found.mode})")
     for name, line in (*_copy(found), *_numbers(found), *_sink(found), *_dead_letters(found)):
-        facts.add_row(name, line)
+        facts.add_row(Text(name), Text(line) if isinstance(line, str) else line)  # no [markup] in what servers say
     words = [Text(f"{c.name}: {reason}", style="red") for c in found.connectors for reason in c.failures]
     words += [Text(trouble, style="red") for trouble in found.trouble]
     if words:
@@ -37,10 +37,11 @@ def _copy(found: Status) -> Iterator[tuple[str, RenderableType]]:
         line.add_row(bar, _progress(copied))
         yield f"  {copied.namespace}", line
         if copied.retries:
-            yield "", f"{copied.retries:,} retries, the last: {copied.reason}"
+            yield "", f"{_times(copied.retries)} tried again, the last: {copied.reason}"
     more = len(found.snapshot) - min(len(begun), _SHOWN)
     if found.snapshot and more:
-        yield "", f"and {more:,} more, {len(found.snapshot) - len(begun):,} of them not begun"
+        waiting = len(found.snapshot) - len(begun)
+        yield "", f"and {more:,} more" + (f", not begun: {waiting:,}" if waiting else "")
     if found.held:
         first = found.held[0]
         more_held = f" and {len(found.held) - 1:,} more" if len(found.held) > 1 else ""
@@ -70,6 +71,10 @@ def _progress(copied: Copied) -> str:
     )
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
 def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -90,12 +95,12 @@ def _numbers(found: Status) -> Iterator[tuple[str, str]]:
 def _sink(found: Status) -> Iterator[tuple[str, str]]:
     if found.epochs:
         least, most = min(found.epochs.values()), max(found.epochs.values())
-        taken = f"{most}" if least == most else f"{least} to {most}"
-        yield "epochs", f"{taken}, of {len(found.epochs):,} partitions taken over by the sink"
+        taken = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+        yield "epochs", f"{taken} on {len(found.epochs):,} partitions"
     for task in found.tasks:
         if task.retries:
             at = f" at {task.retried_at:%Y-%m-%d %H:%M:%S} UTC" if task.retried_at else ""
-            yield "sink retries", f"task {task.task}: {task.retries:,}, the last{at}: {task.reason}"
+            yield f"sink task {task.task}", f"{_times(task.retries)} tried again, the last{at}: {task.reason}"
 
 
 def _dead_letters(found: Status) -> Iterator[tuple[str, str]]:

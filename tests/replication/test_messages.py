@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
@@ -78,9 +80,24 @@ def test_wrong_password(filled: Pipeline, guarded: str, side: str) -> None:
 
 @pytest.mark.parametrize("side", ["source", "destination"])
 def test_standalone(filled: Pipeline, standalone: str, side: str) -> None:
-    said = refused(filled, **{side: f"mongodb://{standalone}/?directConnection=true"})
+    """Which has no change streams, and no transactions to write in; the plain mode writes to one."""
+    exactly_once = replace(filled, settings=Settings(mode="exactly-once"))
+    said = refused(exactly_once, **{side: f"mongodb://{standalone}/?directConnection=true"})
     assert f"the {side} is a standalone mongod" in said
     assert "--replSet" in said
+    assert ('mode = "plain"' in said) == (side == "destination")
+
+
+def test_the_plain_mode_writes_to_a_standalone(filled: Pipeline, standalone: str) -> None:
+    uri = f"mongodb://{standalone}/?directConnection=true"
+    addresses = replace(filled.addresses, destination=uri)
+    with MongoClient[dict[str, Any]](uri) as client:
+        plain = replace(filled, addresses=addresses, settings=Settings(mode="plain"), destination_client=client)
+        plain.deploy()
+        plain.source("docs").update_one({"_id": 1}, {"$set": {"a": 1}})
+        plain.wait()
+        plain.assert_same("docs", at_least=1)
+        plain.remove()
 
 
 @pytest.mark.parametrize(("side", "user"), [("source", "stranger"), ("destination", "reader")])

@@ -8,7 +8,7 @@ import pytest
 
 from connectors.namespaces import Renames
 from connectors.refusals import DESTINATION_SET
-from connectors.spec import Copy, Pipeline
+from connectors.spec import Copy, CopyWay, Pipeline
 from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic
 from towpath.checks import connect, file, foreign, kafka, oplog
 from towpath.checks.finding import Finding
@@ -162,6 +162,35 @@ def test_how_far_the_oplog_reaches(found: oplog.Oplog | None, level: str, words:
     (finding,) = oplog.judge(found)
     assert finding.level == level
     assert words in finding.finding
+
+
+@pytest.mark.parametrize(
+    ("documents", "size", "limits", "level", "words"),
+    [
+        (10**6, 2**30, (0, 0), "ok", "a copy of 1.0 GiB takes 0.1 hours at 5 MiB/s"),
+        (10**6, 200 * 2**30, (0, 0), "warning", "takes 11.4 hours at 5 MiB/s"),
+        (10**6, 2**30, (20, 0), "error", "takes 13.9 at the limits of [capture]"),
+        (10**6, 2**30, (0, 2**14), "error", "takes 18.2 at the limits of [capture]"),
+    ],
+)
+def test_the_oplog_has_to_reach_back_over_the_copy(
+    documents: int, size: int, limits: tuple[int, int], level: str, words: str
+) -> None:
+    window = oplog.Oplog(span=3600 * 10, size=100, limit=100)
+    copy = Copy("towpath", 4, "primary", *limits)
+    (finding,) = oplog.judge_copy(window, documents, size, copy)
+    assert finding.level == level
+    assert words in finding.finding
+    assert finding.advice or level == "ok"
+    assert list(oplog.judge_copy(window, documents, size, replace(copy, way="none"))) == []
+
+
+@pytest.mark.parametrize(("way", "level"), [("debezium", "warning"), ("towpath", "error")])
+def test_workers_without_exactly_once_support(way: CopyWay, level: str) -> None:
+    pipeline = replace(PIPELINE, copy=replace(PIPELINE.copy, way=way))
+    ((found, words),) = told(connect.judged("move-source", {"exactly.once.support": ["is not"]}, pipeline))
+    assert found == level
+    assert "no exactly-once support" in words
 
 
 def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:

@@ -86,7 +86,7 @@ def test_mode_and_copy_decide_who_captures(file, mode, copy, own_source):
         (("[kafka]", '[capture]\ncopy = "some"\n[kafka]'), r"capture\.copy: input should be"),
         (("[kafka]", '[capture]\nread_preference = "any"\n[kafka]'), r"capture\.read_preference"),
         (("[kafka]", "[capture]\nbytes_per_second = -1\n[kafka]"), r"capture\.bytes_per_second"),
-        (("[kafka]", '[write]\nwtimeout = "forever"\n[kafka]'), r"'forever' is no duration"),
+        (("[kafka]", '[write]\nwtimeout = "forever"\n[kafka]'), r"'forever' is no timeout"),
     ],
 )
 def test_every_fault_is_said_in_words(file, change, words):

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
-from connectors.clusters import hosts, replica_set
+from connectors.clusters import ReplicaSet
 from connectors.secrets import without_credentials
-from connectors.servers import ReplicaSet
 from towpath.checks.finding import Finding, counted, error, ok, warning
 
 Client = MongoClient[dict[str, Any]]
@@ -52,17 +51,15 @@ def if_allowed(ask: Callable[[], Answer]) -> Answer | None:
         raise
 
 
-def seen(client: Client, side: str) -> Seen:
-    """Raises `Refused` for what is not a replica set."""
-    name = replica_set(client, side)
-    version = tuple(client.server_info()["versionArray"][:3])
-    return Seen(ReplicaSet(name, tuple(hosts(client))), version)
+def seen(client: Client, found: ReplicaSet) -> Seen:
+    return Seen(found, tuple(client.server_info()["versionArray"][:3]))
 
 
 def topology(found: Seen, side: str, uri: str) -> Iterator[Finding]:
     members = counted(len(found.replica_set.hosts), "member")
     version = ".".join(map(str, found.version))
-    yield ok(side, f"{without_credentials(uri)}: replica set {found.replica_set.name}, {members}, MongoDB {version}")
+    what = f"replica set {found.replica_set.name}, {members}" if found.replica_set.name else "a standalone mongod"
+    yield ok(side, f"{without_credentials(uri)}: {what}, MongoDB {version}")
     if found.version < OLDEST:
         yield error(
             side,

@@ -8,13 +8,20 @@ from typing import Any
 from pymongo import MongoClient
 from pymongo.uri_parser import parse_uri
 
-from connectors.clusters import Collection, collections, connected
+from connectors.clusters import Collection, collections, connected, destination_set
 from connectors.errors import ConnectorsError, Refused
 from connectors.servers import refuse_targets
+from connectors.sink_state import DATABASE, OFFSETS, TASKS
 from connectors.spec import Pipeline
 from towpath.checks.cluster import Known, Seen, compatibility, seen, topology
 from towpath.checks.finding import Finding, error, ok, refusal, warning
-from towpath.checks.privileges import DESTINATION_ACTIONS, DESTINATION_LOOKS, Privileges, privileges
+from towpath.checks.privileges import (
+    DESTINATION_ACTIONS,
+    DESTINATION_LOOKS,
+    POSITION_ACTIONS,
+    Privileges,
+    privileges,
+)
 from towpath.checks.target import target
 
 SIDE = "destination"
@@ -25,7 +32,7 @@ def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Findi
     """All findings about the destination; `deployed` when the pipeline may have written there already."""
     try:
         with connected(pipeline.destination_uri, SIDE) as client:
-            found = known.destination = seen(client, SIDE)
+            found = known.destination = seen(client, destination_set(client, transactions=pipeline.exactly_once))
             yield from topology(found, SIDE, pipeline.destination_uri)
             yield from compatibility(client, SIDE, found)
             yield from _beside(pipeline, known, found)
@@ -33,6 +40,7 @@ def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Findi
             mine = privileges(client)
             if mine is not None:
                 yield from _writes(mine, targets)
+                yield from _positions(mine, pipeline)
                 yield from _validation(mine, pipeline)
             else:
                 yield ok(SIDE, "no user is logged in, so the server must be without access control")
@@ -89,6 +97,25 @@ def _writes(mine: Privileges, targets: list[str]) -> Iterator[Finding]:
             f"the user {mine.user} may not {', '.join(missing)} in {name}: what is there cannot be seen or compared",
             f'grant it the role "readWrite" on {name.partition(".")[0]}, which has that too',
         )
+
+
+def _positions(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
+    """Where the exactly-once sink keeps its positions, in the transactions of what they are positions of."""
+    if not pipeline.exactly_once:
+        return
+    places = [f"{DATABASE}.{name}" for name in (OFFSETS, TASKS)]
+    missing = dict.fromkeys(action for place in places for action in mine.missing(POSITION_ACTIONS, place))
+    user, _, database = mine.user.partition("@")
+    if missing:
+        yield error(
+            SIDE,
+            f"the user {mine.user} may not {', '.join(missing)} in {' and '.join(places)}, where the sink keeps its"
+            " positions",
+            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readWrite", db: "{DATABASE}"}}]),'
+            ' or set mode = "plain"',
+        )
+    else:
+        yield ok(SIDE, f"the user {mine.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
 
 
 def _blind(mine: Privileges, targets: list[str]) -> dict[str, list[str]]:

@@ -14,10 +14,11 @@ from towpath.opened import Opened
 def everything(it: Opened, path: Path) -> Iterator[Finding]:
     """Every finding about the pipeline in the file `path`. A server out of reach is a finding, and ends nothing."""
     known, failed = Known(), False
+    deployed = connect.is_deployed(it.connect, it.pipeline)
     for look in (
         file.check(it.pipeline, path),
-        source.check(it.pipeline, known),
-        destination.check(it.pipeline, known, deployed=connect.is_deployed(it.connect, it.pipeline)),
+        source.check(it.pipeline, known, deployed=deployed),
+        destination.check(it.pipeline, known, deployed=deployed),
         kafka.check(it.pipeline, known, it.topics),
         connect.check(it.pipeline, known, it.connect),
     ):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from connectors.errors import ConnectorsError, Refused, TopicError
-from connectors.refusals import refuse_partition_count
+from connectors.refusals import refuse_partition_count, refuse_partitioned
 from connectors.spec import Pipeline
 from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic, Topics, retention_settings
 from towpath.checks.cluster import Known
@@ -34,6 +34,9 @@ def check(pipeline: Pipeline, known: Known, topics: Topics) -> Iterator[Finding]
         mine = [found for name, found in sorted(existing.items()) if re.fullmatch(pattern, name)]
         for found in mine:
             yield from topic(found, topics.settings(found.name), pipeline)
+        for name in (pipeline.request_topic, pipeline.dead_letter_topic):
+            if name in existing:
+                yield from single(existing[name])
         yield ok(_SUBJECT, f"topics of the pipeline that are there: {len(mine)}")
     except ConnectorsError as failure:
         yield refusal(_SUBJECT, failure)
@@ -110,6 +113,14 @@ def _would_create(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
             f"the brokers would create topics of {counted(pipeline.partitions, 'partition')} for records of"
             f" {LARGEST_RECORD} bytes",
         )
+
+
+def single(found: Topic) -> Iterator[Finding]:
+    """What is wrong with the topic of requests or dead letters."""
+    try:
+        refuse_partitioned(found)
+    except Refused as refused:
+        yield refusal(f"{_SUBJECT} {found.name}", refused)
 
 
 def topic(found: Topic, settings: Settings, pipeline: Pipeline) -> Iterator[Finding]:

@@ -8,14 +8,17 @@ from typing import Any
 
 from pymongo import MongoClient
 
+from connectors.spec import Copy
 from towpath.checks.cluster import if_allowed
-from towpath.checks.finding import Finding, ok, warning
+from towpath.checks.finding import Finding, error, ok, warning
 
 _SUBJECT = "source oplog"
 #: A day is what it takes to see in the morning what broke in the evening, and to mend it.
 SHORT_HOURS = 24.0
 #: An oplog this full has begun to drop its oldest entries, so that its span is its window.
 _FULL = 0.9
+#: Bytes a second that a copy manages on small machines, with indexes and other work beside it.
+SLOW_COPY = 5 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +80,32 @@ def judge(found: Oplog | None) -> Iterator[Finding]:
         )
     else:
         yield ok(_SUBJECT, f"reaches back {found.hours:,.0f} hours at the pace of writes so far")
+
+
+def judge_copy(found: Oplog | None, documents: int, size: int, copy: Copy) -> Iterator[Finding]:
+    """Whether the oplog reaches back over a copy of so many documents and bytes: the stream begins where it began."""
+    if found is None or found.young or copy.way == "none" or not size:
+        return
+    limits = ((documents, copy.documents_per_second), (size, copy.bytes_per_second))
+    limited = max((amount / rate / 3600 for amount, rate in limits if rate), default=0.0)
+    extent = f"{size / 2**30:,.1f} GiB"
+    enlarge = "enlarge the oplog (replSetResizeOplog with minRetentionHours)"
+    if limited > found.hours:
+        yield error(
+            _SUBJECT,
+            f"reaches back {found.hours:.1f} hours, and a copy of {extent} takes {limited:.1f} at the limits of"
+            " [capture]: the stream could not go on where the copy began",
+            f"raise documents_per_second or bytes_per_second, or {enlarge}",
+        )
+        return
+    slow = max(limited, size / SLOW_COPY / 3600)
+    words = f"a copy of {extent} takes {slow:.1f} hours at {SLOW_COPY // 2**20} MiB/s"
+    if slow > found.hours:
+        yield warning(
+            _SUBJECT,
+            f"reaches back {found.hours:.1f} hours, and {words}, which a small machine manages: if it is no faster, the"
+            " stream cannot go on where the copy began",
+            f"{enlarge}, or see that the copy is faster",
+        )
+    else:
+        yield ok(_SUBJECT, f"{words} at most, and it reaches back {found.hours:,.1f} hours")

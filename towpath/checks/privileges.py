@@ -12,6 +12,8 @@ from pymongo import MongoClient
 SOURCE_ACTIONS = ("find", "changeStream", "listCollections")
 #: What applying records takes on each namespace. (The server wants no createCollection of who may insert.)
 DESTINATION_ACTIONS = ("insert", "update", "remove")
+#: What the exactly-once sink, and `status`, `wait` and `remove`, do with the sink's positions.
+POSITION_ACTIONS = ("find", "insert", "update", "remove")
 #: What comparing both sides and this check take besides.
 DESTINATION_LOOKS = ("find", "listCollections", "listIndexes")
 

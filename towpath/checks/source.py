@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 from pymongo import MongoClient
 
-from connectors.clusters import Collection, collections, connected
+from connectors.clusters import Collection, collections, connected, source_set
 from connectors.errors import ConnectorsError, Refused
 from connectors.namespaces import refuse_bad_names, topic_of
 from connectors.servers import refuse_collection, refuse_missing
@@ -22,18 +22,21 @@ SIDE = "source"
 _SHOWN = 10  # more than so many collections are told as a number
 
 
-def check(pipeline: Pipeline, known: Known) -> Iterator[Finding]:
-    """All findings about the source; `known` is filled on the way."""
+def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Finding]:
+    """All findings about the source; `known` is filled on the way. `deployed` when it may be copied already."""
     try:
         with connected(pipeline.source_uri, SIDE) as client:
-            known.source = seen(client, SIDE)
+            known.source = seen(client, source_set(client))
             yield from topology(known.source, SIDE, pipeline.source_uri)
             yield from compatibility(client, SIDE, known.source)
             lacking = list(_privileges(client))
             yield from lacking
-            yield from oplog.judge(oplog.read(client))
+            window = oplog.read(client)
+            yield from oplog.judge(window)
             if not any(finding.level == "error" for finding in lacking):
-                yield from _collections(client, pipeline, known)
+                extent = yield from _collections(client, pipeline, known)
+                if not deployed:
+                    yield from oplog.judge_copy(window, *extent, pipeline.copy)
     except ConnectorsError as failure:
         yield refusal(SIDE, failure)
 
@@ -56,7 +59,10 @@ def _privileges(client: MongoClient[dict[str, Any]]) -> Iterator[Finding]:
         yield ok(SIDE, f"the user {mine.user} may {', '.join(SOURCE_ACTIONS)} in every database")
 
 
-def _collections(client: MongoClient[dict[str, Any]], pipeline: Pipeline, known: Known) -> Iterator[Finding]:
+def _collections(
+    client: MongoClient[dict[str, Any]], pipeline: Pipeline, known: Known
+) -> Generator[Finding, None, tuple[int, int]]:
+    """Findings about each; returns how many documents and bytes there are."""
     matched = [c for c in collections(client) if pipeline.selection.matches(c.namespace)]
     known.namespaces = sorted(c.namespace for c in matched if c.kind != "view")
     for pattern in pipeline.include:
@@ -76,6 +82,7 @@ def _collections(client: MongoClient[dict[str, Any]], pipeline: Pipeline, known:
     shown = ", ".join(known.namespaces) if len(known.namespaces) <= _SHOWN else ""
     total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
     yield ok(SIDE, f"collections that match: {shown or len(known.namespaces)}; {total}")
+    return documents, size
 
 
 def _kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:

@@ -1,0 +1,134 @@
+"""What a source connector has committed, as Connect lists it: the stream's position, copies, requests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from connectors.barrier import uncaptured
+from connectors.copying import copied_by_ranges, held
+from connectors.errors import ConnectorsError
+from connectors.position import ClusterTime
+from connectors.source_state import SourceState, source_state
+
+SELECTION = "^(?-i:shop\\..*)$"
+MOMENT = ClusterTime(200, 1)
+
+
+def item(offset: dict[str, Any], **partition: Any) -> dict[str, Any]:
+    return {"partition": partition, "offset": offset}
+
+
+def root(phase: str, *namespaces: str, selection: str = SELECTION) -> dict[str, Any]:
+    listed = json.dumps(namespaces)
+    return item({"phase": phase, "selection": selection, "start": "90:1", "namespaces": listed}, towpath="shop")
+
+
+def debezium(seconds: int, **more: Any) -> dict[str, Any]:
+    return item({"sec": seconds, "ord": 1, **more}, server_id="shop")
+
+
+def plan(namespace: str, ranges: int, documents: int = 1000) -> dict[str, Any]:
+    offset = {"ranges": ranges, "documents": documents, "bytes": 10 * documents, "began": 1_700_000_000_000}
+    return item(offset, towpath="shop", namespace=namespace)
+
+
+def part(namespace: str, number: int, rows: int, *, done: bool = False, **more: Any) -> dict[str, Any]:
+    offset = {"rows": rows, "bytes": 10 * rows, "done": done, **more}
+    return item(offset, towpath="shop", namespace=namespace, range=number)
+
+
+def words(*offsets: dict[str, Any], selection: str | None = SELECTION) -> str:
+    return uncaptured("shop-source", source_state(offsets), MOMENT, selection)
+
+
+def test_debezium_s_position_is_told_from_ours() -> None:
+    state = source_state([root("stream"), part("shop.a", 0, 5), debezium(300)])
+    assert state.position is not None
+    assert state.position.time == ClusterTime(300, 1)
+    assert source_state([root("copy", "shop.a"), plan("shop.a", 2)]).position is None
+
+
+def test_of_debezium_s_own_connector_there_is_a_position_only() -> None:
+    assert source_state([debezium(300)]) == SourceState(source_state([debezium(300)]).position)
+    assert source_state([]) == SourceState(None)
+
+
+def test_ranges_add_up_in_any_order() -> None:
+    offsets = [
+        part("shop.a", 10, 30, retries=2, reason="later trouble"),
+        part("shop.a", 2, 400, done=True, t="120:9", retries=1, reason="first trouble"),
+        plan("shop.a", 12),
+        root("copy", "shop.b", "shop.a"),
+        part("shop.a", 1, 300, done=True, t="120:10"),
+    ]
+    a, b = source_state(offsets).copies
+    assert (a.namespace, a.planned, a.ranges_done, a.rows, a.bytes_read) == ("shop.a", 12, 2, 730, 7300)
+    assert (a.time, a.retries, a.reason) == (ClusterTime(120, 10), 3, "later trouble")
+    assert (b.namespace, b.planned, b.rows, b.done) == ("shop.b", None, 0, False)
+
+
+def test_a_copy_is_done_when_all_its_ranges_are() -> None:
+    offsets = [root("stream", "shop.a", "shop.b", "shop.c"), debezium(300)]
+    offsets += [plan("shop.a", 1), part("shop.a", 0, 10, done=True, t="250:1")]
+    offsets += [plan("shop.b", 2), part("shop.b", 0, 10, done=True, t="250:1")]
+    offsets += [plan("shop.c", 0, documents=0)]
+    state = source_state(offsets)
+    assert [copy.namespace for copy in state.copying] == ["shop.b"]
+    assert [copy.namespace for copy in state.held] == ["shop.a", "shop.c"]
+    assert [(one.namespace, one.time) for one in held(state.held)] == [("shop.a", "250:1")]
+
+
+def test_a_copy_s_progress_rate_and_time_left() -> None:
+    state = source_state([root("copy", "shop.a", "shop.b"), plan("shop.a", 4), part("shop.a", 0, 200, done=True)])
+    a, b = copied_by_ranges("shop", state.copies, {"shop.shop.a": 40.0})
+    assert (a.documents, a.of, a.ranges, a.ranges_done) == (200, 1000, 4, 1)
+    assert (a.seconds_left, a.as_json()["seconds_left"]) == (20.0, 20.0)
+    assert not b.begun
+    assert b.seconds_left is None, "nobody knows yet how much there is"
+    more = source_state([root("copy", "shop.a"), plan("shop.a", 1, documents=50), part("shop.a", 0, 80)])
+    (grown,) = copied_by_ranges("shop", more.copies, {})
+    assert (grown.documents, grown.of, grown.seconds_left) == (80, 80, None)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "expected"),
+    [
+        ([], "has not captured anything yet"),
+        ([root("copy", "shop.a"), plan("shop.a", 3), part("shop.a", 0, 70)], "(shop.a: 70 of about 1,000)"),
+        ([root("copy", "shop.a", "shop.b")], "still copying what was there at its start (shop.a: 0 of about 0; 2 coll"),
+        ([root("stream")], "has not captured anything yet"),
+        ([root("stream", selection="other"), debezium(300)], "has not taken up yet which collections"),
+        ([root("stream", "shop.a"), debezium(300)], "still copying what came into the pipeline (shop.a"),
+        ([root("stream"), debezium(200)], "has captured up to 200:1, and 200:1 was asked for"),
+        ([root("stream"), debezium(201)], ""),
+    ],
+)
+def test_what_wait_waits_for(offsets: list[dict[str, Any]], expected: str) -> None:
+    assert (expected in words(*offsets)) if expected else words(*offsets) == ""
+
+
+def test_what_wait_waits_for_with_debezium_s_own_connector() -> None:
+    assert "still copying" in words(debezium(300, initsync=True), selection=None)
+    assert words(debezium(201), selection=None) == ""
+
+
+def test_a_copied_collection_whose_time_is_still_held_does_not_hold_wait_up() -> None:
+    assert words(root("stream", "shop.a"), plan("shop.a", 1), part("shop.a", 0, 5, done=True), debezium(201)) == ""
+
+
+def test_a_request_is_answered_once_the_next_one_is_due() -> None:
+    answered = item({"next": 7, "index": 3, "waiting": "capture is behind"}, towpath="shop", requests="shop.requests")
+    state = source_state([root("stream"), answered, debezium(300)])
+    assert state.requests is not None
+    assert state.requests.waiting == "capture is behind"
+    assert [state.has_answered(offset) for offset in (6, 7)] == [True, False]
+    assert not source_state([root("stream")]).has_answered(0)
+
+
+@pytest.mark.parametrize("broken", [{"selection": "x", "namespaces": "[]"}, {"phase": "stream", "selection": "x"}])
+def test_offsets_that_cannot_be_understood_are_said(broken: dict[str, Any]) -> None:
+    with pytest.raises(ConnectorsError, match="cannot be understood"):
+        source_state([item(broken, towpath="shop")])
