@@ -42,6 +42,9 @@ TURNS = [KILLED_IN[: ROUNDS - first] for first in range(0, ROUNDS, len(KILLED_IN
 FOUR_TASKS = "[write]\ntasks = 4"
 
 
+exactly_once = partial(Settings, mode="exactly-once")
+
+
 def workload(pipeline: Pipeline, seed: int, *collections: str, documents: int = 300) -> Workload:
     sources = [pipeline.source(name) for name in collections or COLLECTIONS]
     found = Workload(seed, sources, documents=documents, versions=True)
@@ -54,12 +57,12 @@ def order(pipeline: Pipeline) -> Order:
 
 
 @pytest.mark.parametrize(
-    ("turn", "states"), enumerate(TURNS), ids=[f"{at}: {', '.join(s)}" for at, s in enumerate(TURNS)]
+    ("turn", "states"), list(enumerate(TURNS)), ids=[f"{at}: {', '.join(s)}" for at, s in enumerate(TURNS)]
 )
 def test_both_sides_are_equal_after_the_worker_was_killed(
     make_pipeline: MakePipeline, stack: embedded.Stack, seed: int, turn: int, states: tuple[State, ...]
 ) -> None:
-    moment, pipeline = Random(seed + turn), make_pipeline(Settings(capture={"documents_per_second": 300}))
+    moment, pipeline = Random(seed + turn), make_pipeline(exactly_once(capture={"documents_per_second": 300}))
     changes = workload(pipeline, seed + turn, documents=1500)
     with order(pipeline) as events:
         with Writer(changes, per_second=100) as writer:
@@ -86,7 +89,7 @@ def second(stack: embedded.Stack) -> Iterator[str]:
 def test_a_worker_that_slept_in_a_transaction_while_its_tasks_moved_changes_nothing_when_it_wakes(
     make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int
 ) -> None:
-    pipeline = make_pipeline(Settings(extra=FOUR_TASKS))
+    pipeline = make_pipeline(exactly_once(extra=FOUR_TASKS))
     changes = workload(pipeline, seed)
     port = embedded.status(stack.directory).processes[second].port
     connect, sink = pipeline.addresses.connect, f"{pipeline.name}-sink"
@@ -112,7 +115,7 @@ def test_a_worker_that_slept_in_a_transaction_while_its_tasks_moved_changes_noth
 def test_a_rolling_restart_to_another_version_of_the_jar_loses_and_repeats_nothing(
     make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int, tmp_path: Path
 ) -> None:
-    pipeline = make_pipeline(Settings(extra=FOUR_TASKS))
+    pipeline = make_pipeline(exactly_once(extra=FOUR_TASKS))
     changes = workload(pipeline, seed)
     running = embedded.status(stack.directory).processes
     urls = [f"http://127.0.0.1:{running[name].port}" for name in (workers.FIRST, second)]
@@ -132,7 +135,8 @@ def test_a_rolling_restart_to_another_version_of_the_jar_loses_and_repeats_nothi
     assert events.seen(at_least=700)
 
 
-def test_documents_read_again_while_they_change_are_answered_once_each_and_equal(pipeline: Pipeline) -> None:
+def test_documents_read_again_while_they_change_are_answered_once_each_and_equal(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(exactly_once())
     documents, name, times = pipeline.source("docs"), pipeline.namespace("docs"), 3
     documents.insert_many([{"_id": n, VERSION: Int64(1), "text": "x" * 500} for n in range(1000)])
     wanted = [bson.encode({"_id": n}) for n in range(1010)]  # the last ten are not there
@@ -163,8 +167,9 @@ def test_documents_read_again_while_they_change_are_answered_once_each_and_equal
 
 
 def test_what_the_destination_refuses_is_in_the_dead_letters_with_the_reason_and_the_rest_arrives(
-    pipeline: Pipeline,
+    make_pipeline: MakePipeline,
 ) -> None:
+    pipeline = make_pipeline(exactly_once())
     documents, bad = pipeline.source("docs"), [7, 1007, 2007, 3007]
     pipeline.destination_client[pipeline.name].command({"create": "docs", "validator": {"bad": {"$ne": True}}})
     pipeline.create("docs")
@@ -199,7 +204,7 @@ def test_what_the_destination_refuses_is_in_the_dead_letters_with_the_reason_and
 def test_a_namespace_added_to_a_running_pipeline_is_copied_in_order_with_its_changes(
     make_pipeline: MakePipeline, seed: int
 ) -> None:
-    settings = Settings(include=("one",), capture={"documents_per_second": 500})
+    settings = exactly_once(include=("one",), capture={"documents_per_second": 500})
     pipeline = make_pipeline(settings)
     first, added = workload(pipeline, seed, "one"), workload(pipeline, seed + 1, "two", documents=1500)
     with order(pipeline) as events:
