@@ -16,7 +16,7 @@ from connectors.connect import Connect, Connector
 from connectors.errors import ConnectorsError, NoSuchConnector, NotYet
 from connectors.lag import applied, gaps, peek, pipeline_ends
 from connectors.position import ClusterTime
-from connectors.source_state import CollectionCopy, SourceState, read_state
+from connectors.source_state import SELECTION, CollectionCopy, SourceState, read_state
 from connectors.spec import Pipeline
 from connectors.topics import Place, Topics
 
@@ -47,7 +47,7 @@ def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, s
 
 def _wait_captured(pipeline: Pipeline, connect: Connect, name: str, moment: ClusterTime, deadline: float) -> None:
     config = (connect.config(name) or {}) if pipeline.has_own_source else {}
-    selection = config.get("collection.include.list")
+    selection = config.get(SELECTION)
     while words := uncaptured(name, read_state(connect, name), moment, selection):
         _go_on(pipeline, connect, deadline, words)
 

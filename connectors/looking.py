@@ -15,7 +15,7 @@ from connectors.lag import Lag, measure, pipeline_ends
 from connectors.lifecycle import statuses
 from connectors.namespaces import namespace_of
 from connectors.sink_state import Applied, TaskState
-from connectors.source_state import SourceState, read_state
+from connectors.source_state import SELECTION, SourceState, read_state
 from connectors.spec import Pipeline
 from connectors.status import RATE_WINDOW, Status, Waiting
 from connectors.topics import Place, Topic, Topics
@@ -88,6 +88,25 @@ class _Look:
                 found.append(Waiting(name, end - first, state.requests.waiting if state.requests else ""))
         return tuple(found)
 
+    def captured(
+        self, sources: Mapping[str, SourceState], rates: Mapping[str, float]
+    ) -> tuple[bool, tuple[Copied, ...], float]:
+        """Whether nothing is being copied, what is, and by how many seconds the stream is behind the source."""
+        streaming = all(map(_streaming, sources.values()))
+        done = streaming and not any(self.has_to_copy(name, state) for name, state in sources.items())
+        try:
+            copies = () if done else self.copies(sources, rates)
+            return done, copies, self.behind(sources) if streaming else 0.0
+        except ConnectorsError as error:
+            self.trouble.append(str(error))
+            return done, (), 0.0
+
+    def has_to_copy(self, name: str, state: SourceState) -> bool:
+        """Also when the connector was given collections that it has not taken up yet."""
+        if not self.pipeline.has_own_source or state.copying:
+            return bool(state.copying)
+        return state.selection != (self.connect.config(name) or {}).get(SELECTION, state.selection)
+
     def copies(self, sources: Mapping[str, SourceState], rates: Mapping[str, float]) -> tuple[Copied, ...]:
         """What is being copied; of Debezium's own copy the source is asked how much there is."""
         prefix = self.pipeline.name
@@ -117,15 +136,8 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
     found = tuple(statuses(connect, pipeline.connectors))
     sources = it.sources()
     positions, tasks = it.sink()
-    lag, rates, streaming = it.lag(positions), it.rates(), all(map(_streaming, sources.values()))
-    done = streaming and not any(state.copying for state in sources.values())
-    copies: tuple[Copied, ...] = ()
-    behind = 0.0
-    try:
-        copies = () if done else it.copies(sources, rates)
-        behind = it.behind(sources) if streaming else 0.0
-    except ConnectorsError as error:
-        it.trouble.append(str(error))
+    lag, rates = it.lag(positions), it.rates()
+    done, copies, behind = it.captured(sources, rates)
     return Status(
         name=pipeline.name,
         mode=pipeline.mode,

@@ -13,6 +13,7 @@ from connectors.definitions import plugins
 from connectors.errors import NoSuchConnector, Refused
 from connectors.namespaces import topic_of
 from connectors.servers import Servers
+from connectors.source_state import SELECTION
 from connectors.spec import Pipeline
 from connectors.topics import Topic, Topics
 
@@ -122,7 +123,7 @@ def refuse_changed_capture(wanted: Configurations, present: Configurations, serv
 
 def _captured_by(configurations: Configurations, namespace: str) -> str | None:
     for name, config in configurations.items():
-        pattern = (config or {}).get("collection.include.list")
+        pattern = (config or {}).get(SELECTION)
         if pattern is not None and re.fullmatch(pattern, namespace):
             return name
     return None

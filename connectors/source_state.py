@@ -13,6 +13,8 @@ from connectors.position import ClusterTime, SourcePosition, cluster_time, debez
 
 #: The key that the partitions of MongoSource's own offsets have; its value is the connector's topic.prefix.
 OURS = "towpath"
+#: The setting of a source connector that says which namespaces it takes in.
+SELECTION = "collection.include.list"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from towpath.opened import opened, pipeline_argument, say
 def wait(file: Path, timeout: float) -> None:
     """Return once everything written to the source before this call is at the destination.
 
-    A barrier, not silence: the source's time at the call has passed through the log, and then every partition of
-    every topic is applied up to its end. Nothing is written to the source.
+    A barrier, not silence: the source's time at the call has passed through the log with nothing left to copy, what
+    was asked to be read again is in it, and then every partition of every topic is applied up to its end. Nothing is
+    written to the source.
     """
     with opened(file) as it:
         require(it.connect, it.topics, it.pipeline)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -83,7 +84,7 @@ def test_a_foreign_sink_on_the_pipelines_topics(filled: Pipeline, addresses: Add
 def test_plugins_missing(filled: Pipeline, tmp_path: Path) -> None:
     with connect_without_plugins(tmp_path, filled.addresses.bootstrap) as url:
         found = check(filled, expect=1, connect=url)
-    assert "plugin.path" in one(found, "error", "connect", "lacks io.debezium")["advice"]
+    assert "plugin.path" in one(found, "error", "connect", "lacks io.")["advice"]
 
 
 @pytest.fixture
@@ -131,10 +132,14 @@ def _once_answering(url: str) -> None:
     httpx.get(f"{url}/connectors", timeout=10).raise_for_status()
 
 
-def test_a_worker_without_the_settings_that_are_needed(filled: Pipeline, bare_worker: str) -> None:
-    found = check(filled, expect=1, connect=bare_worker)
+@pytest.mark.parametrize(("mode", "level"), [("exactly-once", "error"), ("plain", "warning")])
+def test_a_worker_without_the_settings_that_are_needed(
+    filled: Pipeline, bare_worker: str, mode: str, level: str
+) -> None:
+    other = replace(filled, settings=Settings(mode=mode))
+    found = check(other, expect=1, connect=bare_worker)
     source, sink = f"connect {filled.name}-source", f"connect {filled.name}-sink"
-    one(found, "warning", source, "no exactly-once support")
+    one(found, level, source, "no exactly-once support")
     for subject in (source, sink):
         assert "config.providers=file" in one(found, "error", subject, "finds no URI through ${file:")["advice"]
         assert "override.policy=All" in one(found, "error", subject, "do not let a connector set ")["advice"]

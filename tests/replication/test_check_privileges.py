@@ -20,6 +20,11 @@ READER: list[dict[str, Any]] = [
     {"resource": {"db": "", "collection": ""}, "actions": ["find", "changeStream", "listCollections"]}
 ]
 WRITER_ACTIONS = ["insert", "update", "remove"]
+#: And in exactly-once mode where the sink keeps its positions.
+POSITIONS: dict[str, Any] = {
+    "resource": {"db": "towpath", "collection": ""},
+    "actions": ["find", "insert", "update", "remove"],
+}
 SIDES = {"source": "reader", "destination": "writer"}
 
 
@@ -63,14 +68,18 @@ def user_with(root: raw.Client, guarded: str, pipeline: Pipeline) -> Iterator[Us
         root.admin.command("dropRole", name)
 
 
-def test_the_least_privileges_are_enough(make_pipeline: MakePipeline, root: raw.Client, guarded: str) -> None:
+@pytest.mark.parametrize("mode", ["plain", "exactly-once"])
+def test_the_least_privileges_are_enough(
+    make_pipeline: MakePipeline, root: raw.Client, guarded: str, mode: str
+) -> None:
     """What `check` asks for is what the pipeline needs: it runs with exactly that, from end to end."""
-    pipeline = make_pipeline(Settings(include=("docs",), rename={"docs": "copies"}))
+    pipeline = make_pipeline(Settings(mode=mode, include=("docs",), rename={"docs": "copies"}))
     writer = [{"resource": {"db": pipeline.name, "collection": ""}, "actions": WRITER_ACTIONS}]
-    for name, privileges in (("reader", READER), ("writer", writer)):
+    writer += [POSITIONS] if mode == "exactly-once" else []
+    for name, privileges in ((f"reader-{mode}", READER), (f"writer-{mode}", writer)):
         root.admin.command("createRole", name, privileges=privileges, roles=[])
         root.admin.command("createUser", name, pwd="secret", roles=[name])
-    uris = {side: f"mongodb://{user}:secret@{guarded}/?authSource=admin" for side, user in SIDES.items()}
+    uris = {side: f"mongodb://{user}-{mode}:secret@{guarded}/?authSource=admin" for side, user in SIDES.items()}
     addresses = Addresses(**{**asdict(pipeline.addresses), **uris})
     pipeline = replace(pipeline, addresses=addresses, source_client=root, destination_client=root)
     documents = pipeline.source("docs")
@@ -102,16 +111,25 @@ def test_a_source_user_of_one_database(filled: Pipeline, user_with: UserWith) ->
 @pytest.mark.parametrize("lacking", WRITER_ACTIONS)
 def test_a_privilege_that_the_destination_lacks(filled: Pipeline, user_with: UserWith, lacking: str) -> None:
     left = [action for action in WRITER_ACTIONS if action != lacking]
-    uri = user_with([{"resource": {"db": filled.name, "collection": ""}, "actions": left}])
+    uri = user_with([POSITIONS, {"resource": {"db": filled.name, "collection": ""}, "actions": left}])
     found = check(filled, expect=1, destination=uri)
     advice = one(found, "error", "destination", f"may not {lacking} in {filled.name}.docs")["advice"]
     assert f'{{role: "readWrite", db: "{filled.name}"}}' in advice
 
 
+def test_a_destination_user_who_may_not_keep_positions(filled: Pipeline, user_with: UserWith) -> None:
+    left = [{"resource": {"db": "towpath", "collection": "offsets"}, "actions": ["find", "insert"]}]
+    uri = user_with([*left, {"resource": {"db": filled.name, "collection": ""}, "actions": WRITER_ACTIONS}])
+    exactly_once = replace(filled, settings=Settings(mode="exactly-once"))
+    found = check(exactly_once, expect=1, destination=uri)
+    words = "may not update, remove, find, insert in towpath.offsets and towpath.tasks"
+    assert 'role: "readWrite", db: "towpath"' in one(found, "error", "destination", words)["advice"]
+
+
 def test_what_mongo_kafka_validates_is_foreseen(filled: Pipeline, user_with: UserWith) -> None:
     """A user who may write where the pipeline writes, and is refused by the sink connector all the same."""
     rename = f'[collections.rename]\n"{filled.name}.docs" = "elsewhere.docs"'
-    grants = [{"resource": {"db": "elsewhere", "collection": ""}, "actions": WRITER_ACTIONS}]
+    grants = [POSITIONS, {"resource": {"db": "elsewhere", "collection": ""}, "actions": WRITER_ACTIONS}]
     for more, refused in (([], True), ([{"resource": {"db": filled.name, "collection": ""}}], False)):
         uri = user_with([*grants, *({**grant, "actions": WRITER_ACTIONS} for grant in more)])
         other = replace(filled, addresses=replace(filled.addresses, destination=uri))

@@ -114,10 +114,15 @@ def test_connect_down(filled: Pipeline) -> None:
 
 
 def test_plugins_missing(filled: Pipeline, tmp_path: Path) -> None:
+    plugins = {
+        "plain": "io.debezium.connector.mongodb.MongoDbConnector",
+        "exactly-once": "io.towpath.source.MongoSource",
+    }
     with connect_without_plugins(tmp_path, filled.addresses.bootstrap) as url:
-        said = refused(filled, connect=url)
-    assert f"Kafka Connect at {url} lacks io.debezium.connector.mongodb.MongoDbConnector" in said
-    assert "plugin.path" in said
+        for mode, plugin in plugins.items():
+            said = refused(replace(filled, settings=Settings(mode=mode)), connect=url)
+            assert f"Kafka Connect at {url} lacks {plugin}" in said
+            assert "plugin.path" in said
 
 
 def test_kafka_down(filled: Pipeline) -> None:

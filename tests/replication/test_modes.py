@@ -96,9 +96,10 @@ def test_what_the_destination_refuses_is_shown_with_its_reason(exactly_once: Pip
     assert "validation" in cause["reason"]
     arguments = ("tail", exactly_once.file, "--dead-letters", "--no-follow")
     letters = [json.loads(line) for line in towpath(*arguments, "--json", "--canonical").stdout.splitlines()]
+    # a key is the _id in its canonical form
     shown = {letter["key"]: (letter["kind"], letter["value"]) for letter in letters}
     assert shown == {
-        '{"_id": {"$numberInt": "3"}}': ("update", '{"$set": {"bad": {"$numberLong": "7"}}}'),
+        '{"_id": {"$numberLong": "3"}}': ("update", '{"$set": {"bad": {"$numberLong": "7"}}}'),
         '{"_id": "x"}': ("document", '{"_id": "x", "bad": {"$numberInt": "1"}}'),
     }
     assert {letter["code"] for letter in letters} == {121}

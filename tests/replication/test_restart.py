@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 import stack as embedded
+from tests.conftest import MakePipeline
 from tests.support import log
-from tests.support.pipeline import Pipeline
+from tests.support.pipeline import Settings
 from tests.support.workload import Workload
 from tests.support.writer import Writer
 
@@ -12,9 +15,12 @@ COLLECTIONS = ("one", "two")
 WORKER = "connect-0"
 
 
+@pytest.mark.parametrize("mode", ["exactly-once", "plain"])
 def test_both_sides_are_equal_after_a_worker_was_killed_while_streaming(
-    pipeline: Pipeline, stack: embedded.Stack, seed: int
+    make_pipeline: MakePipeline, stack: embedded.Stack, seed: int, mode: str
 ) -> None:
+    """In plain mode fields that were removed and added again may stand in another order."""
+    pipeline = make_pipeline(Settings(mode=mode))
     changes = Workload(seed, [pipeline.source(name) for name in COLLECTIONS])
     changes.fill()
     pipeline.deploy()
@@ -30,4 +36,4 @@ def test_both_sides_are_equal_after_a_worker_was_killed_while_streaming(
         sink.wait_for(more=500)
     pipeline.wait()
     print(changes.statistics)
-    pipeline.assert_same(*COLLECTIONS, at_least=300, ignore_field_order=True)
+    pipeline.assert_same(*COLLECTIONS, at_least=300, ignore_field_order=mode == "plain")

@@ -54,6 +54,8 @@ class Settings:
     rename: Mapping[str, str] = field(default_factory=dict)
     whole_documents: Sequence[str] = ()
     partitions: int = 4
+    capture: Mapping[str, Any] = field(default_factory=dict)
+    """More of `[capture]`."""
     extra: str = ""
     """Lines of TOML at the end of the file."""
 
@@ -99,6 +101,7 @@ class Pipeline:
             "[capture]": {
                 "whole_documents": self._all(settings.whole_documents),
                 **({} if settings.copy is None else {"copy": settings.copy}),
+                **settings.capture,
             },
             "[kafka]": {"bootstrap": addresses.bootstrap, "partitions": settings.partitions},
             "[connect]": {"url": addresses.connect, "secrets": str(addresses.secrets)},

@@ -28,7 +28,11 @@ def target(
     yield from _contents(subject, client[database][name].estimated_document_count(), deployed=deployed)
     yield from _options(collection, pipeline)
     for index in client[database][name].list_indexes():
-        yield from _index(subject, dict(index))
+        yield from _index(subject, dict(index), _refused(pipeline))
+
+
+def _refused(pipeline: Pipeline) -> str:
+    return "what it refuses becomes a dead letter" if pipeline.exactly_once else "the sink stops at what it refuses"
 
 
 def _contents(subject: str, count: int, *, deployed: bool) -> Iterator[Finding]:
@@ -51,7 +55,7 @@ def _options(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     if "validator" in options and options.get("validationAction", "error") == "error":
         yield warning(
             subject,
-            "has a validator, which may refuse what the source accepted, and the sink stops at what is refused",
+            f"has a validator, which may refuse what the source accepted, and {_refused(pipeline)}",
             f'in {database}: db.runCommand({{collMod: "{name}", validationLevel: "off"}}) while the pipeline runs',
         )
     if options.get("capped"):
@@ -68,13 +72,13 @@ def _options(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def _index(subject: str, index: dict[str, Any]) -> Iterator[Finding]:
+def _index(subject: str, index: dict[str, Any], refused: str) -> Iterator[Finding]:
     name = index["name"]
     if index.get("unique"):
         yield warning(
             subject,
             f"has the unique index {name!r}: across documents there is no order, so that a value that moves from one"
-            " document to another is there twice for a moment, and the sink stops at the duplicate",
+            f" document to another is there twice for a moment, and {refused}",
             "create unique indexes after the move, when nothing is written any more",
         )
     if "expireAfterSeconds" in index:

@@ -1,0 +1,18 @@
+"""Waits for facts: what it waits for has a name, and the last value seen shows when it does not come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Fact = TypeVar("Fact")
+
+
+def until(what: str, look: Callable[[], Fact | None], timeout: float = 60, every: float = 0.05) -> Fact:
+    """The first true value of `look`; `timeout` and `every` in seconds."""
+    end = time.monotonic() + timeout
+    while not (found := look()):
+        assert time.monotonic() < end, f"no {what} within {timeout:.0f} s; the last look gave {found!r}"
+        time.sleep(every)
+    return found
