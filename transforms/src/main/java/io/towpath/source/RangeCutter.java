@@ -1,5 +1,6 @@
 package io.towpath.source;
 
+import com.mongodb.MongoException;
 import com.mongodb.client.MongoCollection;
 import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
@@ -18,6 +19,7 @@ final class RangeCutter {
     /** Up to so many, every {@code _id} is read, from the index alone; of more, a sample. */
     private static final long FEW = 20_000;
 
+    private static final int NAMESPACE_NOT_FOUND = 26;
     private static final int SAMPLES_A_RANGE = 20;
     private static final BsonDocument ONLY_ID = new BsonDocument("_id", new BsonInt32(1));
 
@@ -26,13 +28,23 @@ final class RangeCutter {
     static RangePlan plan(MongoCollection<BsonDocument> collection, long rangeBytes) {
         long now = System.currentTimeMillis();
         BsonDocument stage = new BsonDocument("$collStats", new BsonDocument("storageStats", new BsonDocument()));
-        BsonDocument found = collection.aggregate(List.of(stage)).first();
-        BsonDocument sizes = found == null ? new BsonDocument() : found.getDocument("storageStats");
+        BsonDocument sizes = sizes(collection, stage);
         long documents = number(sizes, "count");
         long bytes = number(sizes, "size");
         long ranges = Math.min(Math.min(MAX_RANGES, documents), (bytes + rangeBytes - 1) / rangeBytes);
         List<byte[]> bounds = ranges < 2 ? List.of() : bounds(sortedKeys(collection, documents, ranges), (int) ranges);
         return new RangePlan(bounds, documents, bytes, now);
+    }
+
+    /** Empty when the collection is gone. */
+    private static BsonDocument sizes(MongoCollection<BsonDocument> collection, BsonDocument stage) {
+        try {
+            BsonDocument found = collection.aggregate(List.of(stage)).first();
+            return found == null ? new BsonDocument() : found.getDocument("storageStats");
+        } catch (MongoException error) {
+            if (error.getCode() != NAMESPACE_NOT_FOUND) throw error;
+            return new BsonDocument();
+        }
     }
 
     private static long number(BsonDocument sizes, String name) {
@@ -65,7 +77,7 @@ final class RangeCutter {
             byte[] key = keys.get(index);
             boolean isNew = bounds.isEmpty() || BsonOrder.compare(bounds.get(bounds.size() - 1), key) < 0;
             bytes += key.length;
-            if (isNew && bytes <= MAX_BOUND_BYTES) bounds.add(key);
+            if (isNew && bytes <= MAX_BOUND_BYTES && Carried.asItIs(key)) bounds.add(key);
         }
         return bounds;
     }

@@ -9,17 +9,24 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.NoSuchElementException;
+import java.util.function.Supplier;
+import org.bson.BsonDocument;
+import org.bson.BsonMaxKey;
+import org.bson.BsonTimestamp;
 
 /** One read of a range, or of what is left of it, as of one moment: page by page, the last one marked. Throws the driver's exceptions. */
 final class RangeRead implements Iterator<Page>, AutoCloseable {
     static final long PAGE_BYTES = 1 << 20;
     private static final int PAGE_DOCUMENTS = 4_000;
+    private static final BsonDocument MAX_KEY = new BsonDocument("_id", new BsonMaxKey());
 
     private final String namespace;
     private final int range;
     private final long pageBytes;
     private final ClientSession session;
-    private final MongoCursor<byte[]> cursor;
+    private final Supplier<MongoCursor<byte[]>> end;
+    private MongoCursor<byte[]> cursor;
+    private boolean atEnd;
     private final ClusterTime time;
     private byte[] ahead;
     private boolean ended;
@@ -42,8 +49,14 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
         this.session = session;
         try {
             byte[] from = after.length > 0 ? after : plan.from(range);
+            ClusterTime before = session.getSnapshotTimestamp() == null ? source.now() : null;
             this.cursor = source.range(session, namespace, from, plan.to(range)).iterator();
-            this.time = ClusterTime.of(session.getSnapshotTimestamp());
+            // what begins with min() and has no max() ends before MaxKey, which may be an _id
+            this.atEnd = from.length == 0 || plan.to(range).length > 0;
+            this.end = () -> source.documents(namespace, session, MAX_KEY).iterator();
+            // none where there is no such collection, and then there was none at the moment before either
+            BsonTimestamp snapshot = session.getSnapshotTimestamp();
+            this.time = snapshot == null ? before : ClusterTime.of(snapshot);
             this.ahead = read();
             boolean isKnown =
                     ahead != null && after.length > 0 && BsonOrder.compare(CanonicalKey.of(ahead), after) == 0;
@@ -55,6 +68,10 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
     }
 
     private byte[] read() {
+        if (!cursor.hasNext() && !atEnd) {
+            cursor = end.get();
+            atEnd = true;
+        }
         return cursor.hasNext() ? cursor.next() : null;
     }
 
@@ -68,13 +85,19 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
         if (ended) throw new NoSuchElementException();
         List<byte[]> documents = new ArrayList<>();
         long bytes = 0;
-        while (ahead != null && bytes < pageBytes && documents.size() < PAGE_DOCUMENTS) {
+        while (ahead != null && !isFull(documents, bytes)) {
             documents.add(ahead);
             bytes += ahead.length;
             ahead = read();
         }
         ended = ahead == null;
         return new Page(namespace, range, documents, bytes, time, ended);
+    }
+
+    /** A page ends where a later read can go on. */
+    private boolean isFull(List<byte[]> documents, long bytes) {
+        if (bytes < pageBytes && documents.size() < PAGE_DOCUMENTS) return false;
+        return Carried.asItIs(CanonicalKey.of(documents.get(documents.size() - 1)));
     }
 
     @Override

@@ -93,7 +93,6 @@ final class ReadAgain implements AutoCloseable {
         try {
             Optional<ReadRequest> request = first();
             List<SourceRecord> records = request.isPresent() ? answer(request.get(), moment) : copy(moment);
-            metrics.readAgain(records.size());
             return records;
         } catch (MongoException error) {
             if (ReadFault.isInterrupt(error)) return List.of();
@@ -146,6 +145,7 @@ final class ReadAgain implements AutoCloseable {
         Rows rows = new Rows(settings.name(), request.namespace(), partition, offset());
         rows.documents(documents, moment, records);
         rows.gone(gone, moment, records);
+        metrics.readAgain(answered);
         return records;
     }
 

@@ -12,6 +12,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.connect.errors.DataException;
+import org.bson.RawBsonDocument;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -54,7 +55,16 @@ final class RequestLog implements AutoCloseable {
         read = record.offset() + 1;
         try {
             ReadRequest request = ReadRequest.of(record.offset(), record.value());
-            if (selection.test(request.namespace())) waiting.add(request);
+            if (!selection.test(request.namespace())) return;
+            request.keys().stream()
+                    .filter(key -> !Carried.asItIs(key))
+                    .forEach(key -> LOGGER.error(
+                            "{} of {} cannot be read again: no driver asks for such an _id as it is",
+                            new RawBsonDocument(key),
+                            request.namespace()));
+            List<byte[]> readable =
+                    request.keys().stream().filter(Carried::asItIs).toList();
+            if (!readable.isEmpty()) waiting.add(new ReadRequest(request.offset(), request.namespace(), readable));
         } catch (DataException error) {
             LOGGER.error("passed over: {}", error.getMessage());
         }

@@ -15,8 +15,10 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Predicate;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
+import org.bson.BsonString;
 import org.bson.RawBsonDocument;
 import org.bson.codecs.configuration.CodecRegistries;
 import org.bson.codecs.configuration.CodecRegistry;
@@ -56,11 +58,23 @@ final class SourceCluster implements AutoCloseable {
                 String name = collection.getString("name").getValue();
                 boolean stored = collection.getString("type").getValue().equals("collection");
                 if (stored && !name.startsWith("system.") && selection.test(database + "." + name)) {
-                    found.add(database + "." + name);
+                    found.add(simple(database + "." + name, collection));
                 }
             }
         }
         return found;
+    }
+
+    /** Throws {@link ConnectException} where {@code _id}s compare otherwise than by their bytes. */
+    private static String simple(String namespace, BsonDocument collection) {
+        BsonDocument options = collection.getDocument("options", new BsonDocument());
+        String locale = options.getDocument("collation", new BsonDocument())
+                .getString("locale", new BsonString("simple"))
+                .getValue();
+        if (locale.equals("simple")) return namespace;
+        throw new ConnectException(
+                "%s cannot be captured: its default collation (%s) holds _ids equal that differ; exclude it"
+                        .formatted(namespace, locale));
     }
 
     /** What a connector with such settings takes in, as Debezium decides it. */

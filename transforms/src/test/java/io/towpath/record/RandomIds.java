@@ -6,7 +6,7 @@ import io.towpath.support.Raw;
 import java.util.Random;
 
 /** Random {@code _id}s of all types that a server stores, nested too, close enough to one another that every byte decides somewhere. */
-final class RandomIds {
+public final class RandomIds {
     private static final int DEEPEST = 3;
     private static final String[] TEXTS = {
         "", "\0", "\0\0", "a", "a\0", "a\0b", "ab", "b", "A", "é", "\ud83d\ude00", "\uffee"
@@ -16,13 +16,13 @@ final class RandomIds {
     private final Random random;
     private final NearlyEqual numbers;
 
-    RandomIds(long seed) {
+    public RandomIds(long seed) {
         random = new Random(seed);
         numbers = new NearlyEqual(seed);
     }
 
     /** A document {@code {_id: …}}. */
-    byte[] document() {
+    public byte[] document() {
         return random.nextInt(3) == 0 ? numbers.document() : Raw.document(value("_id", 0));
     }
 

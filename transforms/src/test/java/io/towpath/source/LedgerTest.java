@@ -1,0 +1,169 @@
+package io.towpath.source;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.towpath.record.CanonicalKey;
+import io.towpath.record.ClusterTime;
+import io.towpath.support.Raw;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.apache.kafka.connect.storage.OffsetStorageReaderImpl;
+import org.apache.kafka.connect.storage.OffsetStorageWriter;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Through Connect's own storage of offsets, as JSON. */
+class LedgerTest {
+    private static final String ORDERS = "shop.orders";
+    private static final ClusterTime START = new ClusterTime(100, 1);
+
+    private final JsonConverter converter = new JsonConverter();
+    private final MemoryOffsetBackingStore store = new MemoryOffsetBackingStore() {
+        @Override
+        public java.util.Set<Map<String, Object>> connectorPartitions(String connectorName) {
+            throw new UnsupportedOperationException("not asked for in these tests");
+        }
+    };
+
+    @BeforeEach
+    void open() {
+        converter.configure(Map.of("schemas.enable", "false"), false);
+        store.start();
+    }
+
+    @AfterEach
+    void close() {
+        store.stop();
+        converter.close();
+    }
+
+    @Test
+    void nothingHasBegunWhereNothingIsStored() {
+        assertFalse(restored().hasBegun());
+    }
+
+    @Test
+    void theCopyGoesOnWithAllThatWasStored() throws Exception {
+        Ledger ledger = begun();
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, new RangePlan(List.of(id(10), id(20)), 30, 3000, 7))));
+        advance(ledger, page(1, new ClusterTime(105, 2), false, 10, 11));
+
+        Ledger again = restored();
+
+        assertTrue(again.hasBegun());
+        assertFalse(again.isStreaming());
+        assertEquals("shop\\..*", again.selection());
+        CollectionCopy copy = again.copies().get(ORDERS).orElseThrow();
+        assertEquals(3, copy.plan().ranges());
+        assertEquals(30, copy.plan().documents());
+        assertEquals(2, copy.range(1).rows());
+        assertFalse(copy.range(1).isDone());
+        assertEquals(
+                List.of("shop.orders", "shop.empty"), List.copyOf(again.copies().keySet()));
+        assertTrue(again.copies().get("shop.empty").isEmpty(), "not cut into ranges yet");
+        assertEquals(0, java.util.Arrays.compare(id(11), copy.range(1).after()));
+    }
+
+    @Test
+    void aRangeThatWentOnLaterKeepsTheTimeOfEachPart() throws Exception {
+        Ledger ledger = begun();
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, new RangePlan(List.of(), 30, 3000, 7))));
+        advance(ledger, page(0, new ClusterTime(105, 2), false, 10, 11));
+        advance(ledger, page(0, new ClusterTime(110, 1), true, 12, 13));
+
+        for (Ledger each : List.of(ledger, restored())) {
+            assertTrue(each.holds(ORDERS, id(11), new ClusterTime(105, 2)), "the last change that the row holds");
+            assertFalse(each.holds(ORDERS, id(11), new ClusterTime(105, 3)), "made after its row was read");
+            assertTrue(each.holds(ORDERS, id(12), new ClusterTime(110, 1)));
+            assertFalse(each.holds(ORDERS, id(12), new ClusterTime(110, 2)));
+            assertTrue(
+                    each.holds(ORDERS, id(99), new ClusterTime(110, 1)), "was not there when the range's end was read");
+            assertFalse(each.holds("shop.other", id(11), new ClusterTime(101, 1)), "was never copied");
+            assertEquals(new ClusterTime(110, 1), each.largestTime());
+        }
+    }
+
+    @Test
+    void theStreamBeginsAtTheSmallestTime() throws Exception {
+        Ledger ledger = begun();
+        ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7));
+        advance(ledger, page(0, new ClusterTime(99, 5), true, 1)); // by a secondary that was behind
+        ledger.beginStream();
+        store(List.of(ledger.rootRecord()));
+
+        assertEquals(new ClusterTime(99, 5), restored().start());
+        assertTrue(restored().isStreaming());
+    }
+
+    @Test
+    void timesAreForgottenOnlyWhenTheStreamHasPassedThem() throws Exception {
+        Ledger ledger = begun();
+        ledger.reselect("x", List.of(), List.of("shop.empty"));
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7))));
+        advance(ledger, page(0, new ClusterTime(105, 1), true, 1));
+
+        assertTrue(ledger.forget(new ClusterTime(105, 1)).isEmpty(), "another event of the same time may follow");
+        List<SourceRecord> records = ledger.forget(new ClusterTime(105, 2));
+        store(records);
+
+        assertEquals(3, records.size(), "the range, the collection, and what is left");
+        assertTrue(restored().copies().isEmpty());
+        assertNull(reader().offset(ledger.partition(ORDERS, 0)));
+        assertNull(reader().offset(ledger.partition(ORDERS)));
+        assertNotNull(reader().offset(ledger.root()));
+    }
+
+    private Ledger begun() {
+        Ledger ledger = restored();
+        ledger.begin("shop\\..*", START, List.of(ORDERS, "shop.empty"));
+        return ledger;
+    }
+
+    private void advance(Ledger ledger, Page page) throws Exception {
+        Map<String, Object> offset = ledger.advance(page);
+        store(List.of(ledger.carrier(ledger.partition(page.namespace(), page.range()), offset, "")));
+    }
+
+    private static Page page(int range, ClusterTime time, boolean isLast, int... ids) {
+        List<byte[]> documents = new ArrayList<>();
+        for (int id : ids) documents.add(id(id));
+        return new Page(ORDERS, range, documents, 100, time, isLast);
+    }
+
+    private static byte[] id(int id) {
+        return CanonicalKey.of(Raw.document(Raw.int32("_id", id)));
+    }
+
+    private Ledger restored() {
+        return new Ledger("p", reader());
+    }
+
+    private OffsetStorageReader reader() {
+        return new OffsetStorageReaderImpl(store, "p-source", converter, converter);
+    }
+
+    private void store(Collection<SourceRecord> records) throws Exception {
+        OffsetStorageWriter writer = new OffsetStorageWriter(store, "p-source", converter, converter);
+        for (SourceRecord record : records) {
+            Map<String, Object> partition = new TreeMap<>(record.sourcePartition());
+            @SuppressWarnings("unchecked")
+            Map<String, Object> offset = (Map<String, Object>) record.sourceOffset();
+            writer.offset(partition, offset);
+        }
+        assertTrue(writer.beginFlush());
+        writer.doFlush((error, nothing) -> {}).get(5, TimeUnit.SECONDS);
+    }
+}
