@@ -54,7 +54,7 @@ def _fill_log(stack: embedded.Stack, it: Opened, seed: int, existing: int, count
     source = it.pipeline.source_connector
     starts = {place: end for place, (_, end) in pipeline_ends(it.pipeline, it.topics).items()}
     with MongoClient[dict[str, Any]](stack.source) as client:
-        load.update(client[DATABASE][COLLECTION], seed, existing, count)
+        load.update(client[DATABASE][COLLECTION], seed, it.pipeline.name, existing, count)
         moment = operation_time(client)
 
     def captured() -> bool:
