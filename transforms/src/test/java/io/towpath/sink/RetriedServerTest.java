@@ -74,10 +74,10 @@ class RetriedServerTest {
         try (TestTask sink = TestTask.opened(collection)) {
             for (int times : List.of(1, 4)) {
                 server.fail("{times: %d}".formatted(times), failure);
-                int from = times;
+                int from = times * 10;
                 assertTimeout(Duration.ofSeconds(30), () -> sink.put(from, NOT_REPEATABLE));
                 assertEquals(TestTask.documents("{_id: 1, q: 1, p: 1}"), TestTask.stored(collection));
-                sink.put(times + 4, "d {_id: 1}");
+                sink.put(from + 4, "d {_id: 1}");
             }
             assertEquals(List.of(), sink.context.letters);
         }
