@@ -17,6 +17,8 @@ import org.bson.BSONException;
 
 /** Applies what Connect polled: stretch by stretch, each in one transaction, tried again until it is applied. */
 final class BatchWriter {
+    private static final ConnectException DISPLACED =
+            new ConnectException("the offsets at the destination are not where they were left");
     private static final int SMALL = 64; // what is slow or in others' way is not made smaller than this
 
     private final SinkSettings settings;
@@ -74,6 +76,7 @@ final class BatchWriter {
                     context.offset(offsets.all());
                     return;
                 }
+                if (outcome instanceof Outcome.Displaced) retry.pause("write to the destination", DISPLACED);
             }
         }
     }
@@ -113,7 +116,7 @@ final class BatchWriter {
         RuntimeException error = failed.error();
         switch (failed.verdict()) {
             case PASSING -> {
-                metrics.retried(error.getMessage());
+                metrics.retried(Reason.of(error));
                 sizes.shrink(stretch.size(), SMALL);
                 retry.pause("write to the destination", error);
             }
@@ -132,14 +135,14 @@ final class BatchWriter {
                 .findFirst()
                 .orElseThrow();
         int code = error instanceof MongoException known ? Math.max(0, known.getCode()) : 0;
-        deadLetters.setAside(record, writes.namespace(record), code, String.valueOf(error.getMessage()));
+        deadLetters.setAside(record, writes.namespace(record), code, Reason.of(error));
     }
 
     private static ConnectException hopeless(RuntimeException error) {
         boolean standalone = error instanceof MongoException known && known.getCode() == Verdict.NO_TRANSACTIONS;
         return new ConnectException(
                 "the destination takes no such writes: "
-                        + (standalone ? Destination.NEEDS_REPLICA_SET : error.getMessage()),
+                        + (standalone ? Destination.NEEDS_REPLICA_SET : Reason.of(error)),
                 error);
     }
 
@@ -156,7 +159,7 @@ final class BatchWriter {
                                 .formatted(fenced.getMessage(), SinkSettings.PIPELINE, settings.pipeline()));
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.PASSING) throw hopeless(error);
-                metrics.retried(error.getMessage());
+                metrics.retried(Reason.of(error));
                 retry.pause("read the offsets at the destination", error);
             }
         }

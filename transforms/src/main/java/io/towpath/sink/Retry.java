@@ -33,13 +33,13 @@ final class Retry {
         long now = System.nanoTime();
         if (since < 0) {
             since = now;
-            LOG.warn("cannot {}, trying again: {}", attempt, reason.getMessage());
+            LOG.warn("cannot {}, trying again: {}", attempt, Reason.of(reason));
         }
         if (now - since + pauseMs * 1_000_000 > limit.toNanos() || !slept()) {
             context.timeout(LONGEST_MS); // else Connect waits as long as it does between commits
             throw new RetriableException(
                     "cannot %s for %d s, and will try again: %s"
-                            .formatted(attempt, limit.toSeconds(), reason.getMessage()),
+                            .formatted(attempt, limit.toSeconds(), Reason.of(reason)),
                     reason);
         }
         pauseMs = Math.min(LONGEST_MS, pauseMs * 2);

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoCollection;
+import io.towpath.support.Raw;
 import io.towpath.support.Server;
 import java.lang.management.ManagementFactory;
 import java.time.Duration;
@@ -131,8 +132,7 @@ class RetriedServerTest {
 
     @Test
     void aKilledTasksTransactionDoesNotHoldTheNextOneUp() {
-        collection.insertOne(
-                new RawBsonDocument(io.towpath.support.Raw.document(io.towpath.support.Raw.int32("_id", 1))));
+        collection.insertOne(new RawBsonDocument(Raw.document(Raw.int32("_id", 1))));
         try (TestTask before = TestTask.opened(collection);
                 ClientSession killed = server.session()) {
             assertEquals(0, before.seek());
