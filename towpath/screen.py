@@ -37,7 +37,7 @@ def _copy(found: Status) -> Iterator[tuple[str, RenderableType]]:
         line.add_row(bar, _progress(copied))
         yield f"  {copied.namespace}", line
         if copied.retries:
-            yield "", f"{_times(copied.retries)} tried again, the last: {copied.reason}"
+            yield "", f"{_times(copied.retries)} tried again, the last: {_short(copied.reason)}"
     more = len(found.snapshot) - min(len(under_way), _SHOWN)
     if more:
         done = sum(copied.done for copied in found.snapshot)
@@ -76,6 +76,11 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count:,} times"
 
 
+def _short(reason: str) -> str:
+    """Without the server's whole response, which the driver adds and `--json` shows."""
+    return reason.partition(" The full response is ")[0]
+
+
 def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -101,7 +106,7 @@ def _sink(found: Status) -> Iterator[tuple[str, str]]:
     for task in found.tasks:
         if task.retries:
             at = f" at {task.retried_at:%Y-%m-%d %H:%M:%S} UTC" if task.retried_at else ""
-            yield f"sink task {task.task}", f"{_times(task.retries)} tried again, the last{at}: {task.reason}"
+            yield f"sink task {task.task}", f"{_times(task.retries)} tried again, the last{at}: {_short(task.reason)}"
 
 
 def _dead_letters(found: Status) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from tests.bench.measured import Run
 from tests.bench.sides import COLLECTION, DATABASE, SIDES
 from tests.bench.updating import updates
 
-_WARM = 10  # the run before the first measured one has this part of its items: the worker compiles its classes then
+_WARM = 10  # before the first pair both sides run once, with this part of the updates: the worker compiles its classes
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from connectors.errors import NoSuchConnector
 from connectors.lag import pipeline_ends
 from connectors.source_state import read_state
 from tests.bench.measured import BROKER, SOURCE, WORKER, Run, await_fact, logged, processor, used_since
-from tests.bench.sides import deploy, pipeline
+from tests.bench.sides import pipeline, prepared
 
 PROCESSES = (WORKER, SOURCE, BROKER)
 
@@ -21,9 +21,9 @@ def copy(stack: embedded.Stack, name: str, side: str, documents: int, threads: i
     """
     with pipeline(stack, name, side, threads) as it:
         connector = it.pipeline.source_connector
-        deploy(it)  # topics and secrets
+        makers = prepared(it)
         before = processor(stack, *PROCESSES)
-        deploy(it, connector)
+        makers[connector].apply()
         await_fact("the end of the copy", lambda: is_copied(it.connect, connector))
         cpu = used_since(stack, before)
         it.connect.stop(connector)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
+from zlib import crc32
 
 from bson import Binary, Decimal128, Int64, ObjectId
 from pymongo import UpdateOne
@@ -56,15 +57,15 @@ def fill(documents: raw.Documents, seed: int, count: int) -> None:
         documents.insert_many([document(random, index) for index in some], ordered=False)
 
 
-def update(documents: raw.Documents, seed: int, existing: int, count: int) -> None:
-    """`$set` one field, now and then two, of so many documents drawn at random."""
-    random = Random(seed)
+def update(documents: raw.Documents, seed: int, run: str, existing: int, count: int) -> None:
+    """`$set` one field, now and then two, of so many documents drawn at random: values that no other run has set."""
+    random, unlike = Random(seed), crc32(run.encode())
     for some in batches(count):
-        documents.bulk_write([_update(random, existing, number) for number in some], ordered=False)
+        documents.bulk_write([_update(random, existing, unlike + number) for number in some], ordered=False)
 
 
 def _update(random: Random, existing: int, number: int) -> UpdateOne:
-    fields: dict[str, Any] = {"weight": random.uniform(0, 100) + number}
+    fields: dict[str, Any] = {"weight": number + 0.5}
     if random.random() < 0.25:
         fields["address.house"] = number
     return UpdateOne({"_id": identity(random.randrange(existing))}, {"$set": fields})

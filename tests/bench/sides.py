@@ -9,7 +9,7 @@ from pathlib import Path
 
 import stack as embedded
 from connectors.connect import Connect
-from connectors.deploy import Deployment
+from connectors.deploy import Change, Deployment
 from connectors.lifecycle import remove
 from connectors.servers import look
 from towpath.opened import Opened, opened
@@ -51,12 +51,16 @@ def pipeline(stack: embedded.Stack, name: str, side: str, threads: int) -> Itera
             remove(it.pipeline, it.connect, it.topics, log=True, say=lambda words: None)
 
 
-def deploy(it: Opened, *connectors: str) -> None:
-    """Do what `towpath deploy` does, except for the connectors that are not named."""
-    left_out = [name for name in it.pipeline.connectors if name not in connectors]
+def prepared(it: Opened) -> dict[str, Change]:
+    """Do what `towpath deploy` does before the connectors; what makes each of them, by its name."""
+    makers = {}
     for change in Deployment(it.pipeline, look(it.pipeline), it.connect, it.topics).plan():
-        if not any(change.words.endswith(f" connector {name}") for name in left_out):
+        name = change.words.removeprefix("create connector ")
+        if name in it.pipeline.connectors:
+            makers[name] = change
+        else:
             change.apply()
+    return makers
 
 
 def is_state(connect: Connect, name: str, state: str) -> bool:

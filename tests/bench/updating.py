@@ -17,7 +17,7 @@ from connectors.lifecycle import wait_running
 from connectors.source_state import read_state
 from tests.bench import load
 from tests.bench.measured import BROKER, DESTINATION, WORKER, Run, await_fact, logged, processor, used_since
-from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, deploy, is_state, pipeline
+from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, is_state, pipeline, prepared
 from tests.support import oracle
 from towpath.opened import Opened
 
@@ -31,7 +31,8 @@ def updates(stack: embedded.Stack, name: str, side: str, seed: int, existing: in
     Time and processor time count from the moment when the sink is resumed.
     """
     with pipeline(stack, name, side, threads=4) as it, _emptied(stack):
-        deploy(it, *it.pipeline.connectors)
+        for maker in prepared(it).values():
+            maker.apply()
         wait_running(it.connect, it.pipeline, _TIMEOUT)
         wait(it.pipeline, it.connect, it.topics, _TIMEOUT, lambda words: None)
         sink = it.pipeline.sink_connector
@@ -53,7 +54,7 @@ def _fill_log(stack: embedded.Stack, it: Opened, seed: int, existing: int, count
     source = it.pipeline.source_connector
     starts = {place: end for place, (_, end) in pipeline_ends(it.pipeline, it.topics).items()}
     with MongoClient[dict[str, Any]](stack.source) as client:
-        load.update(client[DATABASE][COLLECTION], seed, existing, count)
+        load.update(client[DATABASE][COLLECTION], seed, it.pipeline.name, existing, count)
         moment = operation_time(client)
 
     def captured() -> bool:

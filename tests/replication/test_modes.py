@@ -86,6 +86,7 @@ def test_what_the_destination_refuses_is_shown_with_its_reason(exactly_once: Pip
     documents = exactly_once.source("docs")
     documents.insert_many([{"_id": n} for n in range(50)])
     exactly_once.deploy()
+    exactly_once.wait()
     documents.update_one({"_id": 3}, {"$set": {"bad": Int64(7)}})
     documents.insert_one({"_id": "x", "bad": 1})
     exactly_once.wait()

@@ -57,13 +57,14 @@ def test_ten_thousand_collections_are_a_few_lines(capsys):
 
 def test_what_was_refused_retried_and_waits(capsys):
     letters = DeadLetters(7, True, (Cause("shop.a", "121", "Document failed validation", 5), Cause("", "", "x", 2)))
-    task = TaskState(1, 9, 9, 9, 7, 3, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "no primary")
+    task = TaskState(1, 9, 9, 9, 7, 3, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "no primary. The full response is {}")
     waiting = (Waiting("shop-source", 4, "capture lags"),)
     epochs = {("shop.shop.a", n): n + 1 for n in range(4)}
     said = shown(capsys, dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs)
     assert "5: Document failed validation (121)" in said
     assert "towpath tail PIPELINE --dead-letters" in said
-    assert "3 times tried again, the last at 2026-01-02 03:04:05 UTC: no primary" in said
+    assert "3 times tried again, the last at 2026-01-02 03:04:05 UTC: no primary." in said
+    assert "full response" not in said
     assert "4 requests wait for shop-source: capture lags" in said
     assert "1 to 4 on 4 partitions" in said
     told = json.loads(json.dumps(status(dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs).as_json()))

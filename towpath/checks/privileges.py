@@ -10,6 +10,8 @@ from pymongo import MongoClient
 
 #: Debezium watches the whole deployment, so these must hold for every database, and cannot be had one by one.
 SOURCE_ACTIONS = ("find", "changeStream", "listCollections")
+#: What a copy in ranges takes besides: it cuts a collection by its size.
+COPY_ACTIONS = ("collStats",)
 #: What applying records takes on each namespace. (The server wants no createCollection of who may insert.)
 DESTINATION_ACTIONS = ("insert", "update", "remove")
 #: What the exactly-once sink, and `status`, `wait` and `remove`, do with the sink's positions.

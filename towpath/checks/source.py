@@ -15,7 +15,7 @@ from connectors.spec import Pipeline
 from towpath.checks import oplog
 from towpath.checks.cluster import Known, compatibility, if_allowed, seen, topology
 from towpath.checks.finding import Finding, counted, error, ok, refusal, warning
-from towpath.checks.privileges import SOURCE_ACTIONS, privileges
+from towpath.checks.privileges import COPY_ACTIONS, SOURCE_ACTIONS, privileges
 from towpath.checks.sample import sample
 
 SIDE = "source"
@@ -29,7 +29,7 @@ def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Findi
             known.source = seen(client, source_set(client))
             yield from topology(known.source, SIDE, pipeline.source_uri)
             yield from compatibility(client, SIDE, known.source)
-            lacking = list(_privileges(client))
+            lacking = list(_privileges(client, pipeline))
             yield from lacking
             window = oplog.read(client)
             yield from oplog.judge(window)
@@ -41,12 +41,13 @@ def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Findi
         yield refusal(SIDE, failure)
 
 
-def _privileges(client: MongoClient[dict[str, Any]]) -> Iterator[Finding]:
+def _privileges(client: MongoClient[dict[str, Any]], pipeline: Pipeline) -> Iterator[Finding]:
+    actions = SOURCE_ACTIONS + (COPY_ACTIONS if pipeline.copy.way == "towpath" else ())
     mine = privileges(client)
     if mine is None:
         yield ok(SIDE, "no user is logged in, so the server must be without access control")
         return
-    missing = mine.missing_everywhere(SOURCE_ACTIONS)
+    missing = mine.missing_everywhere(actions)
     if missing:
         yield error(
             SIDE,
@@ -56,7 +57,7 @@ def _privileges(client: MongoClient[dict[str, Any]]) -> Iterator[Finding]:
             ' [{role: "readAnyDatabase", db: "admin"}])',
         )
     else:
-        yield ok(SIDE, f"the user {mine.user} may {', '.join(SOURCE_ACTIONS)} in every database")
+        yield ok(SIDE, f"the user {mine.user} may {', '.join(actions)} in every database")
 
 
 def _collections(

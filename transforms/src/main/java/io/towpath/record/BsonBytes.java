@@ -4,17 +4,25 @@ import java.util.List;
 import java.util.Map;
 import org.bson.BsonBinaryWriter;
 import org.bson.BsonDocument;
+import org.bson.BsonWriter;
 import org.bson.ByteBuf;
 import org.bson.RawBsonDocument;
 import org.bson.codecs.BsonDocumentCodec;
+import org.bson.codecs.BsonValueCodecProvider;
+import org.bson.codecs.Codec;
 import org.bson.codecs.EncoderContext;
 import org.bson.codecs.RawBsonDocumentCodec;
+import org.bson.codecs.configuration.CodecProvider;
+import org.bson.codecs.configuration.CodecRegistries;
+import org.bson.codecs.configuration.CodecRegistry;
 import org.bson.io.BasicOutputBuffer;
 
-/** The bytes of documents; those of a raw document are copied as they are. */
+/** The bytes of documents; those of a raw document are copied as they are, wherever it lies in another. */
 public final class BsonBytes {
-    private static final BsonDocumentCodec DECODED = new BsonDocumentCodec();
     private static final RawBsonDocumentCodec RAW = new RawBsonDocumentCodec();
+    private static final Codec<BsonDocument> CODEC = CodecRegistries.fromProviders(
+                    new RawInsideProvider(), new BsonValueCodecProvider())
+            .get(BsonDocument.class);
 
     private BsonBytes() {}
 
@@ -48,8 +56,27 @@ public final class BsonBytes {
     }
 
     private static void write(BsonBinaryWriter writer, BsonDocument document) {
-        EncoderContext context = EncoderContext.builder().build();
-        if (document instanceof RawBsonDocument raw) RAW.encode(writer, raw, context);
-        else DECODED.encode(writer, document, context);
+        CODEC.encode(writer, document, EncoderContext.builder().build());
+    }
+
+    /** The driver's own codec would decode raw documents that lie in others, and lose what decoding loses. */
+    private static final class RawInside extends BsonDocumentCodec {
+        RawInside(CodecRegistry registry) {
+            super(registry);
+        }
+
+        @Override
+        public void encode(BsonWriter writer, BsonDocument document, EncoderContext context) {
+            if (document instanceof RawBsonDocument raw) RAW.encode(writer, raw, context);
+            else super.encode(writer, document, context);
+        }
+    }
+
+    private static final class RawInsideProvider implements CodecProvider {
+        @Override
+        @SuppressWarnings("unchecked")
+        public <T> Codec<T> get(Class<T> type, CodecRegistry registry) {
+            return type == BsonDocument.class ? (Codec<T>) new RawInside(registry) : null;
+        }
     }
 }

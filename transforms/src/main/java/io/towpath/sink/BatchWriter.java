@@ -17,7 +17,8 @@ import org.bson.BSONException;
 
 /** Applies what Connect polled: stretch by stretch, each in one transaction, tried again until it is applied. */
 final class BatchWriter {
-    private static final int SMALLER = 4;
+    private static final ConnectException DISPLACED =
+            new ConnectException("the offsets at the destination are not where they were left");
     private static final int SMALL = 64; // what is slow or in others' way is not made smaller than this
 
     private final SinkSettings settings;
@@ -28,9 +29,7 @@ final class BatchWriter {
     private final Transaction transaction;
     private final SinkMetrics metrics;
     private final Retry retry;
-    /** Less after an error, so that finding what is refused costs little; soon more again. */
-    private int most;
-
+    private final StretchSize sizes;
     private boolean inSourceOrder;
 
     BatchWriter(
@@ -49,7 +48,7 @@ final class BatchWriter {
         this.transaction = transaction;
         this.metrics = metrics;
         this.retry = new Retry(settings.retryTimeout(), context);
-        this.most = settings.batchWrites();
+        this.sizes = new StretchSize(settings.batchBytes(), settings.batchWrites());
     }
 
     /** Returns when all is applied, or will be read again. */
@@ -58,7 +57,7 @@ final class BatchWriter {
         retry.succeeded();
         int from = 0;
         while (from < records.size()) {
-            int end = end(records, from);
+            int end = sizes.end(records, from);
             List<SinkRecord> stretch =
                     records.subList(from, end).stream().filter(this::isNext).toList();
             if (stretch.isEmpty()) {
@@ -70,13 +69,14 @@ final class BatchWriter {
                 applied();
                 from = end;
             } else if (outcome instanceof Outcome.Refused refused) {
-                refused(refused);
+                refused(refused, stretch);
             } else {
                 if (outcome instanceof Outcome.Failed failed) failed(failed, stretch);
                 if (isBehind(stretch)) {
                     context.offset(offsets.all());
                     return;
                 }
+                if (outcome instanceof Outcome.Displaced) retry.pause("write to the destination", DISPLACED);
             }
         }
     }
@@ -97,10 +97,10 @@ final class BatchWriter {
     private void applied() {
         retry.succeeded();
         inSourceOrder = false;
-        most = Math.min(settings.batchWrites(), most * 2);
+        sizes.grow();
     }
 
-    private void refused(Outcome.Refused refused) {
+    private void refused(Outcome.Refused refused, List<SinkRecord> stretch) {
         Write write = refused.write();
         if (refused.verdict() == Verdict.PRESENT) {
             writes.foundPresent(write.record());
@@ -108,7 +108,7 @@ final class BatchWriter {
             inSourceOrder = true; // by classes, what takes a unique value may have come before what frees it
         } else {
             deadLetters.setAside(write.record(), write.namespace().getFullName(), refused.code(), refused.reason());
-            if (refused.code() != Verdict.DUPLICATE_KEY) most = Math.max(1, most / SMALLER);
+            if (refused.code() != Verdict.DUPLICATE_KEY) sizes.shrink(stretch.size(), 1);
         }
     }
 
@@ -116,14 +116,14 @@ final class BatchWriter {
         RuntimeException error = failed.error();
         switch (failed.verdict()) {
             case PASSING -> {
-                metrics.retried(error.getMessage());
-                most = Math.min(most, Math.max(SMALL, stretch.size() / 2));
+                metrics.retried(Reason.of(error));
+                sizes.shrink(stretch.size(), SMALL);
                 retry.pause("write to the destination", error);
             }
             case UNCLEAR -> {
                 if (failed.writes() == 0) throw hopeless(error);
                 if (failed.writes() == 1) setAsideTheOne(stretch, error);
-                else most = Math.max(1, stretch.size() / SMALLER);
+                else sizes.shrink(stretch.size(), 1);
             }
             default -> throw hopeless(error);
         }
@@ -135,14 +135,14 @@ final class BatchWriter {
                 .findFirst()
                 .orElseThrow();
         int code = error instanceof MongoException known ? Math.max(0, known.getCode()) : 0;
-        deadLetters.setAside(record, writes.namespace(record), code, String.valueOf(error.getMessage()));
+        deadLetters.setAside(record, writes.namespace(record), code, Reason.of(error));
     }
 
     private static ConnectException hopeless(RuntimeException error) {
         boolean standalone = error instanceof MongoException known && known.getCode() == Verdict.NO_TRANSACTIONS;
         return new ConnectException(
                 "the destination takes no such writes: "
-                        + (standalone ? Destination.NEEDS_REPLICA_SET : error.getMessage()),
+                        + (standalone ? Destination.NEEDS_REPLICA_SET : Reason.of(error)),
                 error);
     }
 
@@ -159,21 +159,10 @@ final class BatchWriter {
                                 .formatted(fenced.getMessage(), SinkSettings.PIPELINE, settings.pipeline()));
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.PASSING) throw hopeless(error);
-                metrics.retried(error.getMessage());
+                metrics.retried(Reason.of(error));
                 retry.pause("read the offsets at the destination", error);
             }
         }
-    }
-
-    private int end(List<SinkRecord> records, int from) {
-        long bytes = 0;
-        int end = from;
-        while (end < records.size() && end - from < most) {
-            bytes += SinkMetrics.size(records.get(end));
-            if (bytes > settings.batchBytes() && end > from) break;
-            end++;
-        }
-        return end;
     }
 
     private boolean isNext(SinkRecord record) {

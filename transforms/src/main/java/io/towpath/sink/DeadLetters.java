@@ -1,8 +1,5 @@
 package io.towpath.sink;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -12,7 +9,6 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.ErrantRecordReporter;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -27,22 +23,9 @@ final class DeadLetters {
 
     private static final int ANSWER_S = 20; // well within a transaction's life
 
-    private static final class Refusal {
-        final String namespace;
-        final int code;
-        final String reason;
-        boolean told;
-
-        Refusal(String namespace, int code, String reason) {
-            this.namespace = namespace;
-            this.code = code;
-            this.reason = reason;
-        }
-    }
-
     private final ErrantRecordReporter reporter;
     private final double share;
-    private final Map<TopicPartition, TreeMap<Long, Refusal>> refused = new HashMap<>();
+    private final Map<TopicPartition, TreeMap<Long, DeadLetter>> refused = new HashMap<>();
     private double allowed;
 
     /** @param reporter null when Connect has no dead-letter topic for this connector */
@@ -60,7 +43,7 @@ final class DeadLetters {
     }
 
     boolean contains(SinkRecord record) {
-        TreeMap<Long, Refusal> offsets = refused.get(partition(record));
+        TreeMap<Long, DeadLetter> offsets = refused.get(partition(record));
         return offsets != null && offsets.containsKey(record.kafkaOffset());
     }
 
@@ -77,60 +60,39 @@ final class DeadLetters {
                     + "; that is more than %s allows, so it may not be about single documents: mend the cause and restart the task, or raise the setting"
                             .formatted(SinkSettings.REFUSED_PERCENT));
         allowed--;
-        refused.computeIfAbsent(partition(record), unused -> new TreeMap<>())
-                .put(record.kafkaOffset(), new Refusal(namespace, code, reason));
+        remember(new DeadLetter(record, namespace, code, reason, false));
     }
 
     /** Tell the dead-letter topic those of these records that it does not know yet. Returns how many records are refused. */
     int tell(List<SinkRecord> records) {
-        List<Refusal> refusals = new ArrayList<>();
-        List<Future<Void>> answers = new ArrayList<>();
-        for (SinkRecord record : records) {
-            if (!contains(record)) continue;
-            Refusal refusal = refused.get(partition(record)).get(record.kafkaOffset());
-            refusals.add(refusal);
-            if (!refusal.told)
-                answers.add(reporter.report(letter(record, refusal), new ConnectException(refusal.reason)));
-        }
+        List<DeadLetter> letters =
+                records.stream().filter(this::contains).map(this::letter).toList();
+        List<Future<Void>> answers = letters.stream()
+                .filter(letter -> !letter.told())
+                .map(letter -> reporter.report(letter.toRecord(), new ConnectException(letter.reason())))
+                .toList();
         await(answers);
-        refusals.forEach(refusal -> refusal.told = true);
-        return refusals.size();
+        letters.forEach(letter -> remember(letter.asTold()));
+        return letters.size();
+    }
+
+    private DeadLetter letter(SinkRecord record) {
+        return refused.get(partition(record)).get(record.kafkaOffset());
+    }
+
+    private void remember(DeadLetter letter) {
+        refused.computeIfAbsent(partition(letter.record()), unused -> new TreeMap<>())
+                .put(letter.record().kafkaOffset(), letter);
     }
 
     /** The partition is applied up to this offset. */
     void passed(TopicPartition partition, long offset) {
-        TreeMap<Long, Refusal> offsets = refused.get(partition);
+        TreeMap<Long, DeadLetter> offsets = refused.get(partition);
         if (offsets != null) offsets.headMap(offset).clear();
     }
 
     void forget(TopicPartition partition) {
         refused.remove(partition);
-    }
-
-    /** A record of our own, as Connect sends its own records as they came, without what was added. */
-    private static SinkRecord letter(SinkRecord record, Refusal refusal) {
-        SinkRecord letter = new SinkRecord(
-                record.topic(),
-                record.kafkaPartition(),
-                record.keySchema(),
-                record.key(),
-                record.valueSchema(),
-                record.value(),
-                record.kafkaOffset(),
-                record.timestamp(),
-                record.timestampType(),
-                record.headers().duplicate());
-        add(letter, "topic", record.topic());
-        add(letter, "partition", Integer.toString(record.kafkaPartition()));
-        add(letter, "offset", Long.toString(record.kafkaOffset()));
-        add(letter, "namespace", refusal.namespace);
-        add(letter, "code", Integer.toString(refusal.code));
-        add(letter, "reason", refusal.reason);
-        return letter;
-    }
-
-    private static void add(SinkRecord letter, String name, String text) {
-        letter.headers().add(name, text.getBytes(UTF_8), Schema.BYTES_SCHEMA);
     }
 
     private static void await(List<Future<Void>> answers) {

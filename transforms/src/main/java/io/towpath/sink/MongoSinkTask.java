@@ -76,8 +76,8 @@ public final class MongoSinkTask extends SinkTask {
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.PASSING)
                     throw new ConnectException(
-                            "cannot take partitions over at the destination: " + error.getMessage(), error);
-                metrics.retried(error.getMessage());
+                            "cannot take partitions over at the destination: " + Reason.of(error), error);
+                metrics.retried(Reason.of(error));
                 retry.pause("take partitions over at the destination", error);
             }
         }

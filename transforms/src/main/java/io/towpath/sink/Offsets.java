@@ -3,6 +3,7 @@ package io.towpath.sink;
 import static com.mongodb.client.model.Filters.and;
 import static com.mongodb.client.model.Filters.eq;
 
+import com.mongodb.MongoCommandException;
 import com.mongodb.ReadPreference;
 import com.mongodb.WriteConcern;
 import com.mongodb.client.ClientSession;
@@ -80,8 +81,12 @@ final class Offsets {
     /** A killed owner's transaction would hold its documents until the server ends it after a minute. */
     private void endTransaction(BsonDocument found, BsonDocument session) {
         if (found == null || !found.containsKey(SESSION) || found.get(SESSION).equals(session)) return;
-        client.getDatabase(Destination.DATABASE)
-                .runCommand(new BsonDocument("killSessions", new BsonArray(List.of(found.get(SESSION)))));
+        try {
+            client.getDatabase(Destination.DATABASE)
+                    .runCommand(new BsonDocument("killSessions", new BsonArray(List.of(found.get(SESSION)))));
+        } catch (MongoCommandException error) {
+            // then the server does so itself
+        }
     }
 
     void forget(TopicPartition partition) {

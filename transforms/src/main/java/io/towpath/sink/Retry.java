@@ -4,9 +4,12 @@ import java.time.Duration;
 import java.util.concurrent.ThreadLocalRandom;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.sink.SinkTaskContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** Waits longer and longer, by chance more or less, until a limit; then leaves it to Connect to try again. */
 final class Retry {
+    private static final Logger LOG = LoggerFactory.getLogger(Retry.class);
     private static final long SHORTEST_MS = 50;
     private static final long LONGEST_MS = 5_000;
 
@@ -28,12 +31,15 @@ final class Retry {
     /** Throws {@link RetriableException} when it has gone on for too long, or the task is to stop. */
     void pause(String attempt, RuntimeException reason) {
         long now = System.nanoTime();
-        if (since < 0) since = now;
+        if (since < 0) {
+            since = now;
+            LOG.warn("cannot {}, trying again: {}", attempt, Reason.of(reason));
+        }
         if (now - since + pauseMs * 1_000_000 > limit.toNanos() || !slept()) {
             context.timeout(LONGEST_MS); // else Connect waits as long as it does between commits
             throw new RetriableException(
                     "cannot %s for %d s, and will try again: %s"
-                            .formatted(attempt, limit.toSeconds(), reason.getMessage()),
+                            .formatted(attempt, limit.toSeconds(), Reason.of(reason)),
                     reason);
         }
         pauseMs = Math.min(LONGEST_MS, pauseMs * 2);

@@ -17,7 +17,7 @@ import org.bson.BsonDocument;
 
 /** Applies records and moves their partitions' offsets on, both or neither. */
 final class Transaction {
-    private static final int COMMITS = 3; // what is unknown after so many is found out from the offsets
+    private static final int COMMITS = 2; // what is unknown after so many is found out from the offsets
 
     private final MongoClient client;
     private final ClientSession session;

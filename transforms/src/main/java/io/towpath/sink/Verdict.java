@@ -1,7 +1,6 @@
 package io.towpath.sink;
 
 import com.mongodb.MongoBulkWriteException;
-import com.mongodb.MongoClientException;
 import com.mongodb.MongoException;
 import com.mongodb.MongoSecurityException;
 import com.mongodb.MongoSocketException;
@@ -148,9 +147,7 @@ enum Verdict {
                 || known instanceof MongoSecurityException) return PASSING;
         if (known instanceof MongoWriteConcernException concern) return of(concern.getCode());
         if (known.getCode() > 0) return of(known.getCode());
-        boolean isOfTheClient =
-                known instanceof MongoClientException; // no server to be had, a connection pool, an interrupt
-        return isOfTheClient ? PASSING : UNCLEAR;
+        return PASSING; // the driver's own: no server to be had, a timeout, an interrupt
     }
 
     private static Verdict of(int code) {

@@ -8,6 +8,7 @@ import com.mongodb.client.model.ReplaceOptions;
 import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.UpdateOptions;
 import com.mongodb.client.model.WriteModel;
+import io.towpath.record.BsonBytes;
 import io.towpath.record.BsonElements;
 import io.towpath.record.Change;
 import java.util.List;
@@ -31,7 +32,7 @@ final class WriteModels {
         RawBsonDocument document = new RawBsonDocument(value);
         if (mustBeLiteral(value)) {
             BsonDocument stage = new BsonDocument("$replaceWith", new BsonDocument("$literal", document));
-            return new UpdateOneModel<>(filter, List.of(stage), new UpdateOptions().upsert(true));
+            return new UpdateOneModel<>(filter, List.of(raw(stage)), new UpdateOptions().upsert(true));
         }
         return new ReplaceOneModel<>(filter, document, new ReplaceOptions().upsert(true));
     }
@@ -57,12 +58,18 @@ final class WriteModels {
     }
 
     private static WriteModel<BsonDocument> classic(BsonDocument filter, Change.Update update) {
-        return new UpdateOneModel<>(filter, ClassicUpdate.of(update));
+        return new UpdateOneModel<>(filter, raw(ClassicUpdate.of(update)));
     }
 
     private static WriteModel<BsonDocument> total(BsonDocument filter, Change.Update update) {
         return TotalUpdate.of(update)
-                .<WriteModel<BsonDocument>>map(pipeline -> new UpdateOneModel<>(filter, pipeline))
+                .<WriteModel<BsonDocument>>map(pipeline -> new UpdateOneModel<>(
+                        filter, pipeline.stream().map(WriteModels::raw).toList()))
                 .orElseGet(() -> classic(filter, update));
+    }
+
+    /** The driver copies the bytes of a document that is raw as a whole only. */
+    private static RawBsonDocument raw(BsonDocument document) {
+        return new RawBsonDocument(BsonBytes.of(document));
     }
 }

@@ -5,11 +5,14 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.MongoCollection;
+import io.towpath.support.Raw;
 import io.towpath.support.Server;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -87,8 +90,7 @@ class MongoSinkServerTest {
 
     @Test
     void documentsThatAreThereAlreadyAreReplaced() {
-        collection.insertOne(new RawBsonDocument(io.towpath.support.Raw.document(
-                io.towpath.support.Raw.int32("_id", 1), io.towpath.support.Raw.int32("old", 1))));
+        collection.insertOne(new RawBsonDocument(Raw.document(Raw.int32("_id", 1), Raw.int32("old", 1))));
         try (TestTask sink = TestTask.opened(collection)) {
             sink.put(0, "c {_id: 0}", "c {_id: 1, x: 1}", "r {_id: 2}");
             assertEquals(TestTask.documents("{_id: 0}", "{_id: 1, x: 1}", "{_id: 2}"), TestTask.stored(collection));
@@ -110,6 +112,44 @@ class MongoSinkServerTest {
                     "u {_id: 1, $set: {z: 2}}",
                     "d {_id: 2}");
             assertEquals(TestTask.documents("{_id: 1, a: 1, z: 2}"), TestTask.stored(collection));
+        }
+    }
+
+    @Test
+    void whatATaskHasDoneAddsUpAtTheDestination() {
+        for (int life = 0; life < 2; life++) {
+            try (TestTask sink = TestTask.opened(collection)) {
+                sink.put(2L * life, "c {_id: %d}".formatted(life), "u {_id: %d, $set: {'_id.x': 1}}".formatted(life));
+            }
+        }
+        BsonDocument facts = server.tasks().find().first();
+        assertEquals(BsonDocument.parse("{pipeline: 'test', task: 0}"), facts.get("_id"));
+        assertEquals(
+                List.of(4L, 4L, 2L, 2L, 0L),
+                Stream.of("batches", "records", "writes", "refused", "retries")
+                        .map(name -> facts.getInt64(name).getValue())
+                        .toList());
+    }
+
+    @Test
+    void aWriteConcernThatTheDestinationDoesNotKnowStopsTheTask() {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.WRITE_CONCERN, "nowhere")) {
+            ConnectException stopped = assertThrows(ConnectException.class, () -> sink.put(0, "c {_id: 1}"));
+            assertTrue(stopped.getMessage().contains("nowhere"), stopped::getMessage);
+        }
+    }
+
+    @Test
+    void batchesAreCutByBytesAndByRecords() {
+        for (String[] limit : List.of(
+                new String[] {SinkSettings.BATCH_WRITES, "2"}, new String[] {SinkSettings.BATCH_BYTES, "100"})) {
+            fresh();
+            try (TestTask sink = TestTask.opened(collection, limit)) {
+                sink.put(0, "c {_id: 1}", "c {_id: 2}", "c {_id: 3}", "c {_id: 4}", "c {_id: 5}");
+                assertEquals(5, TestTask.stored(collection).size());
+            }
+            long batches = server.tasks().find().first().getInt64("batches").getValue();
+            assertTrue(batches > 1 && batches < 5, limit[0] + ": " + batches);
         }
     }
 }

@@ -46,6 +46,10 @@ public final class Server implements AutoCloseable {
         return client.getDatabase("towpath").getCollection("offsets", BsonDocument.class);
     }
 
+    public MongoCollection<BsonDocument> tasks() {
+        return client.getDatabase("towpath").getCollection("tasks", BsonDocument.class);
+    }
+
     public ClientSession session() {
         return client.startSession();
     }

@@ -1,0 +1,15 @@
+package io.towpath.sink;
+
+import com.mongodb.MongoCommandException;
+
+/** An error in words short enough to be shown: without the server's whole answer. */
+final class Reason {
+    private Reason() {}
+
+    static String of(RuntimeException error) {
+        if (error instanceof MongoCommandException answer)
+            return "%s (%s, code %d)"
+                    .formatted(answer.getErrorMessage(), answer.getErrorCodeName(), answer.getErrorCode());
+        return String.valueOf(error.getMessage());
+    }
+}

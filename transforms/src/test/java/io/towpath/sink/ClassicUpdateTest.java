@@ -1,0 +1,64 @@
+package io.towpath.sink;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.towpath.record.Change;
+import org.bson.BsonDocument;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Which updates are written with operators when each is applied exactly once. */
+class ClassicUpdateTest {
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "{$set: {'readings.1800': {at: 1}}}",
+                "{$set: {'readings.9': 1, 'readings.10': 1, total: 2}}",
+                "{$set: {b: 1, 'a.z': 1, 'a.b.c': 2}}",
+                "{$set: {Z: 1, a: 1, \u00e9: 1}, $unset: {b: '', 'c.d': ''}}",
+                "{$truncate: {a: 1, 'b.c': 0}, $set: {c: 1}}"
+            })
+    void operatorsWhereTheySayItAll(String json) {
+        assertTrue(ClassicUpdate.isExact(update(json)));
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "{$set: {z: 1, a: 1}}",
+                "{$set: {'a.z': 1, 'a.b': 1}}",
+                "{$set: {'10': 1, '9': 1}}",
+                "{$set: {'01': 1, '2': 1}}",
+                "{$set: {'a.2.t': 1}, $truncate: {a: 3}}",
+                "{$truncate: {a: 1, 'a.0.b': 1}}",
+                "{$set: {'': 1}}",
+                "{$set: {'a.': 1}}",
+                "{$set: {'a.$x': 1}}",
+                "{$unset: {$x: ''}}"
+            })
+    void notWhereTheyWouldConflictOrReorder(String json) {
+        assertFalse(ClassicUpdate.isExact(update(json)));
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "9, 10, true",
+        "10, 9, false",
+        "10, 9a, true",
+        "2, 10x, false",
+        "00, 1, false",
+        "a, b, true",
+        "Z, a, true",
+        "a, a, false"
+    })
+    void fieldsAscendAsTheServerSortsThem(String last, String next, boolean ascends) {
+        assertEquals(ascends, FieldOrder.ascends(last, next));
+    }
+
+    private static Change.Update update(String json) {
+        return (Change.Update) Change.of(BsonDocument.parse(json));
+    }
+}

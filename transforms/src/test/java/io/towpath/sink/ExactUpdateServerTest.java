@@ -1,0 +1,189 @@
+package io.towpath.sink;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.mongodb.MongoException;
+import com.mongodb.client.MongoCollection;
+import com.mongodb.client.MongoCursor;
+import io.towpath.record.BsonBytes;
+import io.towpath.record.Change;
+import io.towpath.record.Truncation;
+import io.towpath.support.Raw;
+import io.towpath.support.Server;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.BsonString;
+import org.bson.BsonValue;
+import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Random changes of a collection, as its change stream tells them, through the sink into another: the same bytes. */
+@Tag("server")
+@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
+class ExactUpdateServerTest {
+    private static final int DOCUMENTS = 60;
+    private static final int CHANGES = 1_500;
+    private static Server server;
+    private MongoCollection<RawBsonDocument> source;
+    private MongoCollection<RawBsonDocument> destination;
+
+    @BeforeAll
+    static void connect() {
+        server = new Server();
+    }
+
+    @AfterAll
+    static void close() {
+        server.close();
+    }
+
+    @BeforeEach
+    void fresh() {
+        source = server.fresh("source");
+        destination = server.fresh("destination");
+        server.dropDatabase(Destination.DATABASE);
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {1, 2, 3, 4})
+    void theSameBytesAsAtTheSource(long seed) {
+        List<BsonDocument> events = events(() -> change(new Random(seed)));
+        int operators = 0;
+        int pipelines = 0;
+        try (TestTask sink = TestTask.opened(destination)) {
+            List<SinkRecord> records = new ArrayList<>();
+            for (BsonDocument event : events) {
+                SinkRecord record = record(sink, records.size(), event);
+                records.add(record);
+                Change change = Change.decode((byte[]) record.value());
+                if (change instanceof Change.Update update && ClassicUpdate.isExact(update)) operators++;
+                else if (change instanceof Change.Update) pipelines++;
+            }
+            for (int from = 0; from < records.size(); from += 333)
+                sink.task.put(records.subList(from, Math.min(records.size(), from + 333)));
+            assertEquals(List.of(), sink.context.letters);
+        }
+        List<BsonDocument> wanted = TestTask.stored(source);
+        List<BsonDocument> found = TestTask.stored(destination);
+        assertEquals(wanted.size(), found.size());
+        for (int i = 0; i < wanted.size(); i++) {
+            BsonDocument at = wanted.get(i);
+            BsonDocument other = found.get(i);
+            assertArrayEquals(BsonBytes.of(at), BsonBytes.of(other), () -> "wanted %s%nfound %s".formatted(at, other));
+        }
+        assertTrue(operators > 200 && pipelines > 50, operators + " by operators, " + pipelines + " by pipelines");
+    }
+
+    @Test
+    void everyTypeAndEveryNameIsStoredAsItIs() {
+        byte[] all = Raw.document(Raw.int32("_id", 1), Raw.join(Raw.everyType()), Raw.int32("$dollar", 1));
+        byte[] plain = Raw.document(
+                Raw.int32("_id", 2), Raw.embedded("all", Raw.everyType()), Raw.int32("a.b", 1), Raw.int32("a.b", 2));
+        byte[] bad = {3, 0, 0, 0, (byte) 0xC3, 0x28, 0}; // no UTF-8
+        try (TestTask sink = TestTask.opened(destination)) {
+            for (int round = 0; round < 2; round++) {
+                sink.task.put(List.of(
+                        sink.record(2L * round, "c", all, all), sink.record(2L * round + 1, "c", plain, plain)));
+                assertArrayEquals(all, BsonBytes.of(TestTask.stored(destination).get(0)));
+                assertArrayEquals(
+                        plain, BsonBytes.of(TestTask.stored(destination).get(1)));
+            }
+            byte[] id = Raw.document(Raw.int32("_id", 3));
+            byte[] everything = Raw.embedded("all", Raw.everyType());
+            byte[] update = Raw.document(Raw.embedded("$set", everything, Raw.element(2, "z", bad)));
+            sink.task.put(List.of(sink.record(4, "c", id, id), sink.record(5, "u", id, update)));
+            byte[] wanted = Raw.document(Raw.int32("_id", 3), everything, Raw.element(2, "z", bad));
+            assertArrayEquals(wanted, BsonBytes.of(TestTask.stored(destination).get(2)));
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    /** All changes that are made meanwhile, as the server's own documents. */
+    private List<BsonDocument> events(Runnable changes) {
+        List<BsonDocument> events = new ArrayList<>();
+        try (MongoCursor<RawBsonDocument> stream = source.aggregate(List.of(BsonDocument.parse("{$changeStream: {}}")))
+                .cursor()) {
+            changes.run();
+            source.insertOne(new RawBsonDocument(Raw.document(Raw.string("_id", "last"))));
+            BsonDocument event;
+            do {
+                event = stream.next();
+                events.add(event);
+            } while (!event.getDocument("documentKey").get("_id").isString());
+        }
+        return events;
+    }
+
+    private void change(Random random) {
+        RandomUpdates updates = new RandomUpdates(random.nextLong());
+        for (int i = 0; i < CHANGES; i++) {
+            int id = random.nextInt(DOCUMENTS);
+            BsonDocument filter = new BsonDocument("_id", new BsonInt32(id));
+            try {
+                switch (random.nextInt(10)) {
+                    case 0 -> source.deleteOne(filter);
+                    case 1, 2 -> source.insertOne(new RawBsonDocument(updates.document(id)));
+                    case 3, 4 -> source.updateOne(
+                            filter, TotalUpdate.of(updates.update(true)).orElseThrow());
+                    case 5 -> source.updateOne(
+                            filter,
+                            List.of(BsonDocument.parse(
+                                    "{$set: {z%d: 1, b: 2, 'a.y': 3, 'a.x': %d}}".formatted(i % 3, i))));
+                    case 6 -> source.updateOne(
+                            filter,
+                            BsonDocument.parse(
+                                    "{$push: {list: {n: %d, t: [1, 2, 3]}}, $inc: {count: 1}}".formatted(i)));
+                    case 7 -> source.updateOne(
+                            filter,
+                            List.of(BsonDocument.parse(
+                                    "{$set: {list: {$slice: [{$ifNull: ['$list', []]}, %d]}}}".formatted(1 + i % 4))));
+                    default -> source.updateOne(filter, ClassicUpdate.of(updates.update(true)));
+                }
+            } catch (MongoException refused) {
+                // nothing has changed
+            }
+        }
+    }
+
+    private static SinkRecord record(TestTask sink, long offset, BsonDocument event) {
+        byte[] id = BsonBytes.of(event.getDocument("documentKey"));
+        String kind = event.getString("operationType").getValue();
+        return switch (kind) {
+            case "delete" -> sink.record(offset, "d", id, null);
+            case "insert", "replace" -> sink.record(
+                    offset, kind.equals("insert") ? "c" : "u", id, BsonBytes.of(event.getDocument("fullDocument")));
+            default -> sink.record(
+                    offset,
+                    "u",
+                    id,
+                    update(event.getDocument("updateDescription")).encode());
+        };
+    }
+
+    private static Change.Update update(BsonDocument described) {
+        List<Truncation> truncations = described.getArray("truncatedArrays").stream()
+                .map(BsonValue::asDocument)
+                .map(cut -> new Truncation(
+                        cut.getString("field").getValue(),
+                        cut.getNumber("newSize").intValue()))
+                .toList();
+        List<String> removed = described.getArray("removedFields").stream()
+                .map(BsonValue::asString)
+                .map(BsonString::getValue)
+                .toList();
+        return new Change.Update(described.getDocument("updatedFields"), removed, truncations);
+    }
+}

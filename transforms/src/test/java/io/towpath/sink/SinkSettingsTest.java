@@ -1,0 +1,87 @@
+package io.towpath.sink;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.mongodb.WriteConcern;
+import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.common.config.ConfigException;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** The sink's settings, and the connector that hands them to its tasks. */
+class SinkSettingsTest {
+    @Test
+    void writeConcernsAreMembersAMajorityOrATag() {
+        assertEquals(inAMinute(new WriteConcern(1)), concern("1"));
+        assertEquals(inAMinute(WriteConcern.MAJORITY), concern("majority"));
+        assertEquals(inAMinute(WriteConcern.MAJORITY.withJournal(true)), concern("majority+journal"));
+        assertEquals(inAMinute(new WriteConcern("elsewhere")), concern("elsewhere"));
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "towpath.batch.bytes, 0",
+        "towpath.batch.writes, 0",
+        "towpath.refused.percent, 101",
+        "towpath.wtimeout.ms, -1",
+        "towpath.write.concern, ''",
+        "towpath.pipeline, ''"
+    })
+    void whatMakesNoSenseIsRefused(String name, String value) {
+        ConfigException refused = assertThrows(ConfigException.class, () -> SinkSettings.of(settings(name, value)));
+        assertTrue(refused.getMessage().contains(name), refused::getMessage);
+        assertTrue(new MongoSink()
+                .config().validateAll(settings(name, value)).get(name).errorMessages().stream()
+                        .findFirst()
+                        .isPresent());
+    }
+
+    @Test
+    void theConnectorChecksMongoKafkasSettingsToo() {
+        Map<String, String> settings = settings("connection.uri", "nowhere");
+        assertEquals(
+                1,
+                new MongoSink()
+                        .config()
+                        .validateAll(settings)
+                        .get("connection.uri")
+                        .errorMessages()
+                        .size());
+        assertTrue(new MongoSink().config().names().containsAll(MongoSinkConfig.CONFIG.names()));
+    }
+
+    @Test
+    void tasksAreNumbered() {
+        MongoSink connector = new MongoSink();
+        connector.start(settings("towpath.batch.writes", "7"));
+        List<SinkSettings> tasks =
+                connector.taskConfigs(3).stream().map(SinkSettings::of).toList();
+        assertEquals(List.of(0, 1, 2), tasks.stream().map(SinkSettings::task).toList());
+        assertEquals(7, tasks.get(2).batchWrites());
+        assertEquals(MongoSinkTask.class, connector.taskClass());
+    }
+
+    private static WriteConcern concern(String text) {
+        return SinkSettings.of(settings("towpath.write.concern", text)).writeConcern();
+    }
+
+    private static WriteConcern inAMinute(WriteConcern concern) {
+        return concern.withWTimeout(1, TimeUnit.MINUTES);
+    }
+
+    private static Map<String, String> settings(String name, String value) {
+        Map<String, String> settings = new HashMap<>();
+        settings.put("connection.uri", "mongodb://127.0.0.1:1");
+        settings.put("topics", "main.shop.orders");
+        settings.put("towpath.pipeline", "main");
+        settings.put(name, value);
+        return settings;
+    }
+}

@@ -1,0 +1,81 @@
+package io.towpath.sink;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import com.mongodb.MongoCommandException;
+import com.mongodb.MongoException;
+import com.mongodb.MongoSocketReadException;
+import com.mongodb.MongoTimeoutException;
+import com.mongodb.ServerAddress;
+import com.mongodb.bulk.BulkWriteError;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.BsonSerializationException;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What errors are taken for, when the server names a write and when it does not. */
+class VerdictTest {
+    private static final String ON_ID = "E11000 duplicate key error collection: db.c index: _id_ dup key: { _id: 1 }";
+    private static final String CLUSTERED = "E11000 duplicate key error collection: db.c dup key: { _id: 1 }";
+    private static final String ON_ANOTHER =
+            "E11000 duplicate key error collection: db.c index: _id_1 dup key: { _id: 1 }";
+
+    @ParameterizedTest
+    @ValueSource(
+            ints = {6, 7, 11, 13, 18, 24, 50, 64, 89, 91, 112, 189, 251, 262, 290, 371, 8000, 10107, 11602, 12501, 14031
+            })
+    void aCodeThatIsNotAboutOneDocumentPasses(int code) {
+        assertEquals(Verdict.PASSING, Verdict.of(command(code)));
+        assertEquals(Verdict.PASSING, Verdict.of(write(code, ""), Write.Kind.CHANGE));
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {2, 9, 14, 28, 40, 56, 66, 121, 10334, 16755, 17280, 17419})
+    void aCodeThatIsAboutAWriteRefusesIt(int code) {
+        assertEquals(Verdict.REFUSED, Verdict.of(write(code, ""), Write.Kind.CHANGE));
+        assertEquals(Verdict.UNCLEAR, Verdict.of(command(code)));
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {20, 73, 79, 100, 166, 263})
+    void aDestinationThatNeverTakesSuchWritesIsHopeless(int code) {
+        assertEquals(Verdict.HOPELESS, Verdict.of(command(code)));
+        assertEquals(Verdict.HOPELESS, Verdict.of(write(code, ""), Write.Kind.INSERT));
+    }
+
+    @Test
+    void aDuplicateIsPresentOnlyByItsId() {
+        assertEquals(Verdict.PRESENT, Verdict.of(write(11000, ON_ID), Write.Kind.INSERT));
+        assertEquals(Verdict.PRESENT, Verdict.of(write(11000, CLUSTERED), Write.Kind.INSERT));
+        assertEquals(Verdict.REFUSED, Verdict.of(write(11000, ON_ANOTHER), Write.Kind.INSERT));
+        assertEquals(Verdict.PASSING, Verdict.of(write(11000, ON_ID), Write.Kind.CHANGE));
+    }
+
+    @Test
+    void theNetworkAndLabelsPass() {
+        assertEquals(Verdict.PASSING, Verdict.of(new MongoTimeoutException("no server")));
+        assertEquals(Verdict.PASSING, Verdict.of(new MongoSocketReadException("gone", new ServerAddress())));
+        for (String label : new String[] {"TransientTransactionError", "UnknownTransactionCommitResult"}) {
+            MongoException labelled = command(2);
+            labelled.addLabel(label);
+            assertEquals(Verdict.PASSING, Verdict.of(labelled));
+        }
+    }
+
+    @Test
+    void anErrorOfTheDriversOwnIsUnclear() {
+        assertEquals(Verdict.UNCLEAR, Verdict.of(new BsonSerializationException("too large")));
+        assertEquals(Verdict.UNCLEAR, Verdict.of(new IllegalArgumentException("a name")));
+    }
+
+    private static MongoException command(int code) {
+        BsonDocument answer = new BsonDocument("ok", new BsonInt32(0)).append("code", new BsonInt32(code));
+        return new MongoCommandException(answer, new ServerAddress());
+    }
+
+    private static BulkWriteError write(int code, String message) {
+        return new BulkWriteError(code, message, new BsonDocument(), 0);
+    }
+}
