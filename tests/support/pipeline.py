@@ -14,7 +14,7 @@ from typing import Any
 from tests.support import oracle, raw
 
 #: The mode of a pipeline whose test does not say another.
-DEFAULT_MODE = "plain"
+DEFAULT_MODE = "exactly-once"
 
 TOWPATH = Path(sys.executable).parent / "towpath"
 

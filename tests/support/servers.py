@@ -1,4 +1,4 @@
-"""Servers that a test needs besides the stack: mongods, replica sets of one, and a Connect worker without plugins."""
+"""Servers that a test needs besides the stack: mongods, and a Connect worker without plugins."""
 
 from __future__ import annotations
 
@@ -41,16 +41,6 @@ def mongod(directory: Path, *options: str) -> Iterator[str]:
     finally:
         running.kill()
         running.wait(30)
-
-
-@contextmanager
-def replica_set(directory: Path, *options: str) -> Iterator[str]:
-    """A replica set of one; yields its URI once it takes writes."""
-    with mongod(directory, "--replSet", "alone", *options) as address:
-        with MongoClient[dict[str, Any]](f"mongodb://{address}/?directConnection=true") as client:
-            client.admin.command("replSetInitiate", {"_id": "alone", "members": [{"_id": 0, "host": address}]})
-            _once_primary(client, {"appendOplogNote": 1, "data": {"ready": True}})
-        yield f"mongodb://{address}/?replicaSet=alone"
 
 
 @contextmanager
