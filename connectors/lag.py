@@ -26,7 +26,12 @@ from connectors.topics import Place, Topics
 COUNTED = 2_000
 _PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
 #: Little is read ahead, and an answer without records is not waited for.
-_PEEKING = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1024, "fetch.wait.max.ms": 10}
+_PEEKING = {
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 1024,
+    "fetch.wait.max.ms": 10,
+    "fetch.queue.backoff.ms": 10,  # a full queue, of one message, is asked again after this; after a second by default
+}
 
 
 @dataclass(frozen=True, slots=True)

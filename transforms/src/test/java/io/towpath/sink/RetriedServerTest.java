@@ -85,15 +85,37 @@ class RetriedServerTest {
     }
 
     @Test
+    void eachRecordIsAppliedOnceWhileThePrimaryStepsDownAgainAndAgain() throws Exception {
+        try (TestTask sink = TestTask.opened(collection)) {
+            Thread unrest = new Thread(() -> {
+                for (int i = 0; i < 3; i++) server.stepDown();
+            });
+            unrest.start();
+            int documents = 0;
+            while (unrest.isAlive()) {
+                String[] changes = NOT_REPEATABLE.clone();
+                for (int i = 0; i < changes.length; i++)
+                    changes[i] = changes[i].replace("_id: 1,", "_id: " + documents + ",");
+                sink.put(4L * documents++, changes);
+            }
+            unrest.join();
+            List<BsonDocument> stored = TestTask.stored(collection);
+            assertEquals(documents, stored.size());
+            for (int i = 0; i < documents; i++)
+                assertEquals(TestTask.documents("{_id: %d, q: 1, p: 1}".formatted(i)), List.of(stored.get(i)));
+            assertTrue(retries() > 0);
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    @Test
     void whatGoesOnForTooLongIsLeftToConnect() throws Exception {
         try (TestTask sink = TestTask.opened(collection, SinkSettings.RETRY_TIMEOUT, "500")) {
             server.fail("alwaysOn", "failCommands: ['insert'], errorCode: 13");
             RetriableException later = assertThrows(RetriableException.class, () -> sink.put(0, NOT_REPEATABLE));
             assertTrue(later.getMessage().startsWith("cannot write to the destination for "), later::getMessage);
             assertEquals(5_000, sink.context.timeoutMs);
-            ObjectName name = new ObjectName("io.towpath:type=sink,pipeline=test,task=0");
-            Object retries = ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Retries");
-            assertTrue((long) retries > 1, retries::toString);
+            assertTrue(retries() > 1);
 
             server.fail("off", "");
             sink.put(0, NOT_REPEATABLE);
@@ -150,5 +172,10 @@ class RetriedServerTest {
             });
             assertEquals(TestTask.documents("{_id: 1, whole: 1}"), TestTask.stored(collection));
         }
+    }
+
+    private static long retries() throws Exception {
+        ObjectName name = new ObjectName("io.towpath:type=sink,pipeline=test,task=0");
+        return (long) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Retries");
     }
 }

@@ -1,5 +1,6 @@
 package io.towpath.support;
 
+import com.mongodb.ReadPreference;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoClients;
@@ -59,6 +60,13 @@ public final class Server implements AutoCloseable {
         BsonDocument command = BsonDocument.parse("{configureFailPoint: 'failCommand', data: {%s}}".formatted(how));
         command.put("mode", mode.startsWith("{") ? BsonDocument.parse(mode) : new BsonString(mode));
         client.getDatabase("admin").runCommand(command);
+    }
+
+    /** Have the primary be none for a second. */
+    public void stepDown() {
+        BsonDocument command = BsonDocument.parse("{replSetStepDown: 1, secondaryCatchUpPeriodSecs: 0, force: true}");
+        client.getDatabase("admin").runCommand(command);
+        client.getDatabase("admin").runCommand(BsonDocument.parse("{ping: 1}"), ReadPreference.primary());
     }
 
     /** Skips the test when the server is not one for tests. */
