@@ -166,6 +166,31 @@ def test_documents_read_again_while_they_change_are_answered_once_each_and_equal
     )
 
 
+def test_a_destination_restored_from_a_backup_goes_on_from_the_position_in_it(
+    make_pipeline: MakePipeline, seed: int
+) -> None:
+    pipeline = make_pipeline(exactly_once())
+    changes = workload(pipeline, seed, "one")
+    pipeline.deploy()
+    pipeline.wait()
+    towpath("pause", pipeline.file)
+    ours, positions = {"_id.pipeline": pipeline.name}, pipeline.destination_client["towpath"]["offsets"]
+    backup, at = list(pipeline.destination("one").find()), list(positions.find(ours))
+    towpath("resume", pipeline.file)
+    with Writer(changes, per_second=500) as writer:
+        writer.wait_for(1000)
+    pipeline.wait()
+    towpath("pause", pipeline.file)
+    pipeline.destination("one").delete_many({})
+    pipeline.destination("one").insert_many(backup)
+    for position in at:
+        positions.update_one({"_id": position["_id"]}, {"$set": {"offset": position["offset"]}})
+    towpath("resume", pipeline.file)
+    towpath("restart", pipeline.file)
+    pipeline.wait()
+    pipeline.assert_same("one", at_least=200)
+
+
 def test_what_the_destination_refuses_is_in_the_dead_letters_with_the_reason_and_the_rest_arrives(
     make_pipeline: MakePipeline,
 ) -> None:

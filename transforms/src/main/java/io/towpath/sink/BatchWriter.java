@@ -11,6 +11,7 @@ import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTaskContext;
 import org.bson.BSONException;
@@ -20,6 +21,8 @@ final class BatchWriter {
     private static final ConnectException DISPLACED =
             new ConnectException("the offsets at the destination are not where they were left");
     private static final int SMALL = 64; // what is slow or in others' way is not made smaller than this
+
+    private static final long DISPLACED_PAUSE_MS = 500;
 
     private final SinkSettings settings;
     private final SinkTaskContext context;
@@ -31,6 +34,7 @@ final class BatchWriter {
     private final Retry retry;
     private final StretchSize sizes;
     private boolean inSourceOrder;
+    private long displacedSince = -1;
 
     BatchWriter(
             SinkSettings settings,
@@ -96,6 +100,7 @@ final class BatchWriter {
 
     private void applied() {
         retry.succeeded();
+        displacedSince = -1;
         inSourceOrder = false;
         sizes.grow();
     }
@@ -154,15 +159,27 @@ final class BatchWriter {
             try {
                 return offsets.standing(partitions).containsValue(Standing.BEHIND);
             } catch (Fenced fenced) {
-                throw new ConnectException(
-                        "another task has taken over %s, so this one writes nothing more: it was cut off from Kafka for too long, or %s '%s' is used by two connectors"
-                                .formatted(fenced.getMessage(), SinkSettings.PIPELINE, settings.pipeline()));
+                throw displaced(fenced);
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.PASSING) throw hopeless(error);
                 metrics.retried(Reason.of(error));
                 retry.pause("read the offsets at the destination", error);
             }
         }
+    }
+
+    /** Connect takes the partition away when it polls Kafka again. When it does not, two connectors write as one pipeline. */
+    private RuntimeException displaced(Fenced fenced) {
+        String what = "another task has taken over %s, so this one writes nothing more of it: "
+                .formatted(fenced.getMessage());
+        long now = System.nanoTime();
+        if (displacedSince < 0) displacedSince = now;
+        if (now - displacedSince > settings.retryTimeout().toNanos()) {
+            return new ConnectException(
+                    what + "%s '%s' is used by two connectors".formatted(SinkSettings.PIPELINE, settings.pipeline()));
+        }
+        context.timeout(DISPLACED_PAUSE_MS);
+        return new RetriableException(what + "it was cut off from Kafka for too long");
     }
 
     private boolean isNext(SinkRecord record) {
