@@ -27,7 +27,7 @@ from tests.support import log, workers
 from tests.support.awaited import until
 from tests.support.order import Order
 from tests.support.pipeline import Pipeline, Settings, towpath
-from tests.support.progress import State, applied, await_applied, reach
+from tests.support.progress import State, applied, await_applied, copied, reach
 from tests.support.ticker import Ticker
 from tests.support.workload import Workload
 from tests.support.workload.versions import VERSION
@@ -56,6 +56,20 @@ def order(pipeline: Pipeline) -> Order:
     return Order(pipeline.destination_client, pipeline.name)
 
 
+def read_again(pipeline: Pipeline, *collections: str) -> None:
+    """Ask for every document of these collections."""
+    with opened(pipeline.file) as it:
+        for name in collections:
+            ids = [bson.encode({"_id": one["_id"]}) for one in pipeline.source(name).find({}, {"_id": 1})]
+            requests.write(it.pipeline, it.topics, pipeline.namespace(name), ids)
+
+
+def read_from_source(pipeline: Pipeline) -> int:
+    """How many documents the source has ever handed out."""
+    metrics = pipeline.source_client.admin.command("serverStatus")["metrics"]
+    return int(metrics["document"]["returned"])
+
+
 @pytest.mark.parametrize(
     ("turn", "states"), list(enumerate(TURNS)), ids=[f"{at}: {', '.join(s)}" for at, s in enumerate(TURNS)]
 )
@@ -69,6 +83,7 @@ def test_both_sides_are_equal_after_the_worker_was_killed(
             pipeline.deploy()
             for state in states:
                 reach(pipeline, state)
+                read_again(pipeline, *COLLECTIONS)
                 writer.wait_for(writer.applied + moment.randrange(100))
                 embedded.restart(stack.directory, workers.FIRST, signal.SIGKILL)
             reach(pipeline, "stream")
@@ -77,6 +92,24 @@ def test_both_sides_are_equal_after_the_worker_was_killed(
     print(changes.statistics)
     pipeline.assert_same(*COLLECTIONS, at_least=1500)
     assert events.seen(at_least=2000)
+
+
+def test_a_copy_that_was_killed_half_way_goes_on_and_reads_the_rest_only(
+    make_pipeline: MakePipeline, stack: embedded.Stack
+) -> None:
+    pipeline = make_pipeline(exactly_once(capture={"documents_per_second": 20_000}))
+    documents, count = pipeline.source("docs"), 100_000
+    makes = [int, lambda n: f"k{n}", lambda n: n + 0.5, lambda n: {"n": n, "of": "docs"}, lambda n: bson.ObjectId()]
+    documents.insert_many({"_id": makes[n % len(makes)](n), "n": n, "text": "x" * 900} for n in range(count))
+    pipeline.deploy()
+    until("half of the copy", lambda: copied(pipeline) > 0.45 * count, every=0.02)
+    embedded.kill(stack.directory, workers.FIRST)
+    before = read_from_source(pipeline)
+    embedded.start(stack.directory, workers.FIRST)
+    pipeline.wait()
+    assert read_from_source(pipeline) - before < 0.6 * count
+    pipeline.assert_same("docs", at_least=count)
+    assert len(log.records(pipeline.addresses.bootstrap, pipeline.topic("docs"))) == count
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,11 @@ def state(pipeline: Pipeline) -> State:
     return "hand-over" if under_way else "stream"
 
 
+def copied(pipeline: Pipeline) -> int:
+    """How many rows of the copy are in the log, while it is under way."""
+    return sum(offset["rows"] for partition, offset in _offsets(pipeline) if "range" in partition)
+
+
 def reach(pipeline: Pipeline, wanted: State) -> None:
     """Wait until the pipeline is that far, or further where a state may pass unseen: only the copy is slow enough."""
     accepted = ["copy"] if wanted == "copy" else STATES[STATES.index(wanted) :]
