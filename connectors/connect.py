@@ -56,7 +56,14 @@ def reason(trace: str) -> str:
 
 
 class _Rebalancing(ConnectError):
-    """409: the workers are about to share out the work again; the same request succeeds a moment later."""
+    """The workers are about to share out the work again; the same request succeeds a moment later."""
+
+
+def _kind(answer: httpx.Response) -> type[ConnectError]:
+    # reading a configuration while workers share out their work is answered with 500
+    if answer.status_code == 409 or (answer.status_code == 500 and "a rebalance is expected" in _message(answer)):
+        return _Rebalancing
+    return NoSuchConnector if answer.status_code == 404 else ConnectError
 
 
 _retry_rebalance = tenacity.retry(
@@ -71,7 +78,7 @@ class Connect:
     """A Connect cluster behind the URL of one of its workers.
 
     Every call raises `ConnectUnreachable` when nobody answers and `ConnectError` with method, path, status and
-    Connect's own message when the answer is not a success; a 409 (rebalance) is asked again for up to 60 s.
+    Connect's own message when the answer is not a success; a rebalance is waited for, up to 60 s.
     """
 
     def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
@@ -161,10 +168,7 @@ class Connect:
             ) from error
         if answer.is_success:
             return self._decoded(answer, method, path) if answer.content else None
-        kinds = {404: NoSuchConnector, 409: _Rebalancing}
-        raise kinds.get(answer.status_code, ConnectError)(
-            f"{method} {self.url}{path}: {answer.status_code}: {_message(answer)}", answer.status_code
-        )
+        raise _kind(answer)(f"{method} {self.url}{path}: {answer.status_code}: {_message(answer)}", answer.status_code)
 
     def _decoded(self, answer: httpx.Response, method: str, path: str) -> Any:
         try:
