@@ -38,6 +38,7 @@ class _Look:
                 found[name] = read_state(self.connect, name)
             except NoSuchConnector:
                 found[name] = SourceState(None)
+        self.trouble += [f"{name}: {state.warning}" for name, state in found.items() if state.warning]
         return found
 
     def sink(self) -> tuple[dict[Place, Applied] | None, tuple[TaskState, ...]]:

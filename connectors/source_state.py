@@ -95,6 +95,8 @@ class SourceState:
     """The `collection.include.list` that the connector has taken up."""
     copies: tuple[CollectionCopy, ...] = ()
     requests: Requests | None = None
+    warning: str = ""
+    """What users should know while it copies; empty when nothing."""
 
     @property
     def copying(self) -> tuple[CollectionCopy, ...]:
@@ -131,6 +133,7 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
             selection=root["selection"],
             copies=_copies(json.loads(root["namespaces"]), ours),
             requests=_requests(requests[0]) if requests else None,
+            warning=root.get("warning", ""),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ConnectorsError(f"the source connector committed offsets that cannot be understood: {error!r}") from error

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+
 from tests.conftest import MakePipeline
+from tests.support.awaited import until
 from tests.support.pipeline import Settings
 from tests.support.workload import Workload
 from tests.support.workload.pipelines import MOVES, ODD_NAMES
@@ -35,3 +39,12 @@ def test_patterns_renames_and_late_collections(make_pipeline: MakePipeline, seed
     pipeline.assert_same("odd", at_least=40)
     there = set(pipeline.destination_client[pipeline.name].list_collection_names())
     assert there == {"elsewhere", "odd", "late"}
+
+
+def test_a_copy_that_would_outlive_the_oplog_is_refused_before_it_starts(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(Settings(mode="exactly-once", capture={"bytes_per_second": 1}))
+    pipeline.source("docs").insert_many([{"_id": n, "text": "x" * 1_000_000} for n in range(20)])
+    with suppress(AssertionError):  # it may see the connector fail, or be faster
+        pipeline.deploy()
+    until("refusal of the copy", lambda: "the first copy would take" in json.dumps(pipeline.status(expect=1)))
+    assert pipeline.destination("docs").estimated_document_count() == 0

@@ -132,3 +132,10 @@ def test_a_request_is_answered_once_the_next_one_is_due() -> None:
 def test_offsets_that_cannot_be_understood_are_said(broken: dict[str, Any]) -> None:
     with pytest.raises(ConnectorsError, match="cannot be understood"):
         source_state([item(broken, towpath="shop")])
+
+
+def test_what_the_copy_warns_of_is_told() -> None:
+    warned = root("copy", "shop.orders")
+    warned["offset"]["warning"] = "the oplog is short"
+    assert source_state([warned]).warning == "the oplog is short"
+    assert source_state([root("copy", "shop.orders")]).warning == ""

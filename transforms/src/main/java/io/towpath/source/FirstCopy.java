@@ -41,8 +41,8 @@ final class FirstCopy implements Stage {
 
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
-        watch.look();
         List<SourceRecord> records = new ArrayList<>();
+        if (watch.look()) records.add(ledger.rootRecord());
         long bytes = 0;
         CopyStep step = ledger.isCopied() ? null : threads.next(WAIT_MS);
         while (step != null) {

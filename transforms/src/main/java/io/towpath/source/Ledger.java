@@ -39,6 +39,7 @@ final class Ledger {
     private String selection = "";
     private ClusterTime start;
     private ClusterTime largest;
+    private String warning = "";
 
     /**
      * @param prefix Debezium's {@code topic.prefix}, which marks its offsets too
@@ -113,6 +114,7 @@ final class Ledger {
     }
 
     void beginStream() {
+        warning = "";
         streaming = true;
         start = Stream.concat(Stream.of(start), planned().flatMap(CollectionCopy::smallestTimes))
                 .min(ClusterTime::compareTo)
@@ -202,6 +204,15 @@ final class Ledger {
         });
         largest = null;
         return records;
+    }
+
+    /** What users should know while it copies; empty when nothing. */
+    String warning() {
+        return warning;
+    }
+
+    void warn(String words) {
+        warning = words;
     }
 
     SourceRecord rootRecord() {

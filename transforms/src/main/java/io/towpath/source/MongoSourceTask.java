@@ -82,6 +82,9 @@ public final class MongoSourceTask extends SourceTask {
         Map<String, Object> offset =
                 context.offsetStorageReader().offset(Map.of("server_id", configuration.get(PREFIX)));
         Optional<ClusterTime> last = offset == null ? Optional.empty() : EventTime.of(offset);
+        debezium = new MongoDbConnectorTask();
+        debezium.initialize(context);
+        debezium.start(SourceSettings.debezium(configuration, ledger.start().bits()));
         ReadAgain readAgain = new ReadAgain(
                 ledger,
                 source,
@@ -89,9 +92,6 @@ public final class MongoSourceTask extends SourceTask {
                 metrics,
                 context.offsetStorageReader(),
                 SourceCluster.selection(configuration));
-        debezium = new MongoDbConnectorTask();
-        debezium.initialize(context);
-        debezium.start(SourceSettings.debezium(configuration, ledger.start().bits()));
         return new Streaming(debezium, last, ledger, readAgain, settings, metrics);
     }
 
@@ -109,6 +109,7 @@ public final class MongoSourceTask extends SourceTask {
     @Override
     public void stop() {
         if (stage != null) stage.close();
+        if (debezium != null) debezium.stop();
         if (source != null) source.close();
         if (metrics != null) metrics.close();
     }

@@ -22,6 +22,11 @@ final class OplogWatch {
     /** An oplog this full has begun to drop its oldest entries, so that its span is its window. */
     private static final double FULL = 0.9;
 
+    /** No rate can be told before. */
+    private static final int TOO_EARLY_S = 60;
+    /** A copy that takes this share of what is left of the window is warned of. */
+    private static final double NEAR = 0.8;
+
     private static final String ENLARGE =
             "enlarge the oplog (replSetResizeOplog, with minRetentionHours) on every member of the source";
 
@@ -66,10 +71,13 @@ final class OplogWatch {
         }
     }
 
-    /** To be called often; looks every ten seconds. Throws {@link ConnectException} when the oplog no longer reaches to the copy's beginning. */
-    void look() {
-        if (blind || System.nanoTime() - lookedNs < PAUSE_NS) return;
+    /**
+     * To be called often; looks every ten seconds. Returns whether the ledger's warning is another one now. Throws {@link ConnectException} when the oplog no longer reaches to the copy's beginning.
+     */
+    boolean look() {
+        if (blind || System.nanoTime() - lookedNs < PAUSE_NS) return false;
         lookedNs = System.nanoTime();
+        String before = ledger.warning();
         read().ifPresent(oplog -> {
             long start = ledger.start().seconds();
             if (oplog.first > start) {
@@ -81,6 +89,7 @@ final class OplogWatch {
             metrics.oplogLeft((long) left);
             warn(left);
         });
+        return !ledger.warning().equals(before);
     }
 
     private void warn(double left) {
@@ -88,13 +97,15 @@ final class OplogWatch {
         double rate = (copiedBytes() - beganBytes) / seconds;
         long all = ledger.planned().mapToLong(copy -> copy.plan().bytes()).sum();
         double needed = rate == 0 ? 0 : (all - copiedBytes()) / rate;
-        boolean isLate = seconds > 60 && needed > 0.8 * left;
+        boolean isLate = seconds > TOO_EARLY_S && needed > NEAR * left;
         if (isLate && !warned) {
-            LOGGER.warn(
-                    "the first copy needs about {} more minutes, and the source's oplog holds the changes made meanwhile for about {}: {}",
-                    Math.round(needed / 60),
-                    Math.round(left / 60),
-                    ENLARGE);
+            String words =
+                    "the copy needs about %d more minutes, and the source's oplog holds the changes made meanwhile for about %d: %s"
+                            .formatted(Math.round(needed / 60), Math.round(left / 60), ENLARGE);
+            LOGGER.warn(words);
+            ledger.warn(words);
+        } else if (!isLate) {
+            ledger.warn("");
         }
         warned = isLate;
     }

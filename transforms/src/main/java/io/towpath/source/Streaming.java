@@ -32,7 +32,7 @@ final class Streaming implements Stage {
     private long heldUntil;
 
     /**
-     * @param debezium started
+     * @param debezium started; not stopped by this
      * @param last the time of the last event that an earlier task has put out, if any
      */
     Streaming(
@@ -118,10 +118,8 @@ final class Streaming implements Stage {
         return false;
     }
 
-    /** Debezium's task is stopped. */
     @Override
     public void close() {
-        debezium.stop();
         toRecord.close();
         readAgain.close();
     }
