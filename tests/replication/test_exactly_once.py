@@ -213,13 +213,12 @@ def test_a_destination_restored_from_a_backup_goes_on_from_the_position_in_it(
     with Writer(changes, per_second=500) as writer:
         writer.wait_for(1000)
     pipeline.wait()
-    towpath("pause", pipeline.file)
+    towpath("remove", pipeline.file, "--yes")
     pipeline.destination("one").delete_many({})
     pipeline.destination("one").insert_many(backup)
     for position in at:
         positions.update_one({"_id": position["_id"]}, {"$set": {"offset": position["offset"]}})
-    towpath("resume", pipeline.file)
-    towpath("restart", pipeline.file)
+    pipeline.deploy()
     pipeline.wait()
     pipeline.assert_same("one", at_least=200)
 
