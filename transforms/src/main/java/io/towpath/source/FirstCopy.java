@@ -14,12 +14,19 @@ final class FirstCopy implements Stage {
     private final Ledger ledger;
     private final CopyThreads threads;
     private final OplogWatch watch;
+    private final Partitions partitions;
     private final SourceSettings settings;
     private final SourceMetrics metrics;
     private boolean over;
 
-    FirstCopy(Ledger ledger, SourceCluster source, SourceSettings settings, SourceMetrics metrics) {
+    FirstCopy(
+            Ledger ledger,
+            Partitions partitions,
+            SourceCluster source,
+            SourceSettings settings,
+            SourceMetrics metrics) {
         this.ledger = ledger;
+        this.partitions = partitions;
         this.settings = settings;
         this.metrics = metrics;
         this.watch = new OplogWatch(source, ledger, settings, metrics);
@@ -62,7 +69,7 @@ final class FirstCopy implements Stage {
             Rows rows = new Rows(
                     settings.name(),
                     page.namespace(),
-                    ledger.partition(page.namespace(), page.range()),
+                    partitions.of(page.namespace(), page.range()),
                     ledger.advance(page));
             rows.documents(page.documents(), page.time(), records);
             if (page.documents().isEmpty()) records.add(ledger.rangeRecord(page.namespace(), page.range()));

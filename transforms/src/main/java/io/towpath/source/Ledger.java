@@ -1,19 +1,14 @@
 package io.towpath.source;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import io.towpath.record.ClusterTime;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.TreeMap;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
-import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 import org.bson.BsonArray;
@@ -22,17 +17,13 @@ import org.bson.BsonString;
 
 /**
  * What the connector's offsets hold besides Debezium's own: the phase, how far the copy of each collection is, and the cluster time of
- * every stretch of rows until the stream has passed it. Offsets travel with records, in their transaction; where there is no record to
- * carry one, a line of text in Debezium's heartbeat topic does.
+ * every stretch of rows until the stream has passed it.
  */
 final class Ledger {
-    private static final String TOWPATH = "towpath";
-    private static final String NAMESPACE = "namespace";
-    private static final String RANGE = "range";
     private static final String COPY = "copy";
     private static final String STREAM = "stream";
 
-    private final String prefix;
+    private final Partitions partitions;
     private final Map<String, Optional<CollectionCopy>> copies = new LinkedHashMap<>();
     private boolean begun;
     private boolean streaming;
@@ -41,40 +32,23 @@ final class Ledger {
     private ClusterTime largest;
     private String warning = "";
 
-    /**
-     * @param prefix Debezium's {@code topic.prefix}, which marks its offsets too
-     * @param reader the connector's offsets
-     */
-    Ledger(String prefix, OffsetStorageReader reader) {
-        this.prefix = prefix;
-        Map<String, Object> root = reader.offset(root());
+    Ledger(Partitions partitions, OffsetStorageReader reader) {
+        this.partitions = partitions;
+        Map<String, Object> root = reader.offset(partitions.root());
         if (root == null) return;
         begun = true;
         streaming = root.get("phase").equals(STREAM);
         selection = (String) root.get("selection");
         start = ClusterTime.parse((String) root.get("start"));
+        warning = (String) root.get("warning");
         List<String> namespaces = BsonDocument.parse("{n: %s}".formatted(root.get("namespaces"))).getArray("n").stream()
                 .map(name -> name.asString().getValue())
                 .toList();
         namespaces.forEach(namespace -> copies.put(namespace, Optional.empty()));
-        Map<Map<String, Object>, Map<String, Object>> plans =
-                reader.offsets(namespaces.stream().map(this::partition).toList());
-        plans.forEach((partition, offset) -> {
-            if (offset != null)
-                copies.put((String) partition.get(NAMESPACE), Optional.of(restored(partition, offset, reader)));
+        partitions.plans(namespaces, reader).forEach((namespace, plan) -> {
+            Map<Integer, Map<String, Object>> ranges = partitions.ranges(namespace, plan.ranges(), reader);
+            copies.put(namespace, Optional.of(new CollectionCopy(plan, ranges::get)));
         });
-    }
-
-    private CollectionCopy restored(
-            Map<String, Object> partition, Map<String, Object> offset, OffsetStorageReader reader) {
-        String namespace = (String) partition.get(NAMESPACE);
-        RangePlan plan = CollectionCopy.plan(offset);
-        Map<Map<String, Object>, Map<String, Object>> found = reader.offsets(IntStream.range(0, plan.ranges())
-                .mapToObj(range -> partition(namespace, range))
-                .toList());
-        Map<Long, Map<String, Object>> byRange = new HashMap<>();
-        found.forEach((key, value) -> byRange.put(((Number) key.get(RANGE)).longValue(), value));
-        return new CollectionCopy(plan, range -> byRange.get((long) range));
     }
 
     /** Whether anything was ever stored. */
@@ -133,8 +107,10 @@ final class Ledger {
     SourceRecord plan(String namespace, RangePlan plan) {
         CollectionCopy copy = new CollectionCopy(plan);
         copies.put(namespace, Optional.of(copy));
-        return carrier(
-                partition(namespace), copy.planOffset(), "copy of %s: %d ranges".formatted(namespace, plan.ranges()));
+        return partitions.carrier(
+                partitions.of(namespace),
+                copy.planOffset(),
+                "copy of %s: %d ranges".formatted(namespace, plan.ranges()));
     }
 
     RangeCopy range(String namespace, int range) {
@@ -199,8 +175,8 @@ final class Ledger {
         String words = "copy of %s: done".formatted(namespace);
         copies.remove(namespace).ifPresent(copy -> {
             IntStream.range(0, copy.ranges().size())
-                    .forEach(range -> records.add(carrier(partition(namespace, range), null, words)));
-            records.add(carrier(partition(namespace), null, words));
+                    .forEach(range -> records.add(partitions.carrier(partitions.of(namespace, range), null, words)));
+            records.add(partitions.carrier(partitions.of(namespace), null, words));
         });
         largest = null;
         return records;
@@ -225,46 +201,16 @@ final class Ledger {
                 start.toString(),
                 "namespaces",
                 namesAsJson());
-        return carrier(root(), offset, streaming ? STREAM : COPY);
+        return partitions.carrier(partitions.root(), offset, streaming ? STREAM : COPY);
     }
 
     /** For a range that has nothing to emit. */
     SourceRecord rangeRecord(String namespace, int range) {
         RangeCopy copy = range(namespace, range);
-        return carrier(
-                partition(namespace, range),
+        return partitions.carrier(
+                partitions.of(namespace, range),
                 copy.offset(),
                 "copy of %s: range %d, %d rows %s".formatted(namespace, range, copy.rows(), copy.reason()));
-    }
-
-    Map<String, Object> partition(String namespace) {
-        return sorted(Map.of(TOWPATH, prefix, NAMESPACE, namespace));
-    }
-
-    Map<String, Object> partition(String namespace, int range) {
-        return sorted(Map.of(TOWPATH, prefix, NAMESPACE, namespace, RANGE, (long) range));
-    }
-
-    Map<String, Object> root() {
-        return sorted(Map.of(TOWPATH, prefix));
-    }
-
-    /** Connect finds an offset by the bytes of its partition, in which the order of the names counts. */
-    private static Map<String, Object> sorted(Map<String, Object> partition) {
-        return new TreeMap<>(partition);
-    }
-
-    /** A record that is there for its offset only; null forgets the offset. */
-    SourceRecord carrier(Map<String, ?> partition, Map<String, Object> offset, String words) {
-        return new SourceRecord(
-                partition,
-                offset,
-                "__debezium-heartbeat." + prefix,
-                null,
-                Schema.OPTIONAL_BYTES_SCHEMA,
-                null,
-                Schema.OPTIONAL_BYTES_SCHEMA,
-                words.getBytes(UTF_8));
     }
 
     private String namesAsJson() {

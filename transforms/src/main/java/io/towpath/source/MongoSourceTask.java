@@ -22,6 +22,7 @@ public final class MongoSourceTask extends SourceTask {
     private SourceSettings settings;
     private SourceMetrics metrics;
     private SourceCluster source;
+    private Partitions partitions;
     private Ledger ledger;
     private Stage stage;
     private MongoDbConnectorTask debezium;
@@ -33,7 +34,8 @@ public final class MongoSourceTask extends SourceTask {
         settings = SourceSettings.of(configuration);
         metrics = new SourceMetrics(settings.name(), configuration.get(PREFIX));
         source = new SourceCluster(configuration, settings);
-        ledger = new Ledger(configuration.get(PREFIX), context.offsetStorageReader());
+        partitions = new Partitions(configuration.get(PREFIX));
+        ledger = new Ledger(partitions, context.offsetStorageReader());
         String selection = configuration.getOrDefault(SELECTION, "");
         if (!ledger.hasBegun()) begin(selection);
         else if (!ledger.selection().equals(selection)) reselect(selection);
@@ -75,7 +77,7 @@ public final class MongoSourceTask extends SourceTask {
 
     private void nextStage() {
         if (stage != null) stage.close();
-        stage = ledger.isStreaming() ? streaming() : new FirstCopy(ledger, source, settings, metrics);
+        stage = ledger.isStreaming() ? streaming() : new FirstCopy(ledger, partitions, source, settings, metrics);
     }
 
     private Stage streaming() {
@@ -87,6 +89,7 @@ public final class MongoSourceTask extends SourceTask {
         debezium.start(SourceSettings.debezium(configuration, ledger.start().bits()));
         ReadAgain readAgain = new ReadAgain(
                 ledger,
+                partitions,
                 source,
                 settings,
                 metrics,

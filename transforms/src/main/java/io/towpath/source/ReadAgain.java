@@ -11,7 +11,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.TreeMap;
 import java.util.function.Predicate;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
@@ -38,7 +37,8 @@ final class ReadAgain implements AutoCloseable {
     private final SourceSettings settings;
     private final SourceMetrics metrics;
     private final Optional<RequestLog> requests;
-    private final Map<String, Object> partition = new TreeMap<>();
+    private final Partitions partitions;
+    private final Map<String, Object> partition;
     private long next;
     private int index;
     private String waiting;
@@ -46,6 +46,7 @@ final class ReadAgain implements AutoCloseable {
 
     ReadAgain(
             Ledger ledger,
+            Partitions partitions,
             SourceCluster source,
             SourceSettings settings,
             SourceMetrics metrics,
@@ -55,8 +56,8 @@ final class ReadAgain implements AutoCloseable {
         this.source = source;
         this.settings = settings;
         this.metrics = metrics;
-        partition.putAll(ledger.root());
-        partition.put("requests", settings.requestsTopic());
+        this.partitions = partitions;
+        partition = partitions.requests(settings.requestsTopic());
         Map<String, Object> offset = reader.offset(partition);
         next = offset == null ? 0 : ((Number) offset.get("next")).longValue();
         index = offset == null ? 0 : ((Number) offset.get("index")).intValue();
@@ -81,7 +82,7 @@ final class ReadAgain implements AutoCloseable {
         if (read <= next) return Optional.empty();
         next = read;
         index = 0;
-        return Optional.of(ledger.carrier(partition, offset(), "requests: read up to %d".formatted(next)));
+        return Optional.of(partitions.carrier(partition, offset(), "requests: read up to %d".formatted(next)));
     }
 
     /**
@@ -113,7 +114,7 @@ final class ReadAgain implements AutoCloseable {
         metrics.retried(reason);
         LOGGER.warn("reading again has to wait: {}", reason);
         waiting = reason;
-        return List.of(ledger.carrier(partition, offset(), "requests wait: " + reason));
+        return List.of(partitions.carrier(partition, offset(), "requests wait: " + reason));
     }
 
     private List<SourceRecord> answer(ReadRequest request, ClusterTime moment) {
@@ -193,7 +194,7 @@ final class ReadAgain implements AutoCloseable {
             page = pages.next();
         }
         List<SourceRecord> records = new ArrayList<>();
-        new Rows(settings.name(), namespace, ledger.partition(namespace, range), ledger.advance(page))
+        new Rows(settings.name(), namespace, partitions.of(namespace, range), ledger.advance(page))
                 .documents(page.documents(), moment, records);
         if (records.isEmpty()) records.add(ledger.rangeRecord(namespace, range));
         metrics.copied(page);

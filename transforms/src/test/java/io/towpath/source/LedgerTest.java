@@ -30,6 +30,7 @@ class LedgerTest {
     private static final String ORDERS = "shop.orders";
     private static final ClusterTime START = new ClusterTime(100, 1);
 
+    private final Partitions partitions = new Partitions("p");
     private final JsonConverter converter = new JsonConverter();
     private final MemoryOffsetBackingStore store = new MemoryOffsetBackingStore() {
         @Override
@@ -121,9 +122,9 @@ class LedgerTest {
 
         assertEquals(3, records.size(), "the range, the collection, and what is left");
         assertTrue(restored().copies().isEmpty());
-        assertNull(reader().offset(ledger.partition(ORDERS, 0)));
-        assertNull(reader().offset(ledger.partition(ORDERS)));
-        assertNotNull(reader().offset(ledger.root()));
+        assertNull(reader().offset(partitions.of(ORDERS, 0)));
+        assertNull(reader().offset(partitions.of(ORDERS)));
+        assertNotNull(reader().offset(partitions.root()));
     }
 
     private Ledger begun() {
@@ -134,7 +135,7 @@ class LedgerTest {
 
     private void advance(Ledger ledger, Page page) throws Exception {
         Map<String, Object> offset = ledger.advance(page);
-        store(List.of(ledger.carrier(ledger.partition(page.namespace(), page.range()), offset, "")));
+        store(List.of(partitions.carrier(partitions.of(page.namespace(), page.range()), offset, "")));
     }
 
     private static Page page(int range, ClusterTime time, boolean isLast, int... ids) {
@@ -148,7 +149,7 @@ class LedgerTest {
     }
 
     private Ledger restored() {
-        return new Ledger("p", reader());
+        return new Ledger(partitions, reader());
     }
 
     private OffsetStorageReader reader() {
