@@ -95,6 +95,11 @@ def test_the_least_privileges_are_enough(
     documents.delete_one({"_id": 7})
     pipeline.wait()
     assert pipeline.destination("docs").count_documents({"seen": True}) == 49
+    towpath("remove", pipeline.file, "--yes")  # what comes next takes the positions over
+    pipeline.deploy()
+    documents.update_many({}, {"$set": {"seen": False}})
+    pipeline.wait()
+    assert pipeline.destination("docs").count_documents({"seen": False}) == 49
     root.drop_database(pipeline.name)
 
 
