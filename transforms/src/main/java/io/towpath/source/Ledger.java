@@ -40,7 +40,7 @@ final class Ledger {
         streaming = root.get("phase").equals(STREAM);
         selection = (String) root.get("selection");
         start = ClusterTime.parse((String) root.get("start"));
-        warning = (String) root.get("warning");
+        warning = (String) root.getOrDefault("warning", "");
         List<String> namespaces = BsonDocument.parse("{n: %s}".formatted(root.get("namespaces"))).getArray("n").stream()
                 .map(name -> name.asString().getValue())
                 .toList();
@@ -200,7 +200,9 @@ final class Ledger {
                 "start",
                 start.toString(),
                 "namespaces",
-                namesAsJson());
+                namesAsJson(),
+                "warning",
+                warning);
         return partitions.carrier(partitions.root(), offset, streaming ? STREAM : COPY);
     }
 

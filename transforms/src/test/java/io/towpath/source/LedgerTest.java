@@ -98,6 +98,21 @@ class LedgerTest {
     }
 
     @Test
+    void whatTheCopyWarnsOfIsStoredUntilItIsOver() throws Exception {
+        Ledger ledger = begun();
+        store(List.of(ledger.rootRecord()));
+        assertEquals("", restored().warning());
+
+        ledger.warn("the oplog is short");
+        store(List.of(ledger.rootRecord()));
+        assertEquals("the oplog is short", restored().warning());
+
+        ledger.beginStream();
+        store(List.of(ledger.rootRecord()));
+        assertEquals("", restored().warning());
+    }
+
+    @Test
     void theStreamBeginsAtTheSmallestTime() throws Exception {
         Ledger ledger = begun();
         ledger.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7));
