@@ -93,8 +93,7 @@ final class ReadAgain implements AutoCloseable {
         if (!isPending()) return List.of();
         try {
             Optional<ReadRequest> request = first();
-            List<SourceRecord> records = request.isPresent() ? answer(request.get(), moment) : copy(moment);
-            return records;
+            return request.isPresent() ? answer(request.get(), moment) : copy(moment);
         } catch (MongoException error) {
             if (ReadFault.isInterrupt(error)) return List.of();
             if (!ReadFault.passes(error)) {
