@@ -69,6 +69,9 @@ def _sink(pipeline: Pipeline) -> dict[str, str]:
         "rename": json.dumps(dict(pipeline.renames.by_source), sort_keys=True),
         "write_concern": pipeline.write_concern,
         "wtimeout_ms": pipeline.wtimeout_ms,
+        "fold": str(pipeline.fold).lower(),
+        "batch_records": pipeline.batch_records,
+        "batch_bytes": pipeline.batch_bytes,
         "dead_letter_topic": pipeline.dead_letter_topic,
         "replication_factor": pipeline.replication_factor,
     }

@@ -53,6 +53,11 @@ class Pipeline:
     wtimeout_ms: int
     """How long a write waits for its write concern, in exactly-once mode."""
     tasks: int
+    fold: bool
+    """Whether the changes of one document in a batch become one write, in exactly-once mode."""
+    batch_records: int
+    """Records in one transaction at most; `batch_bytes` of them as well."""
+    batch_bytes: int
     retention_ms: int
     """-1 keeps the log for ever."""
 

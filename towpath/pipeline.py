@@ -3,127 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import platformdirs
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError
 
 from connectors.namespaces import Renames, is_pattern
-from connectors.spec import Copy, CopyWay, Mode, Pipeline, ReadPreference
+from connectors.spec import Copy, Pipeline
 from towpath.errors import BadPipelineFile
+from towpath.sections import Cluster, PipelineFile
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-
-def _pattern(text: str) -> str:
-    if not is_pattern(text):
-        raise ValueError(f"{text!r} is not a namespace pattern; write database.collection, with * for any characters")
-    return text
-
-
-def _duration(text: str) -> str:
-    if text != "forever" and not re.fullmatch(r"[1-9][0-9]*[smhdw]", text):
-        raise ValueError(f"{text!r} is no duration; write forever, or a number with s, m, h, d or w, such as 30d")
-    return text
-
-
-def _timeout(text: str) -> str:
-    if not re.fullmatch(r"[1-9][0-9]{0,3}[sm]", text):
-        raise ValueError(f"{text!r} is no timeout; write a number of up to four digits with s or m, such as 60s")
-    return text
-
-
-Pattern = Annotated[str, AfterValidator(_pattern)]
-Duration = Annotated[str, AfterValidator(_duration)]
-Timeout = Annotated[str, AfterValidator(_timeout)]
-#: Per second; 0 is no limit. Both fit into a Java int or long.
-Documents = Annotated[int, Field(ge=0, lt=2**31)]
-Bytes = Annotated[int, Field(ge=0, lt=2**63)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Cluster(_Section):
-    """One side. Exactly one of the three says where the URI comes from."""
-
-    uri: str | None = None
-    uri_file: str | None = None
-    uri_env: str | None = None
-
-    @model_validator(mode="after")
-    def _one_of_three(self) -> Self:
-        if sum(value is not None for value in (self.uri, self.uri_file, self.uri_env)) != 1:
-            raise ValueError("give exactly one of uri, uri_file and uri_env")
-        return self
-
-
-class Collections(_Section):
-    include: Annotated[list[Pattern], Field(min_length=1)]
-    exclude: list[Pattern] = []
-    rename: dict[str, str] = {}
-
-
-class Kafka(_Section):
-    bootstrap: str
-    partitions: Annotated[int, Field(ge=1, le=10_000)] = 4
-    replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
-
-
-class Connect(_Section):
-    url: str
-    bootstrap: str | None = None
-    secrets: str | None = None
-
-
-class Capture(_Section):
-    copy_way: Annotated[CopyWay | None, Field(alias="copy")] = None
-    copy_threads: Annotated[int, Field(ge=1, le=64)] = 4
-    read_preference: ReadPreference = "primary"
-    documents_per_second: Documents = 0
-    bytes_per_second: Bytes = 0
-    whole_documents: list[Pattern] = []
-
-
-class Write(_Section):
-    concern: Annotated[str, Field(pattern=r"^([1-9][0-9]*|majority|[A-Za-z][\w-]*)(\+journal)?$")] = "majority"
-    wtimeout: Timeout = "60s"
-    tasks: Annotated[int, Field(ge=1, le=1000)] = 2
-
-
-class Log(_Section):
-    retention: Duration = "forever"
-
-
-class PipelineFile(_Section):
-    """Everything that a pipeline file can say."""
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")]
-    mode: Mode = "exactly-once"
-    source: Cluster
-    destination: Cluster
-    collections: Collections
-    kafka: Kafka
-    connect: Connect
-    capture: Capture = Capture()
-    write: Write = Write()
-    log: Log = Log()
-
-    @model_validator(mode="after")
-    def _copy_and_mode(self) -> Self:
-        if self.mode == "exactly-once" and self.capture.copy_way == "debezium":
-            raise ValueError(
-                '[capture] copy = "debezium" does not go with mode = "exactly-once": Debezium\'s own copy overlaps the'
-                " stream, so that changes would be applied to rows that already hold them; leave copy out (Towpath"
-                ' copies, each row at a known time), or set mode = "plain"'
-            )
-        return self
 
 
 def read(path: Path) -> Pipeline:
@@ -186,6 +80,9 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         write_concern=file.write.concern,
         wtimeout_ms=_milliseconds(file.write.wtimeout),
         tasks=file.write.tasks,
+        fold=file.write.fold,
+        batch_records=file.write.batch_records,
+        batch_bytes=file.write.batch_bytes,
         retention_ms=_milliseconds(file.log.retention),
     )
 

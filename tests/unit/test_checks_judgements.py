@@ -32,6 +32,9 @@ PIPELINE = Pipeline(
     write_concern="majority",
     wtimeout_ms=60_000,
     tasks=2,
+    fold=True,
+    batch_records=50_000,
+    batch_bytes=16 << 20,
     retention_ms=-1,
 )
 GOOD_BROKER = {

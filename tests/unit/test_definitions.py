@@ -64,8 +64,16 @@ def test_what_the_file_decides_reaches_the_connectors() -> None:
         "2+journal",
         "7000",
     )
+    assert sink["towpath.fold"] == "true"
     assert sink["errors.deadletterqueue.topic.name"] == "move.dead-letters"
     assert sink["consumer.override.isolation.level"] == "read_committed"
+
+
+def test_a_poll_brings_no_more_than_a_transaction_takes() -> None:
+    small = replace(pipeline("exactly-once", "towpath"), fold=False, batch_records=7, batch_bytes=700)
+    sink = definitions(small)["move-sink"]
+    assert (sink["towpath.fold"], sink["towpath.batch.records"], sink["towpath.batch.bytes"]) == ("false", "7", "700")
+    assert sink["consumer.override.max.poll.records"] == "7"
 
 
 def test_a_changed_mode_is_refused_with_the_way_out() -> None:

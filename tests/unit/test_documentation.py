@@ -8,7 +8,8 @@ import pytest
 
 from towpath.cli import towpath
 from towpath.init import write_pipeline_file
-from towpath.pipeline import PipelineFile, read
+from towpath.pipeline import read
+from towpath.sections import PipelineFile
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -55,6 +56,9 @@ def test_the_template_is_a_pipeline_file_with_the_defaults_and_names_every_optio
         assert section is None or f"[{section}" in text
         assert key == "rename" or re.search(rf"^(# )?{key} = ", text, re.MULTILINE), key
     assert (pipeline.mode, pipeline.copy.way) == ("exactly-once", "towpath")
+    assert (pipeline.fold, pipeline.batch_records, pipeline.batch_bytes) == (True, 50_000, 16 << 20)
+    for key, value in re.findall(r"^# (batch_\w+) = (\d+)", text, re.MULTILINE):
+        assert int(value) == getattr(pipeline, key)
     plain = read(write_pipeline_file(tmp_path / "plain.toml", include=["shop.*"], mode="plain"))
     assert (plain.mode, plain.copy.way) == ("plain", "debezium")
     assert tomllib.loads(text)["collections"]["exclude"] == []

@@ -39,6 +39,7 @@ def test_defaults(file):
     assert (pipeline.partitions, pipeline.tasks, pipeline.write_concern) == (4, 2, "majority")
     assert (pipeline.retention_ms, pipeline.replication_factor) == (-1, -1)
     assert pipeline.connectors == ("shop-source", "shop-sink")
+    assert (pipeline.fold, pipeline.batch_records, pipeline.batch_bytes) == (True, 50_000, 16 << 20)
     assert (pipeline.mode, pipeline.wtimeout_ms) == ("exactly-once", 60_000)
     assert pipeline.copy == Copy("towpath", 4, "primary", 0, 0)
     assert pipeline.worker_bootstrap == pipeline.bootstrap
@@ -87,6 +88,11 @@ def test_mode_and_copy_decide_who_captures(file, mode, copy, own_source):
         (("[kafka]", '[capture]\nread_preference = "any"\n[kafka]'), r"capture\.read_preference"),
         (("[kafka]", "[capture]\nbytes_per_second = -1\n[kafka]"), r"capture\.bytes_per_second"),
         (("[kafka]", '[write]\nwtimeout = "forever"\n[kafka]'), r"'forever' is no timeout"),
+        (("[kafka]", "[write]\nbatch_records = 0\n[kafka]"), r"write\.batch_records: .*greater than or equal to 1$"),
+        (("[kafka]", "[write]\nbatch_records = 2000000\n[kafka]"), r"batch_records: .*less than or equal to 1000000"),
+        (("[kafka]", "[write]\nbatch_bytes = 0\n[kafka]"), r"write\.batch_bytes: .*greater than or equal to 1$"),
+        (("[kafka]", "[write]\nbatch_bytes = 268435457\n[kafka]"), r"batch_bytes: .*less than or equal to 268435456"),
+        (("[kafka]", '[write]\nfold = "yes"\n[kafka]'), r"write\.fold: input should be a valid boolean"),
     ],
 )
 def test_every_fault_is_said_in_words(file, change, words):

@@ -49,7 +49,10 @@ class DefinitionsTest {
             Map.entry("documents_per_second", "0"),
             Map.entry("bytes_per_second", "5000000000"),
             Map.entry("write_concern", "majority+journal"),
-            Map.entry("wtimeout_ms", "60000"));
+            Map.entry("wtimeout_ms", "60000"),
+            Map.entry("fold", "true"),
+            Map.entry("batch_records", "50000"),
+            Map.entry("batch_bytes", "16777216"));
 
     @ParameterizedTest
     @ValueSource(strings = {"source.json", "plain-source.json"})

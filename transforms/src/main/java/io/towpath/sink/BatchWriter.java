@@ -55,7 +55,7 @@ final class BatchWriter {
         this.transaction = transaction;
         this.metrics = metrics;
         this.retry = new Retry(settings.retryTimeout(), context);
-        this.sizes = new StretchSize(settings.batchBytes(), settings.batchWrites());
+        this.sizes = new StretchSize(settings.batchBytes(), settings.batchRecords());
     }
 
     /** Returns when all is applied, or will be read again. */

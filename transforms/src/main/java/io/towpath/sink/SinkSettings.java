@@ -18,16 +18,18 @@ record SinkSettings(
         String pipeline,
         int task,
         WriteConcern writeConcern,
+        boolean fold,
+        int batchRecords,
         long batchBytes,
-        int batchWrites,
         Duration retryTimeout,
         double refusedPercent) {
     static final String PIPELINE = "towpath.pipeline";
     static final String TASK = "towpath.task";
     static final String WRITE_CONCERN = "towpath.write.concern";
     static final String WTIMEOUT = "towpath.wtimeout.ms";
+    static final String FOLD = "towpath.fold";
+    static final String BATCH_RECORDS = "towpath.batch.records";
     static final String BATCH_BYTES = "towpath.batch.bytes";
-    static final String BATCH_WRITES = "towpath.batch.writes";
     static final String RETRY_TIMEOUT = "towpath.retry.timeout.ms";
     static final String REFUSED_PERCENT = "towpath.refused.percent";
     private static final String JOURNAL = "+journal";
@@ -59,19 +61,25 @@ record SinkSettings(
                         Importance.LOW,
                         "How long, in ms, a commit waits for the write concern before it is asked for again.")
                 .define(
+                        FOLD,
+                        Type.BOOLEAN,
+                        true,
+                        Importance.MEDIUM,
+                        "Whether the changes of one document in a transaction become one write.")
+                .define(
+                        BATCH_RECORDS,
+                        Type.INT,
+                        50_000,
+                        Range.atLeast(1),
+                        Importance.LOW,
+                        "Records in one transaction at most; the consumer's max.poll.records is the same number.")
+                .define(
                         BATCH_BYTES,
                         Type.LONG,
                         16L << 20,
                         Range.atLeast(1),
                         Importance.LOW,
                         "Bytes of records in one transaction at most (a single larger record has one of its own).")
-                .define(
-                        BATCH_WRITES,
-                        Type.INT,
-                        5_000,
-                        Range.atLeast(1),
-                        Importance.LOW,
-                        "Records in one transaction at most.")
                 .define(
                         RETRY_TIMEOUT,
                         Type.INT,
@@ -96,8 +104,9 @@ record SinkSettings(
                 config.getInt(TASK),
                 writeConcern(config.getString(WRITE_CONCERN))
                         .withWTimeout(config.getInt(WTIMEOUT), TimeUnit.MILLISECONDS),
+                config.getBoolean(FOLD),
+                config.getInt(BATCH_RECORDS),
                 config.getLong(BATCH_BYTES),
-                config.getInt(BATCH_WRITES),
                 Duration.ofMillis(config.getInt(RETRY_TIMEOUT)),
                 config.getDouble(REFUSED_PERCENT));
     }

@@ -142,7 +142,7 @@ class MongoSinkServerTest {
     @Test
     void batchesAreCutByBytesAndByRecords() {
         for (String[] limit : List.of(
-                new String[] {SinkSettings.BATCH_WRITES, "2"}, new String[] {SinkSettings.BATCH_BYTES, "100"})) {
+                new String[] {SinkSettings.BATCH_RECORDS, "2"}, new String[] {SinkSettings.BATCH_BYTES, "100"})) {
             fresh();
             try (TestTask sink = TestTask.opened(collection, limit)) {
                 sink.put(0, "c {_id: 1}", "c {_id: 2}", "c {_id: 3}", "c {_id: 4}", "c {_id: 5}");

@@ -1,6 +1,7 @@
 package io.towpath.sink;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -28,7 +29,8 @@ class SinkSettingsTest {
     @ParameterizedTest
     @CsvSource({
         "towpath.batch.bytes, 0",
-        "towpath.batch.writes, 0",
+        "towpath.batch.records, 0",
+        "towpath.fold, perhaps",
         "towpath.refused.percent, 101",
         "towpath.wtimeout.ms, -1",
         "towpath.write.concern, ''",
@@ -58,13 +60,22 @@ class SinkSettingsTest {
     }
 
     @Test
+    void aBatchIsLargeAndFoldedUnlessTheSettingsSayOtherwise() {
+        SinkSettings settings = SinkSettings.of(settings("topics", "main.shop.orders"));
+        assertEquals(50_000, settings.batchRecords());
+        assertEquals(16 << 20, settings.batchBytes());
+        assertTrue(settings.fold());
+        assertFalse(SinkSettings.of(settings("towpath.fold", "false")).fold());
+    }
+
+    @Test
     void tasksAreNumbered() {
         MongoSink connector = new MongoSink();
-        connector.start(settings("towpath.batch.writes", "7"));
+        connector.start(settings("towpath.batch.records", "7"));
         List<SinkSettings> tasks =
                 connector.taskConfigs(3).stream().map(SinkSettings::of).toList();
         assertEquals(List.of(0, 1, 2), tasks.stream().map(SinkSettings::task).toList());
-        assertEquals(7, tasks.get(2).batchWrites());
+        assertEquals(7, tasks.get(2).batchRecords());
         assertEquals(MongoSinkTask.class, connector.taskClass());
     }
 
