@@ -37,6 +37,7 @@ final class BatchWriter {
     private boolean inSourceOrder;
     /** Documents of which a folded write was refused: it has to be seen which of its records is. */
     private final Set<Document> apart = new HashSet<>();
+
     private long displacedSince = -1;
 
     BatchWriter(
@@ -99,7 +100,7 @@ final class BatchWriter {
             }
         }
         if (settings.fold() && !inSourceOrder) return Waves.of(Folder.fold(changes, apart));
-        List<Write> alone = changes.stream().map(Writes::of).toList();
+        List<Write> alone = Folder.alone(changes);
         return inSourceOrder ? List.of(Waves.inOrder(SourceOrder.of(alone))) : Waves.of(alone);
     }
 

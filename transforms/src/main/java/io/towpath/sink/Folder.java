@@ -2,7 +2,6 @@ package io.towpath.sink;
 
 import io.towpath.fold.Fold;
 import io.towpath.fold.Folded;
-import io.towpath.fold.Steps;
 import io.towpath.record.Change;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -27,18 +26,28 @@ final class Folder {
                     .add(change);
         List<Write> writes = new ArrayList<>(documents.size());
         documents.forEach((document, ofOne) -> {
-            if (ofOne.size() == 1 || apart.contains(document)) ofOne.forEach(change -> writes.add(Writes.of(change)));
+            if (apart.contains(document)) writes.addAll(alone(ofOne));
             else fold(ofOne, writes);
         });
         return writes;
     }
 
+    /** The writes of each change by itself, in the changes' order. */
+    static List<Write> alone(List<RecordedChange> changes) {
+        List<Write> writes = new ArrayList<>(changes.size());
+        for (RecordedChange change : changes) fold(List.of(change), writes);
+        return writes;
+    }
+
     private static void fold(List<RecordedChange> changes, List<Write> writes) {
+        if (changes.size() == 1 && changes.get(0).isOneWrite()) {
+            writes.add(Writes.of(changes.get(0)));
+            return;
+        }
         Fold fold = new Fold();
         for (RecordedChange change : changes) {
             if (change.change() instanceof Change.Document) fold.document(change.value());
-            else if (change.change() instanceof Change.Update update)
-                fold.update(Steps.of(update), change.value().length);
+            else if (change.change() instanceof Change.Update) fold.update(change.steps(), change.value().length);
             else fold.delete();
         }
         boolean isNew = changes.get(0).isNew();

@@ -47,8 +47,9 @@ final class Writes {
         if (record.value() != null && !(record.value() instanceof byte[])) throw broken("its value is not bytes");
         BsonDocument filter = IdFilter.of(key).orElseThrow(() -> broken("its key has no _id"));
         Change change = Change.decode((byte[]) record.value());
+        Steps steps = change instanceof Change.Update update ? Steps.of(update) : null;
         boolean isNew = change instanceof Change.Document && isNew(record);
-        return new RecordedChange(record, namespace, ByteBuffer.wrap(key), filter, change, isNew);
+        return new RecordedChange(record, namespace, ByteBuffer.wrap(key), filter, change, steps, isNew);
     }
 
     /** A change as a write of its own. */
@@ -56,8 +57,8 @@ final class Writes {
         List<RecordedChange> alone = List.of(change);
         if (change.change() instanceof Change.Document) return document(alone, change.value(), change.isNew());
         if (change.change() instanceof Change.Update update) {
-            Steps steps = Steps.of(update);
-            if (steps.areOperators()) return operators(alone, steps.operators());
+            if (change.steps().areOperators())
+                return operators(alone, change.steps().operators());
             WriteModel<BsonDocument> model = WriteModels.total(change.filter(), update);
             return write(alone, Write.Kind.CHANGE, model, change.value().length, false);
         }
@@ -82,8 +83,7 @@ final class Writes {
     }
 
     private static Write operators(List<RecordedChange> changes, byte[] operators) {
-        WriteModel<BsonDocument> model =
-                new UpdateOneModel<>(changes.get(0).filter(), new RawBsonDocument(operators));
+        WriteModel<BsonDocument> model = new UpdateOneModel<>(changes.get(0).filter(), new RawBsonDocument(operators));
         return write(changes, Write.Kind.CHANGE, model, operators.length, false);
     }
 
@@ -93,14 +93,9 @@ final class Writes {
     }
 
     private static Write write(
-            List<RecordedChange> changes,
-            Write.Kind kind,
-            WriteModel<BsonDocument> model,
-            int bytes,
-            boolean mayMiss) {
+            List<RecordedChange> changes, Write.Kind kind, WriteModel<BsonDocument> model, int bytes, boolean mayMiss) {
         RecordedChange first = changes.get(0);
-        List<SinkRecord> records =
-                changes.stream().map(RecordedChange::record).toList();
+        List<SinkRecord> records = changes.stream().map(RecordedChange::record).toList();
         return new Write(records, first.namespace(), first.id(), kind, model, bytes, mayMiss);
     }
 
