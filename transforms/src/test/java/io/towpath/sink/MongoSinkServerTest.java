@@ -4,9 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import com.mongodb.client.MongoCollection;
 import io.towpath.support.Raw;
-import io.towpath.support.Server;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
@@ -14,36 +12,10 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
 /** The sink's task on a real replica set: each record once, whoever was there before. */
-@Tag("server")
-@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
-class MongoSinkServerTest {
-    private static Server server;
-    private MongoCollection<RawBsonDocument> collection;
-
-    @BeforeAll
-    static void connect() {
-        server = new Server();
-    }
-
-    @AfterAll
-    static void close() {
-        server.close();
-    }
-
-    @BeforeEach
-    void fresh() {
-        collection = server.fresh("sink");
-        server.dropDatabase(Destination.DATABASE);
-    }
-
+class MongoSinkServerTest extends DestinationTest {
     @Test
     void startsAtTheBeginningAndGoesOnWhereTheDestinationIs() {
         try (TestTask first = TestTask.opened(collection)) {
