@@ -112,6 +112,36 @@ class MongoSinkServerTest extends DestinationTest {
     }
 
     @Test
+    void fullPollsAreOneBatchWithTheFirstThatIsNot() {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.POLL_RECORDS, "2")) {
+            sink.put(0, "c {_id: 1}", "c {_id: 2}");
+            assertEquals(1, sink.context.timeoutMs, "Connect comes back at once");
+            sink.put(2, "c {_id: 3}", "u {_id: 1, $set: {x: 1}}");
+            assertEquals(List.of(), TestTask.stored(collection));
+            sink.task.put(List.of());
+            assertEquals(TestTask.documents("{_id: 1, x: 1}", "{_id: 2}", "{_id: 3}"), TestTask.stored(collection));
+            sink.put(4, "c {_id: 4}");
+            assertEquals(4, TestTask.stored(collection).size());
+        }
+        assertEquals(2, server.tasks().find().first().getInt64("batches").getValue());
+    }
+
+    @Test
+    void whatWasPolledAndNotWrittenIsReadAgain() {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.POLL_RECORDS, "2")) {
+            sink.put(0, "c {_id: 1}", "c {_id: 2}");
+            sink.task.close(List.of(sink.partition));
+            sink.task.put(List.of());
+            assertEquals(List.of(), TestTask.stored(collection));
+            sink.task.open(List.of(sink.partition));
+            assertEquals(0, sink.seek());
+            sink.put(0, "c {_id: 1}", "c {_id: 2}");
+            sink.task.put(List.of());
+            assertEquals(TestTask.documents("{_id: 1}", "{_id: 2}"), TestTask.stored(collection));
+        }
+    }
+
+    @Test
     void batchesAreCutByBytesAndByRecords() {
         for (String[] limit : List.of(
                 new String[] {SinkSettings.BATCH_RECORDS, "2"}, new String[] {SinkSettings.BATCH_BYTES, "100"})) {

@@ -102,6 +102,22 @@ class RetriedServerTest extends DestinationTest {
     }
 
     @Test
+    void whatConnectHandsOverAgainFollowsThePollsBeforeIt() {
+        try (TestTask sink =
+                TestTask.opened(collection, SinkSettings.RETRY_TIMEOUT, "500", SinkSettings.POLL_RECORDS, "2")) {
+            server.fail("alwaysOn", "failCommands: ['insert'], errorCode: 13");
+            sink.put(0, NOT_REPEATABLE[0], NOT_REPEATABLE[1]);
+            for (int times = 0; times < 2; times++)
+                assertThrows(RetriableException.class, () -> sink.put(2, NOT_REPEATABLE[2]));
+            server.fail("off", "");
+            sink.put(2, NOT_REPEATABLE[2]);
+            assertEquals(TestTask.documents("{_id: 1, q: 1}"), TestTask.stored(collection));
+            sink.put(3, NOT_REPEATABLE[3]);
+            assertEquals(TestTask.documents("{_id: 1, q: 1, p: 1}"), TestTask.stored(collection));
+        }
+    }
+
+    @Test
     void aDestinationThatCannotBeReachedWhenPartitionsComeIsTriedAgainByPut() {
         server.fail("alwaysOn", "failCommands: ['findAndModify'], errorCode: 13");
         try (TestTask sink = TestTask.opened(collection, SinkSettings.RETRY_TIMEOUT, "500")) {
