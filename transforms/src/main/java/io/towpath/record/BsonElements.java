@@ -11,7 +11,7 @@ import org.apache.kafka.connect.errors.DataException;
  */
 public final class BsonElements {
     static final byte DOUBLE = 0x01;
-    static final byte STRING = 0x02;
+    public static final byte STRING = 0x02;
     public static final byte DOCUMENT = 0x03;
     public static final byte ARRAY = 0x04;
     static final byte BINARY = 0x05;
@@ -21,7 +21,7 @@ public final class BsonElements {
     static final byte CODE = 0x0D;
     static final byte SYMBOL = 0x0E;
     static final byte CODE_WITH_SCOPE = 0x0F;
-    static final byte INT32 = 0x10;
+    public static final byte INT32 = 0x10;
     public static final byte TIMESTAMP = 0x11;
     static final byte INT64 = 0x12;
     static final byte DECIMAL128 = 0x13;

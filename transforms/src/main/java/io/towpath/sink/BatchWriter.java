@@ -4,6 +4,7 @@ import com.mongodb.MongoException;
 import io.towpath.sink.Offsets.Fenced;
 import io.towpath.sink.Offsets.Standing;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.Set;
@@ -34,6 +35,9 @@ final class BatchWriter {
     private final Retry retry;
     private final StretchSize sizes;
     private boolean inSourceOrder;
+    /** Documents of which a folded write was refused: it has to be seen which of its records is. */
+    private final Set<Document> apart = new HashSet<>();
+
     private long displacedSince = -1;
 
     BatchWriter(
@@ -86,22 +90,25 @@ final class BatchWriter {
     }
 
     private List<List<Waves.Bulk>> waves(List<SinkRecord> stretch) {
-        List<Write> planned = new ArrayList<>();
+        List<RecordedChange> changes = new ArrayList<>(stretch.size());
         for (SinkRecord record : stretch) {
             if (deadLetters.contains(record)) continue;
             try {
-                planned.add(writes.of(record));
+                changes.add(writes.read(record));
             } catch (DataException | BSONException error) {
                 deadLetters.setAside(record, writes.namespace(record), 0, error.getMessage());
             }
         }
-        return inSourceOrder ? List.of(Waves.inOrder(SourceOrder.of(planned))) : Waves.of(planned);
+        if (settings.fold() && !inSourceOrder) return Waves.of(Folder.fold(changes, apart));
+        List<Write> alone = Folder.alone(changes);
+        return inSourceOrder ? List.of(Waves.inOrder(SourceOrder.of(alone))) : Waves.of(alone);
     }
 
     private void applied() {
         retry.succeeded();
         displacedSince = -1;
         inSourceOrder = false;
+        apart.clear();
         sizes.grow();
     }
 
@@ -111,6 +118,8 @@ final class BatchWriter {
             writes.foundPresent(write.record());
         } else if (refused.code() == Verdict.DUPLICATE_KEY && !inSourceOrder) {
             inSourceOrder = true; // by classes, what takes a unique value may have come before what frees it
+        } else if (write.isFolded()) {
+            apart.add(write.document());
         } else {
             deadLetters.setAside(write.record(), write.namespace().getFullName(), refused.code(), refused.reason());
             if (refused.code() != Verdict.DUPLICATE_KEY) sizes.shrink(stretch.size(), 1);
@@ -126,8 +135,8 @@ final class BatchWriter {
                 retry.pause("write to the destination", error);
             }
             case UNCLEAR -> {
-                if (failed.writes() == 0) throw hopeless(error);
-                if (failed.writes() == 1) setAsideTheOne(stretch, error);
+                if (failed.records() == 0) throw hopeless(error);
+                if (failed.records() == 1) setAsideTheOne(stretch, error);
                 else sizes.shrink(stretch.size(), 1);
             }
             default -> throw hopeless(error);

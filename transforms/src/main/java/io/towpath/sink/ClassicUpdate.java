@@ -3,13 +3,8 @@ package io.towpath.sink;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.towpath.record.Change;
-import io.towpath.record.Truncation;
 import java.util.Arrays;
-import java.util.HashMap;
-import java.util.HashSet;
 import java.util.Iterator;
-import java.util.Map;
-import java.util.Set;
 import java.util.stream.Stream;
 import org.bson.BsonArray;
 import org.bson.BsonDocument;
@@ -46,41 +41,6 @@ final class ClassicUpdate {
         return plain
                 && update.truncations().isEmpty()
                 && (update.set().size() <= 1 || ascends(update.set().keySet().iterator()));
-    }
-
-    /**
-     * Whether the operators, on the very document that was updated at the source, give the bytes that it has there. New fields come in
-     * the server's own order, so those that are set in one place must ascend by it; a place with further places below it was there
-     * before. No operator may name a place within another one's.
-     */
-    static boolean isExact(Change.Update update) {
-        Set<String> taken = new HashSet<>();
-        Map<String, String> lastIn = new HashMap<>();
-        for (String path : update.set().keySet()) {
-            if (!isPlainPath(path) || !taken.add(path)) return false;
-            int name = path.lastIndexOf('.') + 1;
-            String last = lastIn.put(path.substring(0, name), path.substring(name));
-            if (last != null && !FieldOrder.ascends(last, path.substring(name))) return false;
-        }
-        for (String path : update.unset()) if (!isPlainPath(path) || !taken.add(path)) return false;
-        for (Truncation cut : update.truncations())
-            if (!isPlainPath(cut.path()) || !taken.add(cut.path())) return false;
-        return taken.stream().noneMatch(path -> isWithinAnother(path, taken));
-    }
-
-    private static boolean isPlainPath(String path) {
-        for (int from = 0, to; from <= path.length(); from = to + 1) {
-            to = path.indexOf('.', from) < 0 ? path.length() : path.indexOf('.', from);
-            if (to == from || path.charAt(from) == '$') return false;
-        }
-        return true;
-    }
-
-    private static boolean isWithinAnother(String path, Set<String> taken) {
-        for (int dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) {
-            if (taken.contains(path.substring(0, dot))) return true;
-        }
-        return false;
     }
 
     private static boolean isPlainName(String path) {

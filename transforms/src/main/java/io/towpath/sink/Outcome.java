@@ -9,7 +9,7 @@ sealed interface Outcome {
     record Refused(Write write, Verdict verdict, int code, String reason) implements Outcome {}
 
     /** Nothing is written, or it is not known whether all is: the offsets tell. */
-    record Failed(Verdict verdict, int writes, RuntimeException error) implements Outcome {}
+    record Failed(Verdict verdict, int records, RuntimeException error) implements Outcome {}
 
     /** Nothing is written, as the offsets are not where they were expected. */
     record Displaced() implements Outcome {}

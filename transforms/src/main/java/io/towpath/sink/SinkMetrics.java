@@ -35,6 +35,8 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
         Counts plus(Waves.Bulk bulk, BulkWriteResult result) {
             long[] kinds = new long[Write.Kind.values().length];
             bulk.writes().forEach(write -> kinds[write.kind().ordinal()]++);
+            long expected =
+                    bulk.writes().stream().filter(write -> !write.mayMiss()).count();
             int found = result.getInsertedCount()
                     + result.getMatchedCount()
                     + result.getUpserts().size()
@@ -43,7 +45,7 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
                     inserts + kinds[0],
                     updates + kinds[1],
                     deletes + kinds[2],
-                    withoutDocument + bulk.writes().size() - found);
+                    withoutDocument + Math.max(0, expected - found));
         }
 
         Counts plus(Counts more) {

@@ -48,9 +48,11 @@ final class Transaction {
      * @param waves the writes of those that are not refused
      */
     Outcome attempt(List<SinkRecord> records, List<List<Waves.Bulk>> waves) {
-        int writes = 0;
-        for (List<Waves.Bulk> wave : waves)
-            for (Waves.Bulk bulk : wave) writes += bulk.writes().size();
+        int written = waves.stream()
+                .flatMap(List::stream)
+                .flatMap(bulk -> bulk.writes().stream())
+                .mapToInt(write -> write.records().size())
+                .sum();
         Waves.Bulk current = null;
         try {
             session.startTransaction(options);
@@ -72,17 +74,17 @@ final class Transaction {
             metrics.applied(records, waves.size(), refused, counts);
             return new Outcome.Applied();
         } catch (MongoBulkWriteException error) {
-            if (current == null || error.getWriteErrors().isEmpty()) return failed(error, writes);
+            if (current == null || error.getWriteErrors().isEmpty()) return failed(error, written);
             BulkWriteError first = error.getWriteErrors().get(0);
             Write write = current.writes().get(first.getIndex());
             Verdict verdict = Verdict.of(first, write.kind());
             if (verdict == Verdict.REFUSED || verdict == Verdict.PRESENT)
                 return new Outcome.Refused(write, verdict, first.getCode(), first.getMessage());
-            return new Outcome.Failed(verdict, writes, error);
+            return new Outcome.Failed(verdict, written, error);
         } catch (DeadLetters.Unanswered error) {
-            return new Outcome.Failed(Verdict.PASSING, writes, error);
+            return new Outcome.Failed(Verdict.PASSING, written, error);
         } catch (RuntimeException error) {
-            return failed(error, writes);
+            return failed(error, written);
         } finally {
             abort();
         }
@@ -119,8 +121,8 @@ final class Transaction {
         }
     }
 
-    private static Outcome failed(RuntimeException error, int writes) {
-        return new Outcome.Failed(Verdict.of(error), writes, error);
+    private static Outcome failed(RuntimeException error, int records) {
+        return new Outcome.Failed(Verdict.of(error), records, error);
     }
 
     private static Map<TopicPartition, Long> ends(List<SinkRecord> records) {

@@ -1,7 +1,6 @@
 package io.towpath.sink;
 
 import com.mongodb.MongoNamespace;
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.HashMap;
@@ -20,8 +19,6 @@ final class Waves {
     /** Writes of one namespace that go to the server as one bulk. */
     record Bulk(MongoNamespace namespace, boolean ordered, List<Write> writes) {}
 
-    private record Document(MongoNamespace namespace, ByteBuffer id) {}
-
     private Waves() {}
 
     static List<List<Bulk>> of(List<Write> writes) {
@@ -30,7 +27,7 @@ final class Waves {
         Map<Document, Integer> changes = new HashMap<>();
         for (int i = 0; i < writes.size(); i++) {
             Write write = writes.get(i);
-            waveOf[i] = changes.merge(new Document(write.namespace(), write.id()), 1, Integer::sum) - 1;
+            waveOf[i] = changes.merge(write.document(), 1, Integer::sum) - 1;
             if (waveOf[i] == waves.size()) waves.add(new ArrayList<>());
             waves.get(waveOf[i]).add(write);
         }

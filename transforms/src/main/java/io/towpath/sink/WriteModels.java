@@ -52,16 +52,12 @@ final class WriteModels {
         return ClassicUpdate.isSafe(update) ? classic(filter, update) : total(filter, update);
     }
 
-    /** An update that meets the very document that was updated at the source. */
-    static WriteModel<BsonDocument> exact(BsonDocument filter, Change.Update update) {
-        return ClassicUpdate.isExact(update) ? classic(filter, update) : total(filter, update);
-    }
-
     private static WriteModel<BsonDocument> classic(BsonDocument filter, Change.Update update) {
         return new UpdateOneModel<>(filter, raw(ClassicUpdate.of(update)));
     }
 
-    private static WriteModel<BsonDocument> total(BsonDocument filter, Change.Update update) {
+    /** An update that sets what it names whatever the document looks like, and gives new fields the order that they are listed in. */
+    static WriteModel<BsonDocument> total(BsonDocument filter, Change.Update update) {
         return TotalUpdate.of(update)
                 .<WriteModel<BsonDocument>>map(pipeline -> new UpdateOneModel<>(
                         filter, pipeline.stream().map(WriteModels::raw).toList()))

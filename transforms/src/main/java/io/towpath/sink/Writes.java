@@ -4,13 +4,18 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.model.DeleteOneModel;
+import com.mongodb.client.model.UpdateOneModel;
+import com.mongodb.client.model.WriteModel;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
+import io.towpath.fold.Folded;
+import io.towpath.fold.Steps;
 import io.towpath.record.Change;
 import io.towpath.record.RecordHeaders;
 import java.nio.ByteBuffer;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -18,6 +23,7 @@ import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
 
 /** Turns records into writes, as mongo-kafka's settings for their topics say, on the records' own bytes. */
 final class Writes {
@@ -34,23 +40,63 @@ final class Writes {
         this.config = config;
     }
 
-    /** Throws {@link DataException} when the record breaks the contract. */
-    Write of(SinkRecord record) {
+    /** What a record says. Throws {@link DataException} when it breaks the contract. */
+    RecordedChange read(SinkRecord record) {
         MongoNamespace namespace = namespaces.computeIfAbsent(record.topic(), this::namespaceOf);
         if (!(record.key() instanceof byte[] key)) throw broken("its key is not {_id: …} in bytes");
         if (record.value() != null && !(record.value() instanceof byte[])) throw broken("its value is not bytes");
         BsonDocument filter = IdFilter.of(key).orElseThrow(() -> broken("its key has no _id"));
-        byte[] value = (byte[]) record.value();
-        Change change = Change.decode(value);
-        if (change instanceof Change.Document) {
-            boolean isNew = isNew(record) && !WriteModels.mustBeLiteral(value);
-            return isNew
-                    ? new Write(record, namespace, id(key), Write.Kind.INSERT, WriteModels.insert(value))
-                    : new Write(record, namespace, id(key), Write.Kind.CHANGE, WriteModels.replace(value));
+        Change change = Change.decode((byte[]) record.value());
+        Steps steps = change instanceof Change.Update update ? Steps.of(update) : null;
+        boolean isNew = change instanceof Change.Document && isNew(record);
+        return new RecordedChange(record, namespace, ByteBuffer.wrap(key), filter, change, steps, isNew);
+    }
+
+    /** A change as a write of its own. */
+    static Write of(RecordedChange change) {
+        List<RecordedChange> alone = List.of(change);
+        if (change.change() instanceof Change.Document) return document(alone, change.value(), change.isNew());
+        if (change.change() instanceof Change.Update update) {
+            if (change.steps().areOperators())
+                return operators(alone, change.steps().operators());
+            WriteModel<BsonDocument> model = WriteModels.total(change.filter(), update);
+            return write(alone, Write.Kind.CHANGE, model, change.value().length, false);
         }
-        return change instanceof Change.Update update
-                ? new Write(record, namespace, id(key), Write.Kind.CHANGE, WriteModels.exact(filter, update))
-                : new Write(record, namespace, id(key), Write.Kind.DELETE, new DeleteOneModel<>(filter));
+        return delete(alone, false);
+    }
+
+    /**
+     * What several changes of one document come to, as a write.
+     *
+     * @param isNew whether the document is not at the destination yet
+     */
+    static Write of(List<RecordedChange> changes, Folded folded, boolean isNew) {
+        if (folded instanceof Folded.Document document) return document(changes, document.bytes(), isNew);
+        if (folded instanceof Folded.Operators operators) return operators(changes, operators.bytes());
+        return delete(changes, isNew);
+    }
+
+    private static Write document(List<RecordedChange> changes, byte[] document, boolean isNew) {
+        return isNew && !WriteModels.mustBeLiteral(document)
+                ? write(changes, Write.Kind.INSERT, WriteModels.insert(document), document.length, false)
+                : write(changes, Write.Kind.CHANGE, WriteModels.replace(document), document.length, false);
+    }
+
+    private static Write operators(List<RecordedChange> changes, byte[] operators) {
+        WriteModel<BsonDocument> model = new UpdateOneModel<>(changes.get(0).filter(), new RawBsonDocument(operators));
+        return write(changes, Write.Kind.CHANGE, model, operators.length, false);
+    }
+
+    private static Write delete(List<RecordedChange> changes, boolean mayMiss) {
+        return write(
+                changes, Write.Kind.DELETE, new DeleteOneModel<>(changes.get(0).filter()), 0, mayMiss);
+    }
+
+    private static Write write(
+            List<RecordedChange> changes, Write.Kind kind, WriteModel<BsonDocument> model, int bytes, boolean mayMiss) {
+        RecordedChange first = changes.get(0);
+        List<SinkRecord> records = changes.stream().map(RecordedChange::record).toList();
+        return new Write(records, first.namespace(), first.id(), kind, model, bytes, mayMiss);
     }
 
     /** The destination holds documents that the record's topic calls new: from now on such documents replace what is there. */
@@ -87,10 +133,6 @@ final class Writes {
                 MongoSinkTopicConfig.NAMESPACE_MAPPER_CONFIG,
                 settings.getNamespaceMapper().getClass().getName(),
                 "must be %s: one topic, one namespace".formatted(TopicNamespaceMapper.class.getName()));
-    }
-
-    private static ByteBuffer id(byte[] key) {
-        return ByteBuffer.wrap(key);
     }
 
     private static DataException broken(String what) {

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.mongodb.MongoException;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.MongoCursor;
+import io.towpath.fold.Steps;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
 import io.towpath.record.Truncation;
@@ -48,7 +49,7 @@ class ExactUpdateServerTest extends DestinationTest {
                 SinkRecord record = record(sink, records.size(), event);
                 records.add(record);
                 Change change = Change.decode((byte[]) record.value());
-                if (change instanceof Change.Update update && ClassicUpdate.isExact(update)) operators++;
+                if (change instanceof Change.Update update && Steps.of(update).areOperators()) operators++;
                 else if (change instanceof Change.Update) pipelines++;
             }
             for (int from = 0; from < records.size(); from += 333)

@@ -118,6 +118,7 @@ class WavesTest {
 
     private static Write write(SinkRecord record, String namespace, int id, Kind kind) {
         ByteBuffer key = ByteBuffer.allocate(4).putInt(0, id);
-        return new Write(record, new MongoNamespace(namespace), key, kind, new DeleteOneModel<>(new BsonDocument()));
+        DeleteOneModel<BsonDocument> model = new DeleteOneModel<>(new BsonDocument());
+        return new Write(List.of(record), new MongoNamespace(namespace), key, kind, model, 0, false);
     }
 }

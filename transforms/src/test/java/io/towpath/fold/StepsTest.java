@@ -1,4 +1,4 @@
-package io.towpath.sink;
+package io.towpath.fold;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -11,7 +11,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Which updates are written with operators when each is applied exactly once. */
-class ClassicUpdateTest {
+class StepsTest {
     @ParameterizedTest
     @ValueSource(
             strings = {
@@ -22,7 +22,7 @@ class ClassicUpdateTest {
                 "{$truncate: {a: 1, 'b.c': 0}, $set: {c: 1}}"
             })
     void operatorsWhereTheySayItAll(String json) {
-        assertTrue(ClassicUpdate.isExact(update(json)));
+        assertTrue(Steps.of(update(json)).areOperators());
     }
 
     @ParameterizedTest
@@ -40,7 +40,7 @@ class ClassicUpdateTest {
                 "{$unset: {$x: ''}}"
             })
     void notWhereTheyWouldConflictOrReorder(String json) {
-        assertFalse(ClassicUpdate.isExact(update(json)));
+        assertFalse(Steps.of(update(json)).areOperators());
     }
 
     @ParameterizedTest

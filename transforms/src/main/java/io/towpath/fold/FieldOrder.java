@@ -1,4 +1,4 @@
-package io.towpath.sink;
+package io.towpath.fold;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 

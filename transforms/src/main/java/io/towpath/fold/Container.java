@@ -1,0 +1,104 @@
+package io.towpath.fold;
+
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
+
+import io.towpath.record.BsonElements;
+import org.bson.io.BsonOutput;
+
+/**
+ * A document or an array that is being changed, as the server's update operators change it. Names hold one character a byte, so that
+ * those that are no UTF-8 stay as they are.
+ */
+abstract sealed class Container implements Value permits Fields, Elements {
+    /** The value of this name; null when there is none. */
+    abstract Value get(String name);
+
+    /** Whether a value of this name can be here. */
+    abstract boolean accepts(String name);
+
+    abstract void put(String name, Value value);
+
+    abstract void remove(String name);
+
+    /** The container that a value is, opened; null when it is none, or one whose bytes the server would not leave as they are. */
+    static Container opened(Value value) {
+        if (value instanceof Container container) return container;
+        if (value.type() == BsonElements.DOCUMENT) return Fields.open((Slice) value);
+        return value.type() == BsonElements.ARRAY ? Elements.open((Slice) value) : null;
+    }
+
+    /** Whether the server would take the step; false also when it is not sure what comes out. */
+    final boolean takes(Step step, int from) {
+        Container at = this;
+        int last = step.names().length - 1;
+        for (int i = from; i < last; i++) {
+            String name = step.names()[i];
+            Value child = at.get(name);
+            if (child == null) return step.kind() == Step.Kind.UNSET || at.accepts(name);
+            Container inner = opened(child);
+            if (inner == null) return step.kind() == Step.Kind.UNSET && isScalar(child);
+            if (inner != child) at.put(name, inner);
+            at = inner;
+        }
+        String name = step.names()[last];
+        return switch (step.kind()) {
+            case SET -> at.accepts(name);
+            case UNSET -> true;
+            case TRUNCATE -> at.get(name) == null ? at.accepts(name) : at.opensAsArray(name);
+        };
+    }
+
+    /** Do what {@link #takes} said yes to. */
+    final void apply(Step step, int from) {
+        Container at = this;
+        int last = step.names().length - 1;
+        for (int i = from; i < last; i++) {
+            String name = step.names()[i];
+            Value child = at.get(name);
+            if (step.kind() == Step.Kind.UNSET && (child == null || isScalar(child))) return;
+            Container inner = child == null ? new Fields() : opened(child);
+            if (inner != child) at.put(name, inner);
+            at = inner;
+        }
+        String name = step.names()[last];
+        switch (step.kind()) {
+            case SET -> at.put(name, step.value());
+            case UNSET -> at.remove(name);
+            case TRUNCATE -> {
+                if (at.get(name) == null) at.put(name, new Elements());
+                else ((Elements) opened(at.get(name))).cut(step.newSize());
+            }
+        }
+    }
+
+    private boolean opensAsArray(String name) {
+        if (!(opened(get(name)) instanceof Elements elements)) return false;
+        put(name, elements);
+        return true;
+    }
+
+    private static boolean isScalar(Value value) {
+        return value.type() != BsonElements.DOCUMENT && value.type() != BsonElements.ARRAY;
+    }
+
+    static String name(byte[] bytes, BsonElements element) {
+        return new String(bytes, element.nameStart(), element.valueStart() - 1 - element.nameStart(), ISO_8859_1);
+    }
+
+    static void write(BsonOutput out, String name, Value value) {
+        out.writeByte(value.type());
+        byte[] bytes = name.getBytes(ISO_8859_1);
+        out.writeBytes(bytes, 0, bytes.length);
+        out.writeByte(0);
+        value.writeTo(out);
+    }
+
+    /** Frame what {@code elements} writes as a document. */
+    static void frame(BsonOutput out, Runnable elements) {
+        int start = out.getPosition();
+        out.writeInt32(0);
+        elements.run();
+        out.writeByte(0);
+        out.writeInt32(start, out.getPosition() - start);
+    }
+}

@@ -1,0 +1,163 @@
+package io.towpath.fold;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.kafka.connect.errors.DataException;
+import org.bson.io.BasicOutputBuffer;
+
+/**
+ * Folds the changes of one document, which come in their order, numbered from 0. A document or a delete forgets what came before; an
+ * update is applied to a document in hand, or merged into the updates before it. What folding is not sure about is left to the server.
+ */
+public final class Fold {
+    /** Writes of what is folded, and the changes in it, from {@code first} on. */
+    public record Part(int first, int changes, List<Folded> writes) {}
+
+    /** An update of more places costs the server more than several: it looks for each from an array's beginning. */
+    private static final int MOST_STEPS = 1_000;
+    /** Well within what the server takes as one update. */
+    private static final long MOST_BYTES = 8L << 20;
+
+    /**
+     * An update of fields in an order that is not the server's is as many writes, each in its order: an aggregation pipeline would say
+     * it in one, but costs the server more, and loses what decoding loses (names that occur twice, strings that are no UTF-8).
+     */
+    private static final int MOST_RUNS = 4;
+
+    private final List<Piece> pieces = new ArrayList<>();
+    private int changes;
+
+    /** What some changes come to, together: a whole document, merged updates, or a change that is alone. */
+    private abstract static sealed class Piece {
+        final int first;
+        int changes = 1;
+
+        Piece(int first) {
+            this.first = first;
+        }
+
+        abstract boolean takes(Steps steps, int bytes);
+
+        abstract List<Folded> writes();
+    }
+
+    private static final class Whole extends Piece {
+        private final byte[] bytes;
+        private Container open;
+
+        Whole(int first, byte[] bytes) {
+            super(first);
+            this.bytes = bytes;
+        }
+
+        @Override
+        boolean takes(Steps steps, int more) {
+            Container container = open == null ? Container.opened(Slice.document(bytes)) : open;
+            if (container == null || !steps.areInOrder()) return false;
+            for (Step step : steps.all()) if (step.names()[0].equals("_id") || !container.takes(step, 0)) return false;
+            open = container;
+            steps.all().forEach(step -> container.apply(step, 0));
+            return true;
+        }
+
+        @Override
+        List<Folded> writes() {
+            if (open == null) return List.of(new Folded.Document(bytes));
+            BasicOutputBuffer out = new BasicOutputBuffer(bytes.length);
+            open.writeTo(out);
+            return List.of(new Folded.Document(out.toByteArray()));
+        }
+    }
+
+    private static final class Updates extends Piece {
+        private final Merge merge = new Merge();
+        private int steps;
+        private long bytes;
+
+        Updates(int first) {
+            super(first);
+        }
+
+        @Override
+        boolean takes(Steps more, int size) {
+            boolean isFull = steps > 0 && (steps + more.all().size() > MOST_STEPS || bytes + size > MOST_BYTES);
+            if (isFull || !merge.takes(more)) return false;
+            merge.add(more);
+            steps += more.all().size();
+            bytes += size;
+            return true;
+        }
+
+        @Override
+        List<Folded> writes() {
+            if (merge.writes() >= changes + MOST_RUNS) return alone(first, changes);
+            return merge.operators().stream().<Folded>map(Folded.Operators::new).toList();
+        }
+    }
+
+    private static final class Closed extends Piece {
+        private final Folded write;
+
+        Closed(int first, Folded write) {
+            super(first);
+            this.write = write;
+        }
+
+        @Override
+        boolean takes(Steps steps, int bytes) {
+            return false;
+        }
+
+        @Override
+        List<Folded> writes() {
+            return List.of(write);
+        }
+    }
+
+    public void document(byte[] bytes) {
+        startOver(new Whole(0, bytes));
+    }
+
+    public void delete() {
+        startOver(new Closed(0, new Folded.Delete()));
+    }
+
+    private void startOver(Piece piece) {
+        pieces.clear();
+        pieces.add(piece);
+        piece.changes = ++changes;
+    }
+
+    /** @param bytes the update's size */
+    public void update(Steps steps, int bytes) {
+        int change = changes++;
+        Piece last = pieces.isEmpty() ? null : pieces.get(pieces.size() - 1);
+        if (last != null && takes(last, steps, bytes)) {
+            last.changes++;
+            return;
+        }
+        Updates updates = new Updates(change);
+        pieces.add(takes(updates, steps, bytes) ? updates : new Closed(change, new Folded.Alone(change)));
+    }
+
+    private static boolean takes(Piece piece, Steps steps, int bytes) {
+        try {
+            return piece.takes(steps, bytes);
+        } catch (DataException damaged) {
+            return false; // bytes within a value are no BSON: the server says what it thinks of them
+        }
+    }
+
+    /** What is to be written, in this order. */
+    public List<Part> parts() {
+        return pieces.stream()
+                .map(piece -> new Part(piece.first, piece.changes, piece.writes()))
+                .toList();
+    }
+
+    private static List<Folded> alone(int first, int changes) {
+        List<Folded> writes = new ArrayList<>();
+        for (int i = first; i < first + changes; i++) writes.add(new Folded.Alone(i));
+        return writes;
+    }
+}

@@ -1,0 +1,134 @@
+package io.towpath.fold;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Updates of one document that follow one another, as few writes as say the same. A place that is written again keeps the turn that it
+ * had, as a field does; only what may be new and comes before a new neighbour in the server's order needs a write of its own, as does
+ * what is set again after it was gone.
+ */
+final class Merge {
+    private record Found(int stage, Stage.Entry entry) {}
+
+    private final List<Stage> stages = new ArrayList<>();
+
+    /** Whether all the steps can be merged. When not, nothing has changed. */
+    boolean takes(Steps steps) {
+        return steps.areInOrder() && steps.all().stream().allMatch(this::takes);
+    }
+
+    private boolean takes(Step step) {
+        Found found = around(step.path());
+        if (found == null) return Steps.isPlain(step);
+        boolean cuts = step.kind() == Step.Kind.TRUNCATE;
+        return switch (found.entry.kind()) {
+            case SET -> {
+                if (!isAt(found, step))
+                    yield holds(found.entry) && ((Container) found.entry.value).takes(step, depth(found));
+                yield !cuts || Container.opened(found.entry.value) instanceof Elements;
+            }
+            case UNSET -> isAt(found, step) && !cuts;
+            case TRUNCATE -> Steps.isPlain(step);
+        };
+    }
+
+    void add(Steps steps) {
+        steps.all().forEach(this::add);
+        stages.removeIf(Stage::isEmpty);
+    }
+
+    private void add(Step step) {
+        Found found = around(step.path());
+        if (found == null) put(step, 0);
+        else if (!isAt(found, step)) addWithin(found, step);
+        else
+            switch (found.entry.kind()) {
+                case SET -> addToValue(found, step);
+                case UNSET -> {
+                    if (step.kind() == Step.Kind.SET) put(step, found.stage + 1);
+                }
+                case TRUNCATE -> addToCut(found, step);
+            }
+    }
+
+    private void addWithin(Found found, Step step) {
+        if (found.entry.kind() == Step.Kind.SET) ((Container) found.entry.value).apply(step, depth(found));
+        else put(step, found.stage + 1);
+    }
+
+    private void addToValue(Found found, Step step) {
+        switch (step.kind()) {
+            case SET -> found.entry.value = step.value();
+            case UNSET -> put(step, 0);
+            case TRUNCATE -> {
+                holds(found.entry);
+                ((Elements) found.entry.value).cut(step.newSize());
+            }
+        }
+    }
+
+    private void addToCut(Found found, Step step) {
+        boolean isShorter = step.newSize() <= found.entry.step.newSize();
+        if (step.kind() != Step.Kind.TRUNCATE) {
+            put(step, 0);
+        } else if (isShorter) {
+            stages.forEach(stage -> stage.cut(step));
+            stages.get(found.stage).put(step, false);
+        } else {
+            place(step, false, found.stage + 1);
+        }
+    }
+
+    /** Say what becomes of a place, instead of all that was said of it from this stage on. */
+    private void put(Step step, int first) {
+        boolean isNew = true;
+        if (step.kind() != Step.Kind.TRUNCATE)
+            for (Stage stage : stages.subList(first, stages.size())) if (stage.forget(step.path())) isNew = false;
+        place(step, isNew, first);
+    }
+
+    private void place(Step step, boolean isNew, int first) {
+        int last = stages.size() - 1;
+        while (last >= first && stages.get(last).isEmpty()) stages.remove(last--);
+        if (last < first || !stages.get(last).hasRoomFor(step, isNew)) {
+            stages.add(new Stage());
+            last++;
+        }
+        stages.get(last).put(step, isNew);
+    }
+
+    /** What becomes of this place, or of one that it lies in, at last. */
+    private Found around(String path) {
+        for (int i = stages.size() - 1; i >= 0; i--) {
+            Stage.Entry entry = stages.get(i).around(path);
+            if (entry != null) return new Found(i, entry);
+        }
+        return null;
+    }
+
+    private static boolean isAt(Found found, Step step) {
+        return found.entry.step.path().length() == step.path().length();
+    }
+
+    private static int depth(Found found) {
+        return found.entry.step.names().length;
+    }
+
+    /** Whether the value that is set is a container; then it is open. */
+    private static boolean holds(Stage.Entry entry) {
+        Container container = Container.opened(entry.value);
+        if (container == null) return false;
+        entry.value = container;
+        return true;
+    }
+
+    int writes() {
+        return stages.size();
+    }
+
+    /** The update operators of each write. */
+    List<byte[]> operators() {
+        return stages.stream().map(Stage::operators).toList();
+    }
+}

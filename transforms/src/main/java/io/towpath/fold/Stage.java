@@ -1,0 +1,98 @@
+package io.towpath.fold;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.NavigableMap;
+import java.util.TreeMap;
+import org.bson.io.BasicOutputBuffer;
+
+/** Places that one write changes with update operators: none within another, and what may be new in one place ascends. */
+final class Stage {
+    /** What becomes of one place. Of what is set the value may still change. */
+    static final class Entry {
+        final Step step;
+        Value value;
+
+        private Entry(Step step) {
+            this.step = step;
+            this.value = step.value();
+        }
+
+        Step.Kind kind() {
+            return step.kind();
+        }
+
+        private Step asStep() {
+            if (kind() != Step.Kind.SET || value instanceof Slice slice && slice == step.value()) return step;
+            if (value instanceof Slice slice) return Step.set(step.path(), slice);
+            BasicOutputBuffer out = new BasicOutputBuffer();
+            value.writeTo(out);
+            byte[] bytes = out.toByteArray();
+            return Step.set(step.path(), new Slice(value.type(), bytes, 0, bytes.length));
+        }
+    }
+
+    private final TreeMap<String, Entry> entries = new TreeMap<>();
+    /** Place → the name, last in the server's order, that was set in it and may be new. */
+    private final Map<String, String> lastIn = new HashMap<>();
+
+    boolean isEmpty() {
+        return entries.isEmpty();
+    }
+
+    /** The entry of this place or of one that it lies in; null when there is none. */
+    Entry around(String path) {
+        for (int dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) {
+            Entry entry = entries.get(path.substring(0, dot));
+            if (entry != null) return entry;
+        }
+        return entries.get(path);
+    }
+
+    /** The entries of places that lie in this one. */
+    NavigableMap<String, Entry> within(String path) {
+        return entries.subMap(path + '.', true, path + (char) ('.' + 1), false);
+    }
+
+    /** Forget what becomes of this place and of what lies in it; whether that shows that the place was there before. */
+    boolean forget(String path) {
+        NavigableMap<String, Entry> inside = within(path);
+        boolean wasThere = !inside.isEmpty();
+        inside.clear();
+        Entry entry = entries.remove(path);
+        return wasThere || entry != null && entry.kind() == Step.Kind.TRUNCATE;
+    }
+
+    /** Forget what becomes of the elements that an array loses. */
+    void cut(Step truncation) {
+        int place = truncation.names().length;
+        within(truncation.path())
+                .values()
+                .removeIf(entry -> Elements.index(entry.step.names()[place]) >= truncation.newSize());
+    }
+
+    /** @param isNew whether the place may not have been there before */
+    boolean hasRoomFor(Step step, boolean isNew) {
+        if (around(step.path()) != null || !within(step.path()).isEmpty()) return false;
+        if (step.kind() != Step.Kind.SET || !isNew) return true;
+        String last = lastIn.get(Steps.parent(step));
+        return last == null || FieldOrder.ascends(last, name(step));
+    }
+
+    void put(Step step, boolean isNew) {
+        entries.put(step.path(), new Entry(step));
+        if (step.kind() == Step.Kind.SET && isNew) lastIn.put(Steps.parent(step), name(step));
+    }
+
+    byte[] operators() {
+        List<Step> steps = new ArrayList<>(entries.size());
+        entries.values().forEach(entry -> steps.add(entry.asStep()));
+        return new Steps(steps).operators();
+    }
+
+    private static String name(Step step) {
+        return step.names()[step.names().length - 1];
+    }
+}

@@ -1,0 +1,150 @@
+package io.towpath.fold;
+
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import io.towpath.record.BsonBytes;
+import io.towpath.record.BsonElements;
+import io.towpath.record.Change;
+import io.towpath.record.Truncation;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.bson.io.BasicOutputBuffer;
+import org.bson.io.BsonOutput;
+
+/** An update as the places that it changes, each by itself. */
+public final class Steps {
+    private static final byte[] EMPTY_STRING = {1, 0, 0, 0, 0};
+    private static final Slice NOTHING = new Slice(BsonElements.STRING, EMPTY_STRING, 0, EMPTY_STRING.length);
+    private static final Slice NO_ELEMENTS = new Slice(BsonElements.ARRAY, new byte[] {5, 0, 0, 0, 0}, 0, 5);
+
+    private final List<Step> steps;
+
+    Steps(List<Step> steps) {
+        this.steps = steps;
+    }
+
+    public static Steps of(Change.Update update) {
+        List<Step> steps = new ArrayList<>();
+        for (Truncation cut : update.truncations())
+            steps.add(Step.truncate(oneCharacterAByte(cut.path()), cut.newSize()));
+        byte[] set = BsonBytes.of(update.set());
+        BsonElements elements = new BsonElements(set, 0);
+        while (elements.next()) {
+            Slice value = new Slice(elements.type(), set, elements.valueStart(), elements.valueEnd());
+            steps.add(Step.set(Container.name(set, elements), value));
+        }
+        for (String path : update.unset()) steps.add(Step.unset(oneCharacterAByte(path)));
+        return new Steps(steps);
+    }
+
+    List<Step> all() {
+        return steps;
+    }
+
+    /**
+     * Whether MongoDB's update operators, on the very document that was updated at the source, give the bytes that it has there. New
+     * fields come in the server's own order, so those that are set in one place must ascend by it; a place with further places below it
+     * was there before. No operator may name a place within another one's.
+     */
+    public boolean areOperators() {
+        if (!areApart()) return false;
+        Map<String, String> lastIn = new HashMap<>();
+        for (Step step : steps) {
+            if (!isPlain(step)) return false;
+            if (step.kind() != Step.Kind.SET) continue;
+            String name = step.names()[step.names().length - 1];
+            String last = lastIn.put(parent(step), name);
+            if (last != null && !FieldOrder.ascends(last, name)) return false;
+        }
+        return true;
+    }
+
+    /** Whether no place is named twice, or within another. */
+    private boolean areApart() {
+        Set<String> paths = new HashSet<>();
+        for (Step step : steps) if (!paths.add(step.path())) return false;
+        return steps.size() == 1 || steps.stream().noneMatch(step -> isWithinAny(step.path(), paths));
+    }
+
+    /** Whether the steps can be taken one by one: apart from one another, but that a truncated array may be written into. */
+    boolean areInOrder() {
+        if (steps.size() == 1) return true;
+        Set<String> written = new HashSet<>();
+        Set<String> cut = new HashSet<>();
+        for (Step step : steps) {
+            if (!(step.kind() == Step.Kind.TRUNCATE ? cut : written).add(step.path())) return false;
+        }
+        return steps.stream()
+                .noneMatch(step -> isWithinAny(step.path(), written)
+                        || (step.kind() == Step.Kind.TRUNCATE
+                                && (written.contains(step.path()) || isWithinAny(step.path(), cut))));
+    }
+
+    private static boolean isWithinAny(String path, Set<String> places) {
+        for (int dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) {
+            if (places.contains(path.substring(0, dot))) return true;
+        }
+        return false;
+    }
+
+    /** Whether an operator takes the path: no empty name in it, none that begins with $. */
+    static boolean isPlain(Step step) {
+        for (String name : step.names()) if (name.isEmpty() || name.charAt(0) == '$') return false;
+        return true;
+    }
+
+    static String parent(Step step) {
+        return step.path().substring(0, Math.max(0, step.path().lastIndexOf('.')));
+    }
+
+    /** MongoDB's update operators for the steps, as a document. */
+    public byte[] operators() {
+        BasicOutputBuffer out = new BasicOutputBuffer();
+        Container.frame(out, () -> {
+            operator(out, Change.SET, Step.Kind.SET);
+            operator(out, Change.UNSET, Step.Kind.UNSET);
+            operator(out, "$push", Step.Kind.TRUNCATE);
+        });
+        return out.toByteArray();
+    }
+
+    private void operator(BsonOutput out, String name, Step.Kind kind) {
+        List<Step> mine = steps.stream().filter(step -> step.kind() == kind).toList();
+        if (mine.isEmpty()) return;
+        begin(out, BsonElements.DOCUMENT, name);
+        Container.frame(out, () -> {
+            for (Step step : mine) {
+                switch (kind) {
+                    case SET -> Container.write(out, step.path(), step.value());
+                    case UNSET -> Container.write(out, step.path(), NOTHING);
+                    case TRUNCATE -> cut(out, step);
+                }
+            }
+        });
+    }
+
+    private static void cut(BsonOutput out, Step step) {
+        begin(out, BsonElements.DOCUMENT, step.path());
+        Container.frame(out, () -> {
+            Container.write(out, "$each", NO_ELEMENTS);
+            begin(out, BsonElements.INT32, "$slice");
+            out.writeInt32(step.newSize());
+        });
+    }
+
+    private static void begin(BsonOutput out, byte type, String name) {
+        out.writeByte(type);
+        byte[] bytes = name.getBytes(ISO_8859_1);
+        out.writeBytes(bytes, 0, bytes.length);
+        out.writeByte(0);
+    }
+
+    private static String oneCharacterAByte(String text) {
+        return new String(text.getBytes(UTF_8), ISO_8859_1);
+    }
+}

@@ -1,0 +1,64 @@
+package io.towpath.sink;
+
+import io.towpath.fold.Fold;
+import io.towpath.fold.Folded;
+import io.towpath.record.Change;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/** Makes as few writes of a batch's changes as say the same. */
+final class Folder {
+    private Folder() {}
+
+    /**
+     * The writes, those of one document in their order.
+     *
+     * @param apart documents whose changes are written one by one
+     */
+    static List<Write> fold(List<RecordedChange> changes, Set<Document> apart) {
+        Map<Document, List<RecordedChange>> documents = new LinkedHashMap<>();
+        for (RecordedChange change : changes)
+            documents
+                    .computeIfAbsent(change.document(), unused -> new ArrayList<>(1))
+                    .add(change);
+        List<Write> writes = new ArrayList<>(documents.size());
+        documents.forEach((document, ofOne) -> {
+            if (apart.contains(document)) writes.addAll(alone(ofOne));
+            else fold(ofOne, writes);
+        });
+        return writes;
+    }
+
+    /** The writes of each change by itself, in the changes' order. */
+    static List<Write> alone(List<RecordedChange> changes) {
+        List<Write> writes = new ArrayList<>(changes.size());
+        for (RecordedChange change : changes) fold(List.of(change), writes);
+        return writes;
+    }
+
+    private static void fold(List<RecordedChange> changes, List<Write> writes) {
+        if (changes.size() == 1 && changes.get(0).isOneWrite()) {
+            writes.add(Writes.of(changes.get(0)));
+            return;
+        }
+        Fold fold = new Fold();
+        for (RecordedChange change : changes) {
+            if (change.change() instanceof Change.Document) fold.document(change.value());
+            else if (change.change() instanceof Change.Update) fold.update(change.steps(), change.value().length);
+            else fold.delete();
+        }
+        boolean isNew = changes.get(0).isNew();
+        for (Fold.Part part : fold.parts()) {
+            List<RecordedChange> folded = changes.subList(part.first(), part.first() + part.changes());
+            for (Folded write : part.writes()) {
+                writes.add(
+                        write instanceof Folded.Alone alone
+                                ? Writes.of(changes.get(alone.change()))
+                                : Writes.of(folded, write, isNew));
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+package io.towpath.sink;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.mongodb.MongoBulkWriteException;
+import com.mongodb.client.MongoCollection;
+import com.mongodb.client.model.BulkWriteOptions;
+import com.mongodb.client.model.WriteModel;
+import io.towpath.record.BsonBytes;
+import io.towpath.support.Server;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * Histories of documents, made at the source change by change and applied folded, batch by batch, at the destination: the same bytes.
+ * Each test is 5,000 histories of up to 16 writes, cut into batches at random.
+ */
+@Tag("server")
+@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
+class FolderServerTest {
+    private static final int DOCUMENTS = 5_000;
+    private static final int WRITES = 12;
+    private static Server server;
+    private MongoCollection<RawBsonDocument> source;
+    private MongoCollection<RawBsonDocument> destination;
+    private int changes;
+    private int writes;
+
+    @BeforeAll
+    static void connect() {
+        server = new Server();
+    }
+
+    @AfterAll
+    static void close() {
+        server.close();
+    }
+
+    @BeforeEach
+    void fresh() {
+        source = server.fresh("source");
+        destination = server.fresh("destination");
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {1, 2, 3, 4, 5, 6})
+    void theSameBytesAsAtTheSource(long seed) {
+        Random random = new Random(seed);
+        List<BsonDocument> events = ChangeEvents.during(source, () -> write(random.nextLong()));
+        Map<ByteBuffer, List<RecordedChange>> histories = new LinkedHashMap<>();
+        for (BsonDocument event : events) {
+            RecordedChange change = ChangeEvents.recorded(event, destination, changes++);
+            histories.computeIfAbsent(change.id(), unused -> new ArrayList<>()).add(change);
+        }
+        while (!histories.isEmpty()) {
+            List<RecordedChange> batch = new ArrayList<>();
+            for (List<RecordedChange> history : histories.values()) {
+                List<RecordedChange> some = history.subList(0, Math.min(history.size(), random.nextInt(WRITES + 4)));
+                batch.addAll(some);
+                some.clear();
+            }
+            histories.values().removeIf(List::isEmpty);
+            apply(Folder.fold(batch, Set.of()));
+        }
+        assertSame();
+        assertTrue(writes < changes * 0.6, "%d writes for %d changes".formatted(writes, changes));
+    }
+
+    private void write(long seed) {
+        RandomHistory history = new RandomHistory(seed);
+        List<WriteModel<RawBsonDocument>> models = new ArrayList<>();
+        for (int id = 0; id < DOCUMENTS; id++) models.add(history.first(id));
+        Random random = new Random(seed);
+        for (int i = DOCUMENTS * WRITES; i > 0; i--) models.add(history.next(random.nextInt(DOCUMENTS)));
+        try {
+            source.bulkWrite(models, new BulkWriteOptions().ordered(false));
+        } catch (MongoBulkWriteException refused) {
+            // those have changed nothing
+        }
+    }
+
+    private void apply(List<Write> folded) {
+        writes += folded.size();
+        for (List<Waves.Bulk> wave : Waves.of(folded)) {
+            for (Waves.Bulk bulk : wave) {
+                destination
+                        .withDocumentClass(BsonDocument.class)
+                        .bulkWrite(
+                                bulk.writes().stream().map(Write::model).toList(),
+                                new BulkWriteOptions().ordered(bulk.ordered()));
+            }
+        }
+    }
+
+    private void assertSame() {
+        List<BsonDocument> wanted = TestTask.stored(source);
+        List<BsonDocument> found = TestTask.stored(destination);
+        assertEquals(wanted.size(), found.size());
+        for (int i = 0; i < wanted.size(); i++) {
+            BsonDocument at = wanted.get(i);
+            BsonDocument other = found.get(i);
+            assertArrayEquals(BsonBytes.of(at), BsonBytes.of(other), () -> "wanted %s%nfound %s".formatted(at, other));
+        }
+    }
+}
