@@ -69,11 +69,13 @@ def test_what_the_file_decides_reaches_the_connectors() -> None:
     assert sink["consumer.override.isolation.level"] == "read_committed"
 
 
-def test_a_poll_brings_no_more_than_a_transaction_takes() -> None:
-    small = replace(pipeline("exactly-once", "towpath"), fold=False, batch_records=7, batch_bytes=700)
+def test_a_poll_brings_no_more_than_a_transaction_takes_nor_than_fits_into_memory() -> None:
+    small = replace(pipeline("exactly-once", "towpath"), fold=False, batch_records=3, batch_bytes=700)
     sink = definitions(small)["move-sink"]
-    assert (sink["towpath.fold"], sink["towpath.batch.records"], sink["towpath.batch.bytes"]) == ("false", "7", "700")
-    assert sink["consumer.override.max.poll.records"] == "7"
+    assert (sink["towpath.fold"], sink["towpath.batch.records"], sink["towpath.batch.bytes"]) == ("false", "3", "700")
+    assert sink["consumer.override.max.poll.records"] == "3"
+    large = definitions(replace(small, batch_records=50_000))["move-sink"]
+    assert large["consumer.override.max.poll.records"] == "4", "16 MB each, at worst"
 
 
 def test_a_changed_mode_is_refused_with_the_way_out() -> None:

@@ -52,6 +52,7 @@ class DefinitionsTest {
             Map.entry("wtimeout_ms", "60000"),
             Map.entry("fold", "true"),
             Map.entry("batch_records", "50000"),
+            Map.entry("poll_records", "4"),
             Map.entry("batch_bytes", "16777216"));
 
     @ParameterizedTest

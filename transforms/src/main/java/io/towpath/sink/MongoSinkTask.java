@@ -21,6 +21,8 @@ import org.apache.kafka.connect.sink.SinkTask;
 /** The task of {@link MongoSink}. */
 public final class MongoSinkTask extends SinkTask {
     private static final String DEAD_LETTERS = "errors.deadletterqueue.topic.name";
+    /** Connect polls for so long at most when it is to come back with or without records. */
+    private static final long AT_ONCE_MS = 1;
 
     private SinkSettings settings;
     private MongoClient client;
@@ -32,6 +34,7 @@ public final class MongoSinkTask extends SinkTask {
     private BatchWriter writer;
     private SinkMetrics metrics;
     private TaskFacts facts;
+    private Polled polled;
     /** Partitions given to this task, that it has not taken over at the destination yet. */
     private final Set<TopicPartition> unopened = new LinkedHashSet<>();
 
@@ -43,6 +46,7 @@ public final class MongoSinkTask extends SinkTask {
         writes = new Writes(config);
         metrics = new SinkMetrics(settings.pipeline(), settings.task());
         facts = new TaskFacts(settings, client, metrics);
+        polled = new Polled(settings.pollRecords(), settings.batchRecords(), settings.batchBytes());
         offsets = new Offsets(settings.pipeline(), client);
         deadLetters = new DeadLetters(reporter(properties), settings.refusedPercent());
     }
@@ -55,6 +59,7 @@ public final class MongoSinkTask extends SinkTask {
     @Override
     public void open(Collection<TopicPartition> partitions) {
         unopened.addAll(partitions);
+        polled.forget(partitions);
         try {
             takeOver();
         } catch (RetriableException error) {
@@ -92,7 +97,6 @@ public final class MongoSinkTask extends SinkTask {
 
     @Override
     public void put(Collection<SinkRecord> records) {
-        long began = System.nanoTime();
         Set<TopicPartition> late = Set.copyOf(unopened);
         try {
             takeOver();
@@ -100,12 +104,26 @@ public final class MongoSinkTask extends SinkTask {
             List<SinkRecord> ready = records.stream()
                     .filter(record -> !late.contains(new TopicPartition(record.topic(), record.kafkaPartition())))
                     .toList();
-            if (ready.isEmpty()) return;
-            writer.write(ready);
-            metrics.took((System.nanoTime() - began) / 1_000_000);
+            polled.add(ready);
+            if (polled.isMoreThere()) context.timeout(AT_ONCE_MS);
+            else write();
         } finally {
             facts.write();
         }
+    }
+
+    private void write() {
+        List<SinkRecord> records = polled.all();
+        if (records.isEmpty()) return;
+        long began = System.nanoTime();
+        try {
+            writer.write(records);
+        } catch (RetriableException error) {
+            polled.handBack();
+            throw error;
+        }
+        polled.written();
+        metrics.took((System.nanoTime() - began) / 1_000_000);
     }
 
     /** What Connect commits tells others how far this is; where to go on is in the destination. */
@@ -120,6 +138,7 @@ public final class MongoSinkTask extends SinkTask {
     @Override
     public void close(Collection<TopicPartition> partitions) {
         if (transaction != null) transaction.abort();
+        polled.forget(partitions);
         for (TopicPartition partition : partitions) {
             unopened.remove(partition);
             offsets.forget(partition);

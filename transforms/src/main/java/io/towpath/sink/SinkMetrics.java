@@ -2,6 +2,7 @@ package io.towpath.sink;
 
 import com.mongodb.bulk.BulkWriteResult;
 import java.lang.management.ManagementFactory;
+import java.util.Collection;
 import java.util.List;
 import javax.management.JMException;
 import javax.management.MBeanServer;
@@ -73,7 +74,7 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
     }
 
     void applied(List<SinkRecord> applied, int wavesOfIt, int refusedOfIt, Counts counts) {
-        for (SinkRecord record : applied) bytes += size(record);
+        bytes += size(applied);
         records += applied.size();
         waves += wavesOfIt;
         refused += refusedOfIt;
@@ -90,6 +91,12 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
     void took(long ms) {
         batchMs = ms;
         longestBatchMs = Math.max(longestBatchMs, ms);
+    }
+
+    static long size(Collection<SinkRecord> records) {
+        long bytes = 0;
+        for (SinkRecord record : records) bytes += size(record);
+        return bytes;
     }
 
     static long size(SinkRecord record) {

@@ -7,6 +7,7 @@ import com.mongodb.WriteConcern;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
@@ -19,6 +20,7 @@ record SinkSettings(
         int task,
         WriteConcern writeConcern,
         boolean fold,
+        int pollRecords,
         int batchRecords,
         long batchBytes,
         Duration retryTimeout,
@@ -29,6 +31,7 @@ record SinkSettings(
     static final String WTIMEOUT = "towpath.wtimeout.ms";
     static final String FOLD = "towpath.fold";
     static final String BATCH_RECORDS = "towpath.batch.records";
+    static final String POLL_RECORDS = "consumer.override.max.poll.records";
     static final String BATCH_BYTES = "towpath.batch.bytes";
     static final String RETRY_TIMEOUT = "towpath.retry.timeout.ms";
     static final String REFUSED_PERCENT = "towpath.refused.percent";
@@ -72,7 +75,7 @@ record SinkSettings(
                         50_000,
                         Range.atLeast(1),
                         Importance.LOW,
-                        "Records in one transaction at most; the consumer's max.poll.records is the same number.")
+                        "Records in one transaction at most: it takes what is there up to so many, and waits for no more.")
                 .define(
                         BATCH_BYTES,
                         Type.LONG,
@@ -105,10 +108,24 @@ record SinkSettings(
                 writeConcern(config.getString(WRITE_CONCERN))
                         .withWTimeout(config.getInt(WTIMEOUT), TimeUnit.MILLISECONDS),
                 config.getBoolean(FOLD),
+                pollRecords(properties),
                 config.getInt(BATCH_RECORDS),
                 config.getLong(BATCH_BYTES),
                 Duration.ofMillis(config.getInt(RETRY_TIMEOUT)),
                 config.getDouble(REFUSED_PERCENT));
+    }
+
+    /** How many records a full poll of the consumer brings: Connect's setting, which the connector has among its own. */
+    private static int pollRecords(Map<String, String> properties) {
+        ConfigDef definition = new ConfigDef()
+                .define(
+                        POLL_RECORDS,
+                        Type.INT,
+                        ConsumerConfig.DEFAULT_MAX_POLL_RECORDS,
+                        Range.atLeast(1),
+                        Importance.LOW,
+                        "");
+        return new AbstractConfig(definition, properties, false).getInt(POLL_RECORDS);
     }
 
     TransactionOptions transactions() {

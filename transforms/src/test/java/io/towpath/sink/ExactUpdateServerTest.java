@@ -12,7 +12,6 @@ import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
 import io.towpath.record.Truncation;
 import io.towpath.support.Raw;
-import io.towpath.support.Server;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
@@ -22,40 +21,20 @@ import org.bson.BsonInt32;
 import org.bson.BsonString;
 import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Random changes of a collection, as its change stream tells them, through the sink into another: the same bytes. */
-@Tag("server")
-@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
-class ExactUpdateServerTest {
+class ExactUpdateServerTest extends DestinationTest {
     private static final int DOCUMENTS = 60;
     private static final int CHANGES = 1_500;
-    private static Server server;
     private MongoCollection<RawBsonDocument> source;
-    private MongoCollection<RawBsonDocument> destination;
-
-    @BeforeAll
-    static void connect() {
-        server = new Server();
-    }
-
-    @AfterAll
-    static void close() {
-        server.close();
-    }
 
     @BeforeEach
-    void fresh() {
+    void freshSource() {
         source = server.fresh("source");
-        destination = server.fresh("destination");
-        server.dropDatabase(Destination.DATABASE);
     }
 
     @ParameterizedTest
@@ -64,7 +43,7 @@ class ExactUpdateServerTest {
         List<BsonDocument> events = events(() -> change(new Random(seed)));
         int operators = 0;
         int pipelines = 0;
-        try (TestTask sink = TestTask.opened(destination)) {
+        try (TestTask sink = TestTask.opened(collection)) {
             List<SinkRecord> records = new ArrayList<>();
             for (BsonDocument event : events) {
                 SinkRecord record = record(sink, records.size(), event);
@@ -78,7 +57,7 @@ class ExactUpdateServerTest {
             assertEquals(List.of(), sink.context.letters);
         }
         List<BsonDocument> wanted = TestTask.stored(source);
-        List<BsonDocument> found = TestTask.stored(destination);
+        List<BsonDocument> found = TestTask.stored(collection);
         assertEquals(wanted.size(), found.size());
         for (int i = 0; i < wanted.size(); i++) {
             BsonDocument at = wanted.get(i);
@@ -94,20 +73,20 @@ class ExactUpdateServerTest {
         byte[] plain = Raw.document(
                 Raw.int32("_id", 2), Raw.embedded("all", Raw.everyType()), Raw.int32("a.b", 1), Raw.int32("a.b", 2));
         byte[] bad = {3, 0, 0, 0, (byte) 0xC3, 0x28, 0}; // no UTF-8
-        try (TestTask sink = TestTask.opened(destination)) {
+        try (TestTask sink = TestTask.opened(collection)) {
             for (int round = 0; round < 2; round++) {
                 sink.task.put(List.of(
                         sink.record(2L * round, "c", all, all), sink.record(2L * round + 1, "c", plain, plain)));
-                assertArrayEquals(all, BsonBytes.of(TestTask.stored(destination).get(0)));
+                assertArrayEquals(all, BsonBytes.of(TestTask.stored(collection).get(0)));
                 assertArrayEquals(
-                        plain, BsonBytes.of(TestTask.stored(destination).get(1)));
+                        plain, BsonBytes.of(TestTask.stored(collection).get(1)));
             }
             byte[] id = Raw.document(Raw.int32("_id", 3));
             byte[] everything = Raw.embedded("all", Raw.everyType());
             byte[] update = Raw.document(Raw.embedded("$set", everything, Raw.element(2, "z", bad)));
             sink.task.put(List.of(sink.record(4, "c", id, id), sink.record(5, "u", id, update)));
             byte[] wanted = Raw.document(Raw.int32("_id", 3), everything, Raw.element(2, "z", bad));
-            assertArrayEquals(wanted, BsonBytes.of(TestTask.stored(destination).get(2)));
+            assertArrayEquals(wanted, BsonBytes.of(TestTask.stored(collection).get(2)));
             assertEquals(List.of(), sink.context.letters);
         }
     }

@@ -4,9 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import com.mongodb.client.MongoCollection;
 import io.towpath.support.Raw;
-import io.towpath.support.Server;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
@@ -14,36 +12,10 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
 /** The sink's task on a real replica set: each record once, whoever was there before. */
-@Tag("server")
-@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
-class MongoSinkServerTest {
-    private static Server server;
-    private MongoCollection<RawBsonDocument> collection;
-
-    @BeforeAll
-    static void connect() {
-        server = new Server();
-    }
-
-    @AfterAll
-    static void close() {
-        server.close();
-    }
-
-    @BeforeEach
-    void fresh() {
-        collection = server.fresh("sink");
-        server.dropDatabase(Destination.DATABASE);
-    }
-
+class MongoSinkServerTest extends DestinationTest {
     @Test
     void startsAtTheBeginningAndGoesOnWhereTheDestinationIs() {
         try (TestTask first = TestTask.opened(collection)) {
@@ -136,6 +108,36 @@ class MongoSinkServerTest {
         try (TestTask sink = TestTask.opened(collection, SinkSettings.WRITE_CONCERN, "nowhere")) {
             ConnectException stopped = assertThrows(ConnectException.class, () -> sink.put(0, "c {_id: 1}"));
             assertTrue(stopped.getMessage().contains("nowhere"), stopped::getMessage);
+        }
+    }
+
+    @Test
+    void fullPollsAreOneBatchWithTheFirstThatIsNot() {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.POLL_RECORDS, "2")) {
+            sink.put(0, "c {_id: 1}", "c {_id: 2}");
+            assertEquals(1, sink.context.timeoutMs, "Connect comes back at once");
+            sink.put(2, "c {_id: 3}", "u {_id: 1, $set: {x: 1}}");
+            assertEquals(List.of(), TestTask.stored(collection));
+            sink.task.put(List.of());
+            assertEquals(TestTask.documents("{_id: 1, x: 1}", "{_id: 2}", "{_id: 3}"), TestTask.stored(collection));
+            sink.put(4, "c {_id: 4}");
+            assertEquals(4, TestTask.stored(collection).size());
+        }
+        assertEquals(2, server.tasks().find().first().getInt64("batches").getValue());
+    }
+
+    @Test
+    void whatWasPolledAndNotWrittenIsReadAgain() {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.POLL_RECORDS, "2")) {
+            sink.put(0, "c {_id: 1}", "c {_id: 2}");
+            sink.task.close(List.of(sink.partition));
+            sink.task.put(List.of());
+            assertEquals(List.of(), TestTask.stored(collection));
+            sink.task.open(List.of(sink.partition));
+            assertEquals(0, sink.seek());
+            sink.put(0, "c {_id: 1}", "c {_id: 2}");
+            sink.task.put(List.of());
+            assertEquals(TestTask.documents("{_id: 1}", "{_id: 2}"), TestTask.stored(collection));
         }
     }
 

@@ -5,46 +5,18 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.IndexOptions;
 import io.towpath.support.Raw;
-import io.towpath.support.Server;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
 /** What a real destination refuses goes to the dead letters, and nothing else does. */
-@Tag("server")
-@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
-class RefusedServerTest {
-    private static Server server;
-    private MongoCollection<RawBsonDocument> collection;
-
-    @BeforeAll
-    static void connect() {
-        server = new Server();
-    }
-
-    @AfterAll
-    static void close() {
-        server.close();
-    }
-
-    @BeforeEach
-    void fresh() {
-        collection = server.fresh("refused");
-        server.dropDatabase(Destination.DATABASE);
-    }
-
+class RefusedServerTest extends DestinationTest {
     @Test
     void aRefusedRecordIsSetAsideAndTheRestApplied() {
         try (TestTask sink = TestTask.opened(collection)) {

@@ -6,9 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTimeout;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.ClientSession;
-import com.mongodb.client.MongoCollection;
 import io.towpath.support.Raw;
-import io.towpath.support.Server;
 import java.lang.management.ManagementFactory;
 import java.time.Duration;
 import java.util.List;
@@ -16,41 +14,20 @@ import javax.management.ObjectName;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
-import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** What passes is tried again, and each record is still applied once. Needs a mongod with {@code enableTestCommands=1}. */
-@Tag("server")
-@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
-class RetriedServerTest {
+class RetriedServerTest extends DestinationTest {
     private static final String[] NOT_REPEATABLE = {
         "c {_id: 1, q: 1}", "u {_id: 1, $unset: {q: ''}}", "u {_id: 1, $set: {q: 1}}", "u {_id: 1, $set: {p: 1}}"
     };
 
-    private static Server server;
-    private MongoCollection<RawBsonDocument> collection;
-
-    @BeforeAll
-    static void connect() {
-        server = new Server();
-    }
-
-    @AfterAll
-    static void close() {
-        server.close();
-    }
-
     @BeforeEach
-    void fresh() {
-        collection = server.fresh("retried");
-        server.dropDatabase(Destination.DATABASE);
+    void canFail() {
         server.requireTestCommands();
     }
 
@@ -121,6 +98,22 @@ class RetriedServerTest {
             sink.put(0, NOT_REPEATABLE);
             assertEquals(TestTask.documents("{_id: 1, q: 1, p: 1}"), TestTask.stored(collection));
             assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    @Test
+    void whatConnectHandsOverAgainFollowsThePollsBeforeIt() {
+        try (TestTask sink =
+                TestTask.opened(collection, SinkSettings.RETRY_TIMEOUT, "500", SinkSettings.POLL_RECORDS, "2")) {
+            server.fail("alwaysOn", "failCommands: ['insert'], errorCode: 13");
+            sink.put(0, NOT_REPEATABLE[0], NOT_REPEATABLE[1]);
+            for (int times = 0; times < 2; times++)
+                assertThrows(RetriableException.class, () -> sink.put(2, NOT_REPEATABLE[2]));
+            server.fail("off", "");
+            sink.put(2, NOT_REPEATABLE[2]);
+            assertEquals(TestTask.documents("{_id: 1, q: 1}"), TestTask.stored(collection));
+            sink.put(3, NOT_REPEATABLE[3]);
+            assertEquals(TestTask.documents("{_id: 1, q: 1, p: 1}"), TestTask.stored(collection));
         }
     }
 

@@ -65,6 +65,9 @@ class SinkSettingsTest {
         assertEquals(50_000, settings.batchRecords());
         assertEquals(16 << 20, settings.batchBytes());
         assertTrue(settings.fold());
+        assertEquals(500, settings.pollRecords(), "Kafka's default");
+        assertEquals(
+                4, SinkSettings.of(settings(SinkSettings.POLL_RECORDS, "4")).pollRecords());
         assertFalse(SinkSettings.of(settings("towpath.fold", "false")).fold());
     }
 

@@ -39,6 +39,7 @@ final class TestTask implements AutoCloseable {
         settings.put("errors.deadletterqueue.topic.name", "test.dead-letters");
         settings.put(SinkSettings.PIPELINE, PIPELINE);
         settings.put(SinkSettings.RETRY_TIMEOUT, "20000");
+        settings.put(SinkSettings.POLL_RECORDS, "100000"); // what a test puts is all that is there
         settings.putAll(more);
         task.initialize(context);
         task.start(settings);
