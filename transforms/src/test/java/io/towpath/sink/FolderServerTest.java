@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.Set;
+import java.util.stream.LongStream;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterAll;
@@ -25,11 +26,11 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
+import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * Histories of documents, made at the source change by change and applied folded, batch by batch, at the destination: the same bytes.
- * Each test is 5,000 histories of up to 16 writes, cut into batches at random.
+ * Each test is 5,000 histories of a dozen writes, cut into batches at random.
  */
 @Tag("server")
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
@@ -58,8 +59,13 @@ class FolderServerTest {
         destination = server.fresh("destination");
     }
 
+    /** Four seeds, or as many as the environment variable says. */
+    static LongStream seeds() {
+        return LongStream.rangeClosed(1, Long.parseLong(System.getenv().getOrDefault("TOWPATH_TEST_ROUNDS", "4")));
+    }
+
     @ParameterizedTest
-    @ValueSource(longs = {1, 2, 3, 4, 5, 6})
+    @MethodSource("seeds")
     void theSameBytesAsAtTheSource(long seed) {
         Random random = new Random(seed);
         List<BsonDocument> events = ChangeEvents.during(source, () -> write(random.nextLong()));

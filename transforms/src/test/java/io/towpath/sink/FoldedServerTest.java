@@ -1,0 +1,188 @@
+package io.towpath.sink;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import com.mongodb.client.MongoCollection;
+import com.mongodb.client.model.IndexOptions;
+import io.towpath.record.BsonBytes;
+import io.towpath.support.Server;
+import java.lang.management.ManagementFactory;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.IntStream;
+import javax.management.ObjectName;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** A folded batch on a real destination: how many writes it is, and what happens when one of them is refused. */
+@Tag("server")
+@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
+class FoldedServerTest {
+    private static Server server;
+    private MongoCollection<RawBsonDocument> collection;
+
+    @BeforeAll
+    static void connect() {
+        server = new Server();
+    }
+
+    @AfterAll
+    static void close() {
+        server.close();
+    }
+
+    @BeforeEach
+    void fresh() {
+        collection = server.fresh("folded");
+        server.dropDatabase(Destination.DATABASE);
+    }
+
+    @Test
+    void aHundredPushesAreOneWrite() throws Exception {
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1, readings: [0]}");
+            sink.put(1, pushes(1, 100));
+            assertEquals(2, metric("Writes"));
+            assertEquals(101, metric("Records"));
+        }
+        BsonDocument stored = TestTask.stored(collection).get(0);
+        assertEquals(101, stored.getArray("readings").size());
+        assertEquals(100, stored.getArray("readings").get(100).asInt32().getValue());
+    }
+
+    @Test
+    void withoutFoldingEachIsAWriteOfItsOwn() throws Exception {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.FOLD, "false")) {
+            sink.put(0, "c {_id: 1, readings: [0]}");
+            sink.put(1, pushes(1, 100));
+            assertEquals(101, metric("Writes"));
+        }
+    }
+
+    /** Writes for changes of one document that is there, apart from its insert. */
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            value = {
+                "1 | u {_id: 1, $set: {a: 2}} ; u {_id: 1, $set: {a: 3}}",
+                "1 | u {_id: 1, $set: {'d.x': 1}} ; u {_id: 1, $set: {d: {y: 1}}}",
+                "1 | u {_id: 1, $set: {n: {y: 1}}} ; u {_id: 1, $set: {'n.z': 2}} ; u {_id: 1, $unset: {'n.y': ''}}",
+                "1 | u {_id: 1, $set: {a: 2}} ; u {_id: 1, $unset: {a: ''}}",
+                "1 | u {_id: 1, $truncate: {l: 3}} ; u {_id: 1, $truncate: {l: 2}}",
+                "1 | u {_id: 1, $set: {n: 1}} ; u {_id: 1, $set: {o: 1}}",
+                "2 | u {_id: 1, $set: {n: 1}} ; u {_id: 1, $set: {m: 1}} ; u {_id: 1, $set: {n: 2}}",
+                "2 | u {_id: 1, $unset: {a: ''}} ; u {_id: 1, $set: {a: 1}} ; u {_id: 1, $set: {a: 2}}",
+                "2 | u {_id: 1, $truncate: {l: 2}} ; u {_id: 1, $set: {'l.2': 9}} ; u {_id: 1, $set: {'l.3': 9}}",
+                "1 | u {_id: 1, $set: {a: 2}} ; d {_id: 1} ; c {_id: 1, b: 1}",
+                "1 | u {_id: 1, $set: {a: 2}} ; r {_id: 1, a: 5} ; u {_id: 1, $set: {z: 1}} ; u {_id: 1, $set: {b: 1}}",
+                "1 | u {_id: 1, $set: {a: 2}} ; d {_id: 1}"
+            })
+    void asFewWritesAsSayTheSame(int writes, String changes) throws Exception {
+        String first = "c {_id: 1, a: 1, d: {x: 0}, l: [1, 2, 3, 4, 5]}";
+        String[] all = changes.split(" ; ");
+        List<BsonDocument> oneByOne;
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.FOLD, "false")) {
+            sink.put(0, first);
+            for (int i = 0; i < all.length; i++) sink.put(1 + i, all[i]);
+            oneByOne = TestTask.stored(collection);
+        }
+        fresh();
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, first);
+            sink.put(1, all);
+            assertEquals(writes, metric("Writes") - 1);
+        }
+        List<BsonDocument> folded = TestTask.stored(collection);
+        assertEquals(oneByOne.size(), folded.size());
+        for (int i = 0; i < folded.size(); i++)
+            assertArrayEquals(BsonBytes.of(oneByOne.get(i)), BsonBytes.of(folded.get(i)));
+    }
+
+    @Test
+    void ofARefusedFoldExactlyTheRefusedRecordIsSetAside() {
+        server.run("{collMod: 'folded', validator: {n: {$not: {$gt: 5}}}}", "{create: 'folded'}");
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1, n: 1}", "c {_id: 2, n: 1}");
+            sink.put(
+                    2,
+                    "u {_id: 1, $set: {n: 2}}",
+                    "u {_id: 1, $set: {n: 9, o: 9}}",
+                    "u {_id: 2, $set: {n: 3}}",
+                    "u {_id: 1, $set: {p: 1}}",
+                    "u {_id: 2, $set: {n: 4}}");
+            assertEquals(TestTask.documents("{_id: 1, n: 2, p: 1}", "{_id: 2, n: 4}"), TestTask.stored(collection));
+            assertEquals(
+                    List.of("3"),
+                    sink.context.letters.stream()
+                            .map(letter -> Writes.header(letter, "offset").orElseThrow())
+                            .toList());
+        }
+    }
+
+    @Test
+    void valuesThatAreSwappedGoInTheSourcesOrder() {
+        collection.createIndex(BsonDocument.parse("{u: 1}"), new IndexOptions().unique(true));
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1, u: 1}", "c {_id: 2, u: 2}");
+            sink.put(2, "u {_id: 1, $set: {u: 0}}", "u {_id: 2, $set: {u: 1}}", "u {_id: 1, $set: {u: 2}}");
+            assertEquals(TestTask.documents("{_id: 1, u: 2}", "{_id: 2, u: 1}"), TestTask.stored(collection));
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    @Test
+    void whatIsInsertedAndDeletedInOneBatchIsNoMissingDocument() throws Exception {
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1}", "u {_id: 1, $set: {a: 1}}", "d {_id: 1}", "c {_id: 2}");
+            assertEquals(0, metric("WithoutDocument"));
+            assertEquals(2, metric("Writes"));
+        }
+        assertEquals(TestTask.documents("{_id: 2}"), TestTask.stored(collection));
+    }
+
+    @Test
+    void aFoldedInsertReplacesWhatTheDestinationHeldBefore() {
+        collection.insertMany(TestTask.documents("{_id: 1, old: 1}", "{_id: 2, old: 1}").stream()
+                .map(document -> new RawBsonDocument(BsonBytes.of(document)))
+                .toList());
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1}", "u {_id: 1, $set: {a: 1}}", "c {_id: 2}", "d {_id: 2}");
+            assertEquals(TestTask.documents("{_id: 1, a: 1}"), TestTask.stored(collection));
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    @Test
+    void manyPlacesOfOneDocumentAreSeveralWrites() throws Exception {
+        List<SinkRecord> records = new ArrayList<>();
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1, readings: [0]}");
+            records.addAll(sink.records(1, pushes(1, 2_500)));
+            sink.task.put(records);
+            assertEquals(1 + 3, metric("Writes"));
+        }
+        assertEquals(
+                2_501, TestTask.stored(collection).get(0).getArray("readings").size());
+    }
+
+    private static String[] pushes(int from, int count) {
+        return IntStream.range(from, from + count)
+                .mapToObj("u {_id: 1, $set: {'readings.%1$d': %1$d}}"::formatted)
+                .toArray(String[]::new);
+    }
+
+    private static long metric(String name) throws Exception {
+        ObjectName bean = new ObjectName("io.towpath:type=sink,pipeline=%s,task=0".formatted(TestTask.PIPELINE));
+        return (long) ManagementFactory.getPlatformMBeanServer().getAttribute(bean, name);
+    }
+}
