@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import httpx
 from pymongo import UpdateOne
 
 from tests.conftest import MakePipeline
 from tests.support.awaited import until
+from tests.support.batches import await_backlog, sink_paused
 from tests.support.pipeline import Pipeline, Settings, towpath
 
 DOCUMENTS, PUSHES = 1000, 100
-
-
-@contextmanager
-def behind(pipeline: Pipeline, records: int) -> Iterator[None]:
-    """The sink stands still until what happens inside has put that many records into the log."""
-    sink = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink"
-    httpx.put(f"{sink}/pause", timeout=30).raise_for_status()
-    yield
-    until(
-        f"{records} records in the log", lambda: (pipeline.status(expect=1)["lag"]["records"] or 0) >= records, 120, 0.5
-    )
-    httpx.put(f"{sink}/resume", timeout=30).raise_for_status()
 
 
 def push(pipeline: Pipeline) -> None:
@@ -45,8 +30,9 @@ def test_a_backlog_of_pushes_is_a_few_writes_a_document_and_both_sides_are_equal
     pipeline.source("docs").insert_many({"_id": n, "readings": [{"at": -1, "value": 0.5}]} for n in range(DOCUMENTS))
     pipeline.deploy()
     pipeline.wait()
-    with behind(pipeline, DOCUMENTS * PUSHES):
+    with sink_paused(pipeline):
         push(pipeline)
+        await_backlog(pipeline, DOCUMENTS * PUSHES)
         before = updates(pipeline)
     pipeline.wait()
     sent, sink = updates(pipeline) - before, pipeline.status()["sink"]
@@ -57,13 +43,14 @@ def test_a_backlog_of_pushes_is_a_few_writes_a_document_and_both_sides_are_equal
 
 
 def test_without_folding_every_change_is_a_write_and_both_sides_are_equal(make_pipeline: MakePipeline) -> None:
-    pipeline = make_pipeline(Settings(extra="[write]\nfold = false"))
+    pipeline = make_pipeline(Settings(write={"fold": False}))
     pipeline.source("docs").insert_many({"_id": n, "readings": [0]} for n in range(100))
     pipeline.deploy()
     pipeline.wait()
-    with behind(pipeline, 1000):
+    with sink_paused(pipeline):
         for turn in range(10):
             pipeline.source("docs").update_many({}, {"$push": {"readings": turn}})
+        await_backlog(pipeline, 1000)
     pipeline.wait()
     pipeline.assert_same("docs", at_least=100)
     sink = pipeline.status()["sink"]
@@ -76,13 +63,15 @@ def test_the_numbers_of_status_are_those_of_what_was_written(pipeline: Pipeline)
     pipeline.destination_client[pipeline.name].command({"create": "docs", "validator": {"bad": {"$ne": True}}})
     pipeline.deploy()
     pipeline.wait()
-    with behind(pipeline, count):
+    with sink_paused(pipeline):
         documents.insert_many({"_id": n, "bad": n == 7, "text": "x" * 1000} for n in range(count))
+        await_backlog(pipeline, count)
     pipeline.wait()
-    with behind(pipeline, 2 * count + 100):
+    with sink_paused(pipeline):
         for field in ("a", "b"):
-            documents.update_many({"_id": {"$lt": count}}, {"$set": {field: 1}})
+            documents.update_many({}, {"$set": {field: 1}})
         documents.delete_many({"_id": {"$lt": 100}})
+        await_backlog(pipeline, 2 * count + 100)
     pipeline.wait()
     stored = pipeline.destination("docs").count_documents({})
     assert stored == count - 100

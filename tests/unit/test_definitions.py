@@ -74,6 +74,9 @@ def test_a_poll_brings_no_more_than_a_transaction_takes_nor_than_fits_into_memor
     sink = definitions(small)["move-sink"]
     assert (sink["towpath.fold"], sink["towpath.batch.records"], sink["towpath.batch.bytes"]) == ("false", "3", "700")
     assert sink["consumer.override.max.poll.records"] == "3"
+    for records, poll in ((1, "1"), (7, "1"), (10, "2"), (50_001, "3")):
+        found = definitions(replace(small, batch_records=records))["move-sink"]
+        assert found["consumer.override.max.poll.records"] == poll, records
     large = definitions(replace(small, batch_records=50_000))["move-sink"]
     assert large["consumer.override.max.poll.records"] == "4", "16 MB each, at worst"
 
