@@ -17,7 +17,7 @@ from connectors.spec import Pipeline
 from connectors.topics import TOPIC_SETTINGS, retention_settings
 
 #: A consumer's poll is bounded by records only, and one can be of 16 MB: so many of those fit into a worker's heap.
-#: A transaction takes polls as long as they come full.
+#: A transaction takes polls as long as they come full, so fewer where these would not add up to a full batch.
 POLL_RECORDS = 4
 
 _HERE = Path(__file__).parent
@@ -76,7 +76,7 @@ def _sink(pipeline: Pipeline) -> dict[str, str]:
         "fold": str(pipeline.fold).lower(),
         "batch_records": pipeline.batch_records,
         "batch_bytes": pipeline.batch_bytes,
-        "poll_records": min(POLL_RECORDS, pipeline.batch_records),
+        "poll_records": next(n for n in range(POLL_RECORDS, 0, -1) if pipeline.batch_records % n == 0),
         "dead_letter_topic": pipeline.dead_letter_topic,
         "replication_factor": pipeline.replication_factor,
     }

@@ -2,15 +2,15 @@
 
 `offsets` holds `{_id: {pipeline, topic, partition}, offset, epoch}`, written in the transaction of the batch that it
 tells of, so that it is never ahead of the documents and never behind them. `tasks` holds
-`{_id: {pipeline, task}, batches, records, writes, refused, retries, lastRetry}`, now and then.
+`{_id: {pipeline, task}, records, writes, …, lastRetry}`, now and then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from bson.max_key import MaxKey
 from pymongo import MongoClient, ReadPreference
@@ -32,15 +32,44 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """What was done since it was made by one task of the sink, or by all."""
+
+    batches: int = 0
+    """Transactions that were committed."""
+    records: int = 0
+    writes: int = 0
+    """What the records come to: inserts, updates and deletes."""
+    waves: int = 0
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    bytes: int = 0
+    """Of the records' keys and values."""
+    bytes_out: int = 0
+    """Of the documents and updates in the writes."""
+    batch_ms: int = 0
+    """How long all batches together took from being handed over to being committed."""
+    without_document: int = 0
+    """Updates and deletes that found no document."""
+    refused: int = 0
+    retries: int = 0
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Self:
+        """A document of `towpath.tasks`, whose names are in camel case; a number that is not there yet is 0."""
+        return cls(**{one.name: int(told.get(_camel(one.name), 0)) for one in fields(cls)})
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(Counts)})
+
+
+@dataclass(frozen=True, slots=True)
 class TaskState:
-    """What one task of the sink has done since it was made; `retried_at` and `reason` are of its last retry."""
+    """One task of the sink; `retried_at` and `reason` are of its last retry."""
 
     task: int
-    batches: int
-    records: int
-    writes: int
-    refused: int
-    retries: int
+    counts: Counts
     retried_at: datetime | None
     reason: str
 
@@ -58,12 +87,19 @@ def task_states(client: Client, pipeline: Pipeline) -> tuple[TaskState, ...]:
 
 
 def task_state(found: Mapping[str, Any]) -> TaskState:
-    """One document of `towpath.tasks`; a number that is not there yet is 0."""
+    """One document of `towpath.tasks`."""
     last = found.get("lastRetry") or {}
-    numbers = {name: int(found.get(name, 0)) for name in ("batches", "records", "writes", "refused", "retries")}
     return TaskState(
-        task=int(found["_id"]["task"]), **numbers, retried_at=last.get("at"), reason=str(last.get("reason") or "")
+        task=int(found["_id"]["task"]),
+        counts=Counts.of(found),
+        retried_at=last.get("at"),
+        reason=str(last.get("reason") or ""),
     )
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(other.title() for other in others)
 
 
 def forget(client: Client, pipeline: Pipeline) -> int:

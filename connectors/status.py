@@ -9,7 +9,7 @@ from typing import Any
 from connectors.connect import Connector
 from connectors.copying import Copied, Held
 from connectors.dead_letters import DeadLetters
-from connectors.sink_state import TaskState
+from connectors.sink_state import Counts, TaskState
 from connectors.topics import Place
 
 #: Seconds of the log by which rates are reckoned.
@@ -57,6 +57,11 @@ class Status:
     def lag_seconds(self) -> float:
         return max(self.capture_seconds, self.apply_seconds or 0.0)
 
+    @property
+    def sink(self) -> Counts:
+        """What all tasks of the sink have done; in exactly-once mode."""
+        return sum((task.counts for task in self.tasks), Counts())
+
     def as_json(self) -> dict[str, Any]:
         apply = self.apply_seconds
         epochs: dict[str, dict[str, int]] = {}
@@ -82,6 +87,7 @@ class Status:
             "dead_letter_causes": [asdict(cause) for cause in self.dead_letters.causes],
             "dead_letters_complete": self.dead_letters.complete,
             "requests_waiting": [asdict(one) for one in self.waiting],
+            "sink": asdict(self.sink),
             "sink_tasks": [_task(task) for task in self.tasks],
             "epochs": epochs,
             "connectors": [_connector(connector) for connector in self.connectors],
@@ -90,7 +96,8 @@ class Status:
 
 
 def _task(task: TaskState) -> dict[str, Any]:
-    return asdict(task) | {"retried_at": task.retried_at.isoformat() if task.retried_at else None}
+    retried_at = task.retried_at.isoformat() if task.retried_at else None
+    return {"task": task.task, **asdict(task.counts), "retried_at": retried_at, "reason": task.reason}
 
 
 def _connector(connector: Connector) -> dict[str, Any]:

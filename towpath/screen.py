@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
+from rich.filesize import decimal
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from connectors.copying import Copied
+from connectors.sink_state import Counts
 from connectors.status import RATE_WINDOW, Status
 
 #: More collections or causes than this are told as a number.
@@ -99,14 +101,31 @@ def _numbers(found: Status) -> Iterator[tuple[str, str]]:
 
 
 def _sink(found: Status) -> Iterator[tuple[str, str]]:
+    yield from _written(found.sink)
     if found.epochs:
         least, most = min(found.epochs.values()), max(found.epochs.values())
         taken = f"{most:,}" if least == most else f"{least:,} to {most:,}"
         yield "epochs", f"{taken} on {len(found.epochs):,} partitions"
     for task in found.tasks:
-        if task.retries:
+        if task.counts.retries:
             at = f" at {task.retried_at:%Y-%m-%d %H:%M:%S} UTC" if task.retried_at else ""
-            yield f"sink task {task.task}", f"{_times(task.retries)} tried again, the last{at}: {_short(task.reason)}"
+            yield (
+                f"sink task {task.task}",
+                f"{_times(task.counts.retries)} tried again, the last{at}: {_short(task.reason)}",
+            )
+
+
+def _written(sink: Counts) -> Iterator[tuple[str, str]]:
+    if not sink.batches:
+        return
+    a_write = f" ({sink.records / sink.writes:,.1f} a write)" if sink.writes else ""
+    kinds = {"inserts": sink.inserts, "updates": sink.updates, "deletes": sink.deletes}
+    counted = "".join(f", {count:,} {name}" for name, count in kinds.items() if count)
+    yield "sink", f"{sink.records:,} records in {sink.writes:,} writes{a_write}{counted}"
+    mean = f"{sink.records / sink.batches:,.0f} records and {sink.batch_ms / sink.batches:,.0f} ms"
+    yield "", f"{sink.batches:,} transactions of {mean} on average, {sink.waves:,} waves"
+    missed = f"; {sink.without_document:,} found no document" if sink.without_document else ""
+    yield "", f"{decimal(sink.bytes)} in, {decimal(sink.bytes_out)} out{missed}"
 
 
 def _dead_letters(found: Status) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,7 @@ _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 @click.option("--watch", is_flag=True, help="Refresh in place until interrupted.")
 @json_option
 def status(file: Path, watch: bool, as_json: bool) -> None:
-    """Show how PIPELINE is doing: connectors, copy, lag, rate, retries, dead letters.
+    """Show how PIPELINE is doing: connectors, copy, lag, rate, what the sink wrote, retries, dead letters.
 
     Exit 0 when it runs, 1 when not.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import MakePipeline
+from tests.support.batches import BATCHES, await_backlog, sink_paused
 from tests.support.pipeline import Pipeline, Settings
 from tests.support.workload import KINDS, Workload
 from tests.support.writer import Writer
@@ -14,6 +15,37 @@ COLLECTIONS = ("one", "two")
 
 def workload(pipeline: Pipeline, seed: int, *, documents: int = 300) -> Workload:
     return Workload(seed, [pipeline.source(name) for name in COLLECTIONS], documents=documents)
+
+
+@pytest.mark.parametrize(("size", "operations"), [("tiny", 1000), ("odd", 2000)])
+def test_changes_in_small_batches_leave_both_sides_equal_byte_for_byte(
+    make_pipeline: MakePipeline, seed: int, size: str, operations: int
+) -> None:
+    pipeline = make_pipeline(Settings(write=BATCHES[size]))
+    changes = workload(pipeline, seed)
+    changes.fill()
+    pipeline.deploy()
+    changes.run(operations)
+    pipeline.wait()
+    sink = pipeline.status()["sink"]
+    assert sink["records"] / sink["batches"] <= BATCHES[size]["batch_records"]
+    pipeline.assert_same(*COLLECTIONS, at_least=300)
+
+
+def test_changes_that_pile_up_into_huge_batches_leave_both_sides_equal_byte_for_byte(
+    make_pipeline: MakePipeline, seed: int
+) -> None:
+    pipeline = make_pipeline(Settings(write=BATCHES["huge"]))
+    changes = workload(pipeline, seed)
+    changes.fill()
+    pipeline.deploy()
+    pipeline.wait()
+    with sink_paused(pipeline):
+        changes.run(6000)
+        await_backlog(pipeline, changes.statistics.effective.total())
+    pipeline.wait()
+    print(changes.statistics, pipeline.status()["sink"])
+    pipeline.assert_same(*COLLECTIONS, at_least=300)
 
 
 def test_changes_in_the_stream_leave_both_sides_equal_byte_for_byte(pipeline: Pipeline, seed: int) -> None:

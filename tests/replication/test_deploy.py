@@ -25,7 +25,7 @@ def test_deploying_changes_only_what_differs(pipeline: Pipeline) -> None:
     towpath("wait", pipeline.file, expect=2)
     assert deployed(pipeline) == planned
     assert deployed(pipeline) == []
-    tasks = replace(pipeline, settings=Settings(extra="[write]\ntasks = 3"))
+    tasks = replace(pipeline, settings=Settings(write={"tasks": 3}))
     assert deployed(tasks) == [f"update connector {pipeline.name}-sink (tasks.max)"]
     pipeline.wait()
     assert sink_tasks(pipeline) == [0, 1, 2]

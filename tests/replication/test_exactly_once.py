@@ -25,6 +25,7 @@ from connectors import requests
 from tests.conftest import MakePipeline
 from tests.support import log, workers
 from tests.support.awaited import until
+from tests.support.batches import BATCHES
 from tests.support.order import Order
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.progress import State, applied, await_applied, copied, reach
@@ -39,7 +40,7 @@ ROUNDS = int(os.environ.get("TOWPATH_TEST_ROUNDS", "3"))
 KILLED_IN: tuple[State, ...] = ("copy", "hand-over", "stream")
 #: The states of one pipeline in which its worker is killed.
 TURNS = [KILLED_IN[: ROUNDS - first] for first in range(0, ROUNDS, len(KILLED_IN))]
-FOUR_TASKS = "[write]\ntasks = 4"
+FOUR_TASKS = {"tasks": 4}
 
 
 exactly_once = partial(Settings, mode="exactly-once")
@@ -76,12 +77,15 @@ def read_from_source(pipeline: Pipeline) -> int:
 def test_both_sides_are_equal_after_the_worker_was_killed(
     make_pipeline: MakePipeline, stack: embedded.Stack, seed: int, turn: int, states: tuple[State, ...]
 ) -> None:
-    moment, pipeline = Random(seed + turn), make_pipeline(exactly_once(capture={"documents_per_second": 300}))
+    """Each state has batches of another size."""
+    moment, settings = Random(seed + turn), exactly_once(capture={"documents_per_second": 300})
+    pipeline, sizes = make_pipeline(settings), moment.sample(list(BATCHES), k=len(KILLED_IN))
     changes = workload(pipeline, seed + turn, documents=1500)
     with order(pipeline) as events:
         with Writer(changes, per_second=100) as writer:
-            pipeline.deploy()
-            for state in states:
+            for state, size in zip(states, sizes, strict=False):
+                print(f"killed in {state} with {size} batches")
+                replace(pipeline, settings=replace(settings, write=BATCHES[size])).deploy()
                 reach(pipeline, state)
                 read_again(pipeline, *COLLECTIONS)
                 writer.wait_for(writer.applied + moment.randrange(100))
@@ -122,7 +126,7 @@ def second(stack: embedded.Stack) -> Iterator[str]:
 def test_a_worker_that_slept_in_a_transaction_while_its_tasks_moved_changes_nothing_when_it_wakes(
     make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int
 ) -> None:
-    pipeline = make_pipeline(exactly_once(extra=FOUR_TASKS))
+    pipeline = make_pipeline(exactly_once(write=FOUR_TASKS))
     changes = workload(pipeline, seed)
     port = embedded.status(stack.directory).processes[second].port
     connect, sink = pipeline.addresses.connect, f"{pipeline.name}-sink"
@@ -148,7 +152,7 @@ def test_a_worker_that_slept_in_a_transaction_while_its_tasks_moved_changes_noth
 def test_a_rolling_restart_to_another_version_of_the_jar_loses_and_repeats_nothing(
     make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int, tmp_path: Path
 ) -> None:
-    pipeline = make_pipeline(exactly_once(extra=FOUR_TASKS))
+    pipeline = make_pipeline(exactly_once(write=FOUR_TASKS))
     changes = workload(pipeline, seed)
     running = embedded.status(stack.directory).processes
     urls = [f"http://127.0.0.1:{running[name].port}" for name in (workers.FIRST, second)]

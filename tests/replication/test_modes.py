@@ -61,7 +61,7 @@ def test_mode_and_copy_of_a_deployed_pipeline_stay_and_its_speed_changes(exactly
     plain = with_settings(exactly_once, mode="plain")
     assert 'was deployed with mode = "exactly-once"' in refused(plain)
     assert "was deployed with another [capture] copy" in refused(with_settings(exactly_once, copy="none"))
-    faster = with_settings(exactly_once, extra='[write]\nconcern = "1"\nwtimeout = "5s"')
+    faster = with_settings(exactly_once, write={"concern": "1", "wtimeout": "5s"})
     said = json.loads(towpath("deploy", faster.write(), "--json").stdout)
     assert said["changes"] == [
         f"update connector {exactly_once.name}-sink (towpath.write.concern, towpath.wtimeout.ms)"

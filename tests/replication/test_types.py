@@ -6,10 +6,12 @@ from enum import Enum
 
 import pytest
 
+from tests.conftest import MakePipeline
 from tests.support import bsonbytes as b
 from tests.support import corpus, raw
+from tests.support.batches import BATCHES
 from tests.support.corpus import Specimen
-from tests.support.pipeline import Pipeline
+from tests.support.pipeline import Pipeline, Settings
 
 
 class Phase(Enum):
@@ -38,8 +40,11 @@ def assert_stored(pipeline: Pipeline, specimens: dict[str, list[Specimen]]) -> N
             assert stored == specimen.document, f"the source does not hold {specimen.name!r} as it was written"
 
 
-@pytest.mark.parametrize("phase", Phase)
-def test_every_document_arrives_byte_for_byte(pipeline: Pipeline, phase: Phase) -> None:
+@pytest.mark.parametrize(
+    ("phase", "size"), [(Phase.SNAPSHOT, "huge"), (Phase.STREAMING, "tiny"), (Phase.STREAMING, "huge")]
+)
+def test_every_document_arrives_byte_for_byte(make_pipeline: MakePipeline, phase: Phase, size: str) -> None:
+    pipeline = make_pipeline(Settings(write=BATCHES[size]))
     if phase is Phase.SNAPSHOT:
         insert_all(pipeline, COLLECTIONS)
         pipeline.deploy()

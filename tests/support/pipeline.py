@@ -56,6 +56,8 @@ class Settings:
     partitions: int = 4
     capture: Mapping[str, Any] = field(default_factory=dict)
     """More of `[capture]`."""
+    write: Mapping[str, Any] = field(default_factory=dict)
+    """`[write]`."""
     extra: str = ""
     """Lines of TOML at the end of the file."""
 
@@ -103,6 +105,7 @@ class Pipeline:
                 **({} if settings.copy is None else {"copy": settings.copy}),
                 **settings.capture,
             },
+            "[write]": dict(settings.write),
             "[kafka]": {"bootstrap": addresses.bootstrap, "partitions": settings.partitions},
             "[connect]": {"url": addresses.connect, "secrets": str(addresses.secrets)},
         }

@@ -9,7 +9,7 @@ import pytest
 from connectors.definitions import definitions, plugins
 from connectors.errors import Refused
 from connectors.refusals import refuse_changed_mode, refuse_partitioned
-from connectors.sink_state import task_state
+from connectors.sink_state import Counts, task_state
 from connectors.spec import Copy, CopyWay, Mode, Pipeline
 from connectors.topics import Topic
 from tests.unit.test_checks_judgements import PIPELINE
@@ -74,6 +74,9 @@ def test_a_poll_brings_no_more_than_a_transaction_takes_nor_than_fits_into_memor
     sink = definitions(small)["move-sink"]
     assert (sink["towpath.fold"], sink["towpath.batch.records"], sink["towpath.batch.bytes"]) == ("false", "3", "700")
     assert sink["consumer.override.max.poll.records"] == "3"
+    for records, poll in ((1, "1"), (7, "1"), (10, "2"), (50_001, "3")):
+        found = definitions(replace(small, batch_records=records))["move-sink"]
+        assert found["consumer.override.max.poll.records"] == poll, records
     large = definitions(replace(small, batch_records=50_000))["move-sink"]
     assert large["consumer.override.max.poll.records"] == "4", "16 MB each, at worst"
 
@@ -118,7 +121,7 @@ def test_requests_and_dead_letters_lie_on_one_partition() -> None:
 
 
 def test_a_task_s_numbers_are_nought_until_they_are_told() -> None:
-    found = task_state({"_id": {"pipeline": "move", "task": 1}, "records": 5})
-    assert (found.task, found.records, found.retries, found.reason) == (1, 5, 0, "")
+    found = task_state({"_id": {"pipeline": "move", "task": 1}, "records": 5, "bytesOut": 7, "withoutDocument": 2})
+    assert (found.task, found.counts, found.reason) == (1, Counts(records=5, bytes_out=7, without_document=2), "")
     told = task_state({"_id": {"pipeline": "move", "task": 1}, "retries": 2, "lastRetry": {"reason": "no primary"}})
-    assert (told.retries, told.reason, told.retried_at) == (2, "no primary", None)
+    assert (told.counts.retries, told.reason, told.retried_at) == (2, "no primary", None)

@@ -8,7 +8,7 @@ import stack as embedded
 from connectors.connect import Connector, Task
 from connectors.copying import Copied, Held
 from connectors.dead_letters import Cause, DeadLetters
-from connectors.sink_state import TaskState
+from connectors.sink_state import Counts, TaskState
 from connectors.status import Status, Waiting
 from stack.processes import Process
 from towpath import status as status_verb
@@ -57,7 +57,8 @@ def test_ten_thousand_collections_are_a_few_lines(capsys):
 
 def test_what_was_refused_retried_and_waits(capsys):
     letters = DeadLetters(7, True, (Cause("shop.a", "121", "Document failed validation", 5), Cause("", "", "x", 2)))
-    task = TaskState(1, 9, 9, 9, 7, 3, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "no primary. The full response is {}")
+    counts = Counts(batches=9, records=9, writes=9, refused=7, retries=3)
+    task = TaskState(1, counts, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "no primary. The full response is {}")
     waiting = (Waiting("shop-source", 4, "capture lags"),)
     epochs = {("shop.shop.a", n): n + 1 for n in range(4)}
     said = shown(capsys, dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs)
@@ -74,6 +75,25 @@ def test_what_was_refused_retried_and_waits(capsys):
         3,
         4,
     )
+
+
+def test_what_the_sink_wrote_is_told_for_all_its_tasks_together(capsys):
+    one = Counts(10, 1200, 30, 12, 5, 20, 5, bytes=3_000_000, bytes_out=2_900_000, batch_ms=400)
+    other = Counts(10, 4, 2, 10, updates=2, bytes=200_000, batch_ms=100, without_document=1)
+    tasks = tuple(TaskState(task, counts, None, "") for task, counts in enumerate((one, other)))
+    lines = [line.rstrip() for line in shown(capsys, tasks=tasks).splitlines()]
+    assert "sink          1,204 records in 32 writes (37.6 a write), 5 inserts, 22 updates, 5 deletes" in lines
+    assert " " * 14 + "20 transactions of 60 records and 25 ms on average, 22 waves" in lines
+    assert " " * 14 + "3.2 MB in, 2.9 MB out; 1 found no document" in lines
+    told = status(tasks=tasks).as_json()
+    assert (told["sink"]["records"], told["sink"]["bytes_out"], told["sink_tasks"][1]["updates"]) == (
+        1204,
+        2_900_000,
+        2,
+    )
+    nothing_written = (TaskState(0, Counts(batches=1, records=3, refused=3), None, ""),)
+    assert "sink          3 records in 0 writes " in shown(capsys, tasks=nothing_written)
+    assert "sink" not in shown(capsys)
 
 
 def test_a_lag_that_nobody_tells_is_not_nought(capsys):

@@ -25,11 +25,12 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
     private volatile String lastRetryReason = "";
     private volatile long batchMs;
     private volatile long longestBatchMs;
+    private volatile long totalBatchMs;
 
-    /** Writes by class. */
-    record Counts(long inserts, long updates, long deletes, long withoutDocument) {
+    /** Writes by class, and the bytes of documents and updates in them. */
+    record Counts(long inserts, long updates, long deletes, long bytes, long withoutDocument) {
         Counts() {
-            this(0, 0, 0, 0);
+            this(0, 0, 0, 0, 0);
         }
 
         Counts plus(Waves.Bulk bulk, BulkWriteResult result) {
@@ -45,6 +46,7 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
                     inserts + kinds[0],
                     updates + kinds[1],
                     deletes + kinds[2],
+                    bytes + bulk.writes().stream().mapToLong(Write::bytes).sum(),
                     withoutDocument + Math.max(0, expected - found));
         }
 
@@ -53,6 +55,7 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
                     inserts + more.inserts,
                     updates + more.updates,
                     deletes + more.deletes,
+                    bytes + more.bytes,
                     withoutDocument + more.withoutDocument);
         }
     }
@@ -91,6 +94,7 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
     void took(long ms) {
         batchMs = ms;
         longestBatchMs = Math.max(longestBatchMs, ms);
+        totalBatchMs += ms;
     }
 
     static long size(Collection<SinkRecord> records) {
@@ -123,6 +127,16 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
     public long getWrites() {
         Counts now = totals;
         return now.inserts() + now.updates() + now.deletes();
+    }
+
+    @Override
+    public double getRecordsPerWrite() {
+        return ratio(records, getWrites());
+    }
+
+    @Override
+    public long getBytesOut() {
+        return totals.bytes();
     }
 
     @Override
@@ -178,6 +192,20 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
     @Override
     public long getLongestBatchMs() {
         return longestBatchMs;
+    }
+
+    @Override
+    public double getMeanBatchMs() {
+        return ratio(totalBatchMs, batches);
+    }
+
+    /** How long all batches took together. */
+    long totalBatchMs() {
+        return totalBatchMs;
+    }
+
+    private static double ratio(long part, long whole) {
+        return whole == 0 ? 0 : (double) part / whole;
     }
 
     @Override

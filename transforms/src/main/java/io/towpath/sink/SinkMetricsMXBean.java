@@ -11,7 +11,14 @@ public interface SinkMetricsMXBean {
     /** Transactions committed. */
     long getBatches();
 
+    /** Inserts, updates and deletes: what the records come to when the changes of each document are folded. */
     long getWrites();
+
+    /** What folding saves; 0 when there were no writes. */
+    double getRecordsPerWrite();
+
+    /** Bytes of documents and updates in the writes. */
+    long getBytesOut();
 
     long getWaves();
 
@@ -40,4 +47,7 @@ public interface SinkMetricsMXBean {
 
     /** The longest that one took. */
     long getLongestBatchMs();
+
+    /** Milliseconds, of all batches. */
+    double getMeanBatchMs();
 }

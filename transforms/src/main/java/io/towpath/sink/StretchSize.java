@@ -7,12 +7,14 @@ import org.apache.kafka.connect.sink.SinkRecord;
 
 /**
  * How many records one transaction takes: less after an error, so that trying again costs little, and where the destination is so slow
- * that a transaction might outlive what a server allows (a minute); with every success that was quick more again.
+ * that a transaction might outlive what a server allows (a minute). With every success that was quick more again, and all of it when
+ * the last trouble is a while ago.
  */
 final class StretchSize {
     private static final int FACTOR = 4;
     private static final long QUICK_NS = Duration.ofSeconds(5).toNanos();
     private static final long SLOW_NS = Duration.ofSeconds(15).toNanos();
+    private static final long WHILE_NS = Duration.ofSeconds(10).toNanos();
 
     private final long mostBytes;
     private final int mostRecords;
@@ -20,6 +22,7 @@ final class StretchSize {
     private int most;
     private int stretch;
     private long began;
+    private long shrunk;
 
     StretchSize(long mostBytes, int mostRecords) {
         this(mostBytes, mostRecords, System::nanoTime);
@@ -49,13 +52,15 @@ final class StretchSize {
 
     /** The stretch that was begun last is applied. */
     void grow() {
-        long took = clock.getAsLong() - began;
-        if (took <= QUICK_NS) most = (int) Math.min(mostRecords, most * 2L);
-        else if (took > SLOW_NS) shrink(stretch, 1);
+        long now = clock.getAsLong();
+        if (now - began > SLOW_NS) shrink(stretch, 1);
+        else if (now - began <= QUICK_NS)
+            most = now - shrunk > WHILE_NS ? mostRecords : (int) Math.min(mostRecords, most * 2L);
     }
 
     /** After a stretch of so many records; not below the least. */
     void shrink(int stretch, int least) {
         most = Math.min(most, Math.max(least, stretch / FACTOR));
+        shrunk = clock.getAsLong();
     }
 }

@@ -70,6 +70,14 @@ final class TaskFacts {
         counters.put("batches", metrics.getBatches());
         counters.put("records", metrics.getRecords());
         counters.put("writes", metrics.getWrites());
+        counters.put("waves", metrics.getWaves());
+        counters.put("inserts", metrics.getInserts());
+        counters.put("updates", metrics.getUpdates());
+        counters.put("deletes", metrics.getDeletes());
+        counters.put("withoutDocument", metrics.getWithoutDocument());
+        counters.put("bytes", metrics.getBytes());
+        counters.put("bytesOut", metrics.getBytesOut());
+        counters.put("batchMs", metrics.totalBatchMs());
         counters.put("refused", metrics.getRefused());
         counters.put("retries", metrics.getRetries());
         return counters;

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.towpath.record.BsonBytes;
 import io.towpath.support.Raw;
 import java.util.List;
 import java.util.Map;
@@ -101,6 +102,56 @@ class MongoSinkServerTest extends DestinationTest {
                 Stream.of("batches", "records", "writes", "refused", "retries")
                         .map(name -> facts.getInt64(name).getValue())
                         .toList());
+    }
+
+    @Test
+    void theNumbersOverJmxAreThoseOfWhatWasWritten() throws Exception {
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 1}", "c {_id: 2}", "c {_id: 3}");
+            sink.put(
+                    3,
+                    "u {_id: 1, $set: {x: 1}}",
+                    "u {_id: 1, $set: {y: 1}}",
+                    "d {_id: 2}",
+                    "u {_id: 9, $set: {x: 1}}");
+            Map<String, Object> told = sink.metrics();
+            long ids = BsonBytes.of(BsonDocument.parse("{_id: 1}")).length;
+            long set = BsonBytes.of(BsonDocument.parse("{$set: {x: 1}}")).length;
+            long both = BsonBytes.of(BsonDocument.parse("{$set: {x: 1, y: 1}}")).length;
+            Map<String, Object> counts = Map.of("Records", 7L, "Batches", 2L, "Writes", 6L, "Waves", 2L, "Inserts", 3L);
+            counts.forEach((name, count) -> assertEquals(count, told.remove(name), name));
+            assertEquals(List.of(2L, 1L, 1L), values(told, "Updates", "Deletes", "WithoutDocument"));
+            assertEquals(
+                    List.of(7.0 / 6, 0L, 0L, 0L, ""),
+                    values(told, "RecordsPerWrite", "Refused", "Retries", "LastRetryAt", "LastRetryReason"));
+            assertEquals(List.of(3 * ids + both + set), values(told, "BytesOut"));
+            long keys = 7
+                    * sink.records(0, "c {_id: 1}").stream()
+                            .mapToLong(record -> ((byte[]) record.key()).length)
+                            .sum();
+            assertEquals(List.of(keys + 3 * ids + 3 * set), values(told, "Bytes"));
+            long last = (long) told.remove("BatchMs");
+            long longest = (long) told.remove("LongestBatchMs");
+            double mean = (double) told.remove("MeanBatchMs");
+            assertTrue(
+                    last > 0 && longest >= last && mean >= last / 2.0 && mean <= longest,
+                    "%d %d %f".formatted(last, longest, mean));
+            assertEquals(Map.of(), told);
+        }
+        BsonDocument facts = server.tasks().find().first();
+        assertEquals(
+                List.of(2L, 7L, 6L, 2L, 3L, 2L, 1L, 1L),
+                Stream.of("batches", "records", "writes", "waves", "inserts", "updates", "deletes", "withoutDocument")
+                        .map(name -> facts.getInt64(name).getValue())
+                        .toList());
+        assertTrue(facts.getInt64("batchMs").getValue() > 0
+                && facts.getInt64("bytesOut").getValue() > 0);
+        assertTrue(
+                facts.getInt64("bytes").getValue() > facts.getInt64("bytesOut").getValue());
+    }
+
+    private static List<Object> values(Map<String, Object> told, String... names) {
+        return Stream.of(names).map(told::remove).toList();
     }
 
     @Test

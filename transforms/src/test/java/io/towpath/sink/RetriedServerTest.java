@@ -7,10 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.ClientSession;
 import io.towpath.support.Raw;
-import java.lang.management.ManagementFactory;
 import java.time.Duration;
 import java.util.List;
-import javax.management.ObjectName;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
@@ -80,7 +78,7 @@ class RetriedServerTest extends DestinationTest {
             assertEquals(documents, stored.size());
             for (int i = 0; i < documents; i++)
                 assertEquals(TestTask.documents("{_id: %d, q: 1, p: 1}".formatted(i)), List.of(stored.get(i)));
-            assertTrue(retries() > 0);
+            assertTrue((long) sink.metrics().get("Retries") > 0);
             assertEquals(List.of(), sink.context.letters);
         }
     }
@@ -92,7 +90,7 @@ class RetriedServerTest extends DestinationTest {
             RetriableException later = assertThrows(RetriableException.class, () -> sink.put(0, NOT_REPEATABLE));
             assertTrue(later.getMessage().startsWith("cannot write to the destination for "), later::getMessage);
             assertEquals(5_000, sink.context.timeoutMs);
-            assertTrue(retries() > 1);
+            assertTrue((long) sink.metrics().get("Retries") > 1);
 
             server.fail("off", "");
             sink.put(0, NOT_REPEATABLE);
@@ -165,10 +163,5 @@ class RetriedServerTest extends DestinationTest {
             });
             assertEquals(TestTask.documents("{_id: 1, whole: 1}"), TestTask.stored(collection));
         }
-    }
-
-    private static long retries() throws Exception {
-        ObjectName name = new ObjectName("io.towpath:type=sink,pipeline=test,task=0");
-        return (long) ManagementFactory.getPlatformMBeanServer().getAttribute(name, "Retries");
     }
 }

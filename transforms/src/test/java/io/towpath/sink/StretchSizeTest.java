@@ -42,9 +42,20 @@ class StretchSizeTest {
     void aSlowDestinationsTransactionsStayWellWithinTheServersMinute() {
         StretchSize size = new StretchSize(1_000_000, 800, () -> now);
         assertEquals(800, applied(size, 16));
-        assertEquals(200, applied(size, 10));
-        assertEquals(200, applied(size, 4));
+        assertEquals(200, applied(size, 6));
+        assertEquals(200, applied(size, 3));
         assertEquals(400, applied(size, 0));
+        assertEquals(800, size.end(RECORDS, 0));
+    }
+
+    @Test
+    void whatIsLongOverCountsNoMore() {
+        StretchSize size = new StretchSize(1_000_000, 800, () -> now);
+        size.shrink(size.end(RECORDS, 0), 1);
+        size.shrink(4, 1);
+        assertEquals(1, applied(size, 0));
+        now += TimeUnit.SECONDS.toNanos(11);
+        assertEquals(2, applied(size, 0));
         assertEquals(800, size.end(RECORDS, 0));
     }
 

@@ -7,11 +7,16 @@ import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.support.Context;
 import io.towpath.support.Server;
+import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import javax.management.JMException;
+import javax.management.MBeanAttributeInfo;
+import javax.management.MBeanServer;
+import javax.management.ObjectName;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.ConnectHeaders;
@@ -90,6 +95,16 @@ final class TestTask implements AutoCloseable {
 
     void put(long from, String... changes) {
         task.put(records(from, changes));
+    }
+
+    /** What the task tells over JMX: attribute → value. */
+    Map<String, Object> metrics() throws JMException {
+        MBeanServer beans = ManagementFactory.getPlatformMBeanServer();
+        ObjectName name = new ObjectName("io.towpath:type=sink,pipeline=%s,task=0".formatted(PIPELINE));
+        Map<String, Object> told = new HashMap<>();
+        for (MBeanAttributeInfo attribute : beans.getMBeanInfo(name).getAttributes())
+            told.put(attribute.getName(), beans.getAttribute(name, attribute.getName()));
+        return told;
     }
 
     static List<BsonDocument> documents(String... json) {
