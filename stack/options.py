@@ -28,7 +28,8 @@ class StackOptions:
     """A stack in a folder. Heaps in MB; `port_base` None means free ports, chosen once and then kept.
 
     `plugins` is a folder for Connect's `plugin.path` instead of Towpath's own; with `metrics` broker and workers show
-    theirs over HTTP. Raises `StackError` for counts that make no stack.
+    theirs over HTTP; `broker` are settings of Kafka's beyond the stack's own. Raises `StackError` for counts that make no
+    stack.
     """
 
     directory: Path
@@ -42,6 +43,7 @@ class StackOptions:
     oplog_mb: int = 1024
     plugins: Path | None = None
     metrics: bool = False
+    broker: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 180.0
 
     def __post_init__(self) -> None:
