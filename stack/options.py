@@ -28,8 +28,8 @@ class StackOptions:
     """A stack in a folder. Heaps in MB; `port_base` None means free ports, chosen once and then kept.
 
     `plugins` is a folder for Connect's `plugin.path` instead of Towpath's own; with `metrics` broker and workers show
-    theirs over HTTP; `broker` are settings of Kafka's beyond the stack's own. Raises `StackError` for counts that make no
-    stack.
+    theirs over HTTP; `broker` are settings of Kafka's beyond the stack's own. Raises `StackError` for counts that make
+    no stack.
     """
 
     directory: Path

@@ -1,10 +1,10 @@
-"""`copy`: the first copy into the log. MongoSource in ranges of `_id`, against Debezium's own snapshot with our hook."""
+"""`copy`: the first copy into the log. MongoSource in ranges of `_id`, against Debezium's snapshot with our hook."""
 
 from __future__ import annotations
 
 import stack as embedded
-from tests.bench.measured import BROKER, SOURCE, WORKER, Client, Run, await_fact, logged, processor, used_since
 from tests.bench import load
+from tests.bench.measured import BROKER, SOURCE, WORKER, Client, Run, await_fact, logged, processor, used_since
 from tests.bench.pairs import pairs
 from tests.bench.report import Found, Part
 from tests.bench.sides import COLLECTION, DATABASE, Settings, Side, is_streaming, way

@@ -1,7 +1,7 @@
 """Out of the log into the destination: `updates`, `bulking`, `write-concern`.
 
-The log is filled once, by MongoSource, while no sink runs. Then one sink connector after the other reads all of it, each
-under a name of its own, into a destination that holds what it held before the first change.
+The log is filled once, by MongoSource, while no sink runs. Then one sink connector after the other reads all of it,
+each under a name of its own, into a destination that holds what it held before the first change.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
@@ -44,12 +44,12 @@ class Sink:
 
     label: str
     side: Side
-    settings: Settings = Settings(copy=False)
+    settings: Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A full log: `way` is the pipeline that filled it, `records` how many there are, `existing` what was there before."""
+    """A full log: the pipeline that filled it, its records, and how many documents there were before the first."""
 
     way: Way
     records: int
@@ -148,7 +148,7 @@ def updates(stack: embedded.Stack, *, documents: int, changes: int, repetitions:
         load.update(at, seed, "updates", documents, changes)
 
     with full_log(stack, "updates", seed, documents, change) as log:
-        runs = drains(stack, log, [Sink("towpath", "towpath"), _PLAIN], repetitions)
+        runs = drains(stack, log, [_TOWPATH, _PLAIN], repetitions)
     return Found([Part(f"{log.records:,} updates of {documents:,} documents", "record", runs)])
 
 
@@ -158,7 +158,7 @@ def bulking(stack: embedded.Stack, *, documents: int, changes: int, repetitions:
     def change(at: raw.Documents) -> None:
         load.write(at, load.changes(seed, documents), changes)
 
-    sinks = [Sink("towpath", "towpath"), Sink("towpath without folding", "towpath", _UNFOLDED), _PLAIN]
+    sinks = [_TOWPATH, _UNFOLDED, _PLAIN]
     with full_log(stack, "bulking", seed, documents, change) as log:
         runs = drains(stack, log, sinks, repetitions)
     part = Part(f"{log.records:,} interleaved changes onto {documents:,} documents, from a full log", "record", runs)
@@ -196,5 +196,6 @@ def _facts(sink: Sink) -> Mapping[str, str | int]:
     return {"side": sink.side, "concern": sink.settings.concern, "tasks": sink.settings.tasks}
 
 
-_UNFOLDED = Settings(copy=False, sink={"towpath.fold": "false"})
-_PLAIN = Sink("plain", "plain")
+_TOWPATH = Sink("towpath", "towpath", Settings(copy=False))
+_UNFOLDED = Sink("towpath without folding", "towpath", Settings(copy=False, sink={"towpath.fold": "false"}))
+_PLAIN = Sink("plain", "plain", Settings(copy=False))

@@ -27,16 +27,8 @@ READ, PRODUCED, STORED, CONSUMED, WRITTEN, OPLOG = HOPS = (
     "destination oplog",
 )
 _METRIC = re.compile(r'^(\w+)\{(?:.*,)?client_id="([^"]+)".*} (\S+)', re.MULTILINE)
-_SENT = "kafka_producer_producer_metrics_outgoing_byte_total"
-_RECEIVED = "kafka_consumer_consumer_metrics_incoming_byte_total"
-#: Sections of serverStatus that are large and not needed.
-_LEFT_OUT = ("asserts", "connections", "electionMetrics", "extra_info", "flowControl", "globalLock", "indexBulkBuilder",
-             "locks", "logicalSessionRecordCache", "metrics", "opLatencies", "opReadConcernCounters", "readConcernCounters",
-             "repl", "security", "tcmalloc", "trafficRecording", "transactions", "wiredTiger", "mem", "oplogTruncation",
-             "readPreferenceCounters", "scramCache", "shardSplits", "tenantMigrations", "twoPhaseCommitCoordinator",
-             "transportSecurity", "defaultRWConcern", "catalogStats", "batchedDeletes", "featureCompatibilityVersion",
-             "queryAnalyzers", "internalTransactions", "changeStreamPreImages", "Instance Information", "storageEngine",
-             "shardingStatistics", "resourceConsumption", "opcountersRepl", "storageEngine")  # fmt: skip
+_SENT = "kafka_producer_producer_metrics_outgoing_byte"
+_RECEIVED = "kafka_consumer_consumer_metrics_incoming_byte"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +71,15 @@ def _network(client: Client, name: str) -> float:
 
 
 def _look(client: Client, name: str) -> float:
-    status: dict[str, Any] = client.admin.command("serverStatus", 1, **dict.fromkeys(_LEFT_OUT, 0))
+    status: dict[str, Any] = client.admin.command("serverStatus")
     return float(status["network"][name])
 
 
 def _on_disk(directory: Path, topics: tuple[str, ...]) -> float:
     """The bytes of the topics' segments."""
-    folders = (folder for folder in (directory / "data" / "kafka").iterdir() if folder.name.rpartition("-")[0] in topics)
+    folders = (
+        folder for folder in (directory / "data" / "kafka").iterdir() if folder.name.rpartition("-")[0] in topics
+    )
     return sum(segment.stat().st_size for folder in folders for segment in folder.glob("*.log"))
 
 

@@ -95,16 +95,18 @@ class Mix:
 
 
 def changes(seed: int, existing: int, mix: Mix = Mix()) -> Iterator[Write]:
-    """Interleaved changes without end: `$set`, `$push` and replace of the `existing` documents, inserts of new ones, and
-    deletes of those that were inserted a while ago.
+    """Interleaved changes without end: `$set`, `$push` and replace of the `existing` documents, inserts of new ones,
+    and deletes of those that were inserted a while ago.
 
-    No document that was updated is deleted: Debezium's look-up would find nothing, and mongo-kafka's handler stop at that.
+    No document that was updated is deleted: Debezium would look it up in vain, at which mongo-kafka's handler stops.
     """
     random, next_index, inserted = Random(seed), existing, deque[int]()
     while True:
         kind = random.randrange(100)
         mine = {"_id": identity(random.randrange(existing))}
-        if kind < mix.insert or (kind >= mix.insert + mix.set + mix.push + mix.replace and len(inserted) <= _DELETED_AFTER):
+        if kind < mix.insert or (
+            kind >= mix.insert + mix.set + mix.push + mix.replace and len(inserted) <= _DELETED_AFTER
+        ):
             yield InsertOne(document(random, next_index))
             inserted.append(next_index)
             next_index += 1
@@ -144,16 +146,19 @@ def reading(random: Random, number: int) -> dict[str, Any]:
     }
 
 
+def device_id(number: int) -> str:
+    return f"device-{number:04}"
+
+
 def device(random: Random, number: int, length: int) -> dict[str, Any]:
     """A device's document that holds so many readings."""
-    return {"_id": f"device-{number:04}", "readings": [reading(random, n) for n in range(length)]}
+    return {"_id": device_id(number), "readings": [reading(random, n) for n in range(length)]}
 
 
-def push(random: Random, number: int, tick: int, options: Mapping[str, Any]) -> UpdateOne:
-    """A device pushes the reading of a tick; `options` go beside `$each`, if there are any."""
+def push(random: Random, tick: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The update that pushes the reading of a tick; `options` go beside `$each`, if there are any."""
     one = reading(random, tick)
-    pushed = {"$each": [one], **options} if options else one
-    return UpdateOne({"_id": f"device-{number:04}"}, {"$push": {"readings": pushed}})
+    return {"$push": {"readings": {"$each": [one], **options} if options else one}}
 
 
 def batches(count: int) -> Iterator[range]:

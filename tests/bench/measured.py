@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 from bson import Timestamp
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pymongo import MongoClient
 
 import stack as embedded
@@ -105,7 +105,7 @@ def logged(topics: Topics, starts: Mapping[Place, int]) -> Logged:
     try:
         consumer.assign([TopicPartition(*place, offset) for place, offset in starts.items()])
         while unread:
-            for message in consumer.consume(1000, _PATIENCE):
+            for message in _next(consumer):
                 place, error = (str(message.topic()), message.partition() or 0), message.error()
                 if error is None:
                     times.append(message.timestamp()[1])
@@ -122,7 +122,15 @@ def logged(topics: Topics, starts: Mapping[Place, int]) -> Logged:
     return Logged(len(times), (max(times) - min(times)) / 1000, min(times) / 1000, total, sizes)
 
 
-def _size(message: Any) -> int:
+def _next(consumer: Consumer) -> list[Message]:
+    end = time.monotonic() + _PATIENCE
+    while not (found := consumer.consume(1000, 0.2)):
+        if time.monotonic() > end:
+            raise TimeoutError(f"the broker sent nothing for {_PATIENCE:.0f} s")
+    return found
+
+
+def _size(message: Message) -> int:
     headers = message.headers() or []
     return (
         len(message.key() or b"")

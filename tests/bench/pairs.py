@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tests.bench.measured import Run
-from tests.bench.sides import Side
 
 S = TypeVar("S", bound=str)
 
 
-def pairs(what: str, sides: Sequence[Side], repetitions: int, one: Callable[[str, Side, bool], Run]) -> list[Run]:
+def pairs(what: str, sides: Sequence[S], repetitions: int, one: Callable[[str, S, bool], Run]) -> list[Run]:
     """Each side once to warm up, then so many times, in another order every time.
 
     `one` makes a run of a name that no other run has; its last argument says whether it is to warm up only.

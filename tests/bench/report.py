@@ -61,11 +61,11 @@ class Found:
 
 
 def at_least(what: str, found: float, wanted: float, unit: str = "times") -> Goal:
-    return Goal(what, f"at least {_number(wanted)} {unit}", f"{_number(found)} {unit}", found >= wanted)
+    return Goal(what, f"at least {number(wanted)} {unit}", f"{number(found)} {unit}", found >= wanted)
 
 
 def at_most(what: str, found: float, wanted: float, unit: str = "times") -> Goal:
-    return Goal(what, f"at most {_number(wanted)} {unit}", f"{_number(found)} {unit}", found <= wanted)
+    return Goal(what, f"at most {number(wanted)} {unit}", f"{number(found)} {unit}", found <= wanted)
 
 
 def machine() -> dict[str, Any]:
@@ -80,9 +80,10 @@ def machine() -> dict[str, Any]:
     }
 
 
-def as_json(what: str, options: Mapping[str, Any], found: Found, seconds: float) -> dict[str, Any]:
+def as_json(what: str, command: str, options: Mapping[str, Any], found: Found, seconds: float) -> dict[str, Any]:
     return {
         "benchmark": what,
+        "command": command,
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
         "seconds": round(seconds),
@@ -109,24 +110,35 @@ def show(found: Found) -> None:
 
 def figures(run: Run, item: str) -> dict[str, float]:
     """Every figure of a run, by its name in tables."""
-    cpu = {f"{process} µs CPU/{item}": run.micros(process) for process in run.cpu}
-    return {f"{item}s/s": run.per_second, **cpu, **run.figures}
+    cpu = {f"{process}: CPU µs/{item}": run.micros(process) for process in run.cpu}
+    return {per_second(item): run.per_second, **cpu, **run.figures}
+
+
+def per_second(item: str) -> str:
+    """What the rate of such items is called."""
+    return f"{item}es/s" if item.endswith("sh") else f"{item}s/s"
 
 
 def _table(part: Part) -> Table:
-    medians = part.medians()
-    names = list(dict.fromkeys(name for found in medians.values() for name in found))
-    table = Table(title=part.title)
-    for number, column in enumerate(["side", *names]):
-        table.add_column(column, justify="right" if number else "left")
-    for run in part.runs:
-        table.add_row(run.side, *_cells(names, figures(run, part.item)))
-    table.add_section()
-    for side, found in medians.items():
-        table.add_row(f"median of {side}", *_cells(names, found))
-    for side, ratios in ratios_of(medians).items():
-        table.add_row(f"{side} / {BASE}", *_cells(names, ratios))
+    """A line for each figure, a column for each side: the median, and from where to where the runs went."""
+    medians, ratios = part.medians(), ratios_of(part.medians())
+    table = Table(title=part.title, title_justify="left")
+    table.add_column("median (least–most)")
+    for column in (*medians, *(f"{side} / {BASE}" for side in ratios)):
+        table.add_column(column, justify="right")
+    for name in dict.fromkeys(name for found in medians.values() for name in found):
+        spread = [_spread(part, side, name) for side in medians]
+        table.add_row(name, *spread, *(number(found[name]) if name in found else "" for found in ratios.values()))
     return table
+
+
+def _spread(part: Part, side: str, name: str) -> str:
+    runs = [figures(run, part.item).get(name) for run in part.runs if run.side == side]
+    found = [value for value in runs if value is not None]
+    if not found:
+        return ""
+    middle = number(median(found))
+    return middle if len(found) == 1 else f"{middle} ({number(min(found))}–{number(max(found))})"
 
 
 def ratios_of(medians: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
@@ -139,11 +151,7 @@ def ratios_of(medians: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
     }
 
 
-def _cells(names: Sequence[str], found: Mapping[str, float]) -> list[str]:
-    return [_number(found[name]) if name in found else "" for name in names]
-
-
-def _number(value: float) -> str:
+def number(value: float) -> str:
     """Three digits that count, or all before the point."""
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"

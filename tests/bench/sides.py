@@ -1,7 +1,7 @@
 """The ways from source to destination that are compared.
 
-`towpath` is a pipeline in exactly-once mode and `plain` one in plain mode, both as `towpath deploy` makes them. `stock` is
-Debezium's connector and mongo-kafka's sink as their own documentation joins them, without a class of ours.
+`towpath` is a pipeline in exactly-once mode and `plain` one in plain mode, both as `towpath deploy` makes them. `stock`
+is Debezium's connector and mongo-kafka's sink as their own documentation joins them, without a class of ours.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -201,10 +202,12 @@ def _stock(stack: embedded.Stack, name: str, settings: Settings) -> Iterator[Way
     wanted = {source: _filled("stock-source.json", values), sink: _filled("stock-sink.json", values) | collections}
     with Connect(stack.connect) as connect:
         try:
-            done = lambda: topics.committed(f"connect-{sink}")  # noqa: E731
-            yield Way("stock", connect, topics, source, sink, names, wanted, done)
+            yield Way(
+                "stock", connect, topics, source, sink, names, wanted, partial(topics.committed, f"connect-{sink}")
+            )
         finally:
-            remove_connectors(connect, source, sink)
+            for connector in (sink, source):
+                _remove(connect, connector)
             topics.delete([*names, *(n for n in topics.all() if n == f"__debezium-heartbeat.{name}")])
 
 
@@ -212,7 +215,12 @@ def _filled(file: str, values: Mapping[str, Any]) -> dict[str, str]:
     return {key: text % values for key, text in json.loads((_HERE / file).read_text()).items()}
 
 
-def remove_connectors(connect: Connect, *names: str) -> None:
-    for name in names:
-        if connect.config(name) is not None:
-            connect.delete(name)
+def _remove(connect: Connect, name: str) -> None:
+    """Remove a connector, and what it has committed if it is a source: a sink's offsets go with the topics."""
+    if connect.config(name) is None:
+        return
+    if name.endswith("-source"):
+        connect.stop(name)
+        await_fact(f"{name} to stop", lambda: not connect.status(name).tasks)
+        connect.forget_offsets(name)
+    connect.delete(name)
