@@ -40,7 +40,7 @@ BENCHES = {
     "arrays": Bench(
         "pushes into growing arrays: bytes at each hop, CPU",
         arrays.bench,
-        {"devices": 10, "pushes": 60, "length": 1800, "cap": 1000, "steps": 12, "schemas": 0, "seed": 1},
+        {"devices": 20, "pushes": 100, "length": 1800, "cap": 1000, "steps": 12, "schemas": 0, "seed": 1},
         {"devices": 3, "pushes": 10, "length": 200, "cap": 100, "steps": 2},
     ),
     "load": Bench(

@@ -1,14 +1,15 @@
 """`arrays`: what it costs when devices push readings of 100 bytes into documents that grow; by hop and by process.
 
-Three cases: documents that hold 1,800 readings already; arrays that are capped at 1,000, where the server itself
-logs the whole array; and one document a device that grows from nothing to 3,600.
+Documents that hold 1,800 readings already, the pushes as a backlog and at a pace; arrays that are capped at 1,000,
+where the server itself logs the whole array; and a document that grows from nothing to 3,600.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -29,32 +30,42 @@ READING = len(bson.encode(load.reading(Random(0), 0)))
 SERIALIZED = "serialized record"
 _SIDES: tuple[Side, ...] = ("towpath", "stock")
 _FULL = 3600
+_TICK = 0.5  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Devices whose documents hold `length` readings push `pushes` more each; `options` go beside `$each`."""
+    """Devices whose documents hold `length` readings push `pushes` more each; `options` go beside `$each`.
+
+    With a `tick` (seconds) they push at that pace while capture runs, without one before it goes on.
+    """
 
     name: str
     length: int
     devices: int
     pushes: int
-    options: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tick: float = 0
 
 
 def bench(
     stack: embedded.Stack, *, devices: int, pushes: int, length: int, cap: int, steps: int, schemas: int, seed: int
 ) -> Found:
-    long = Case("long", length, devices, pushes, {})
-    capped = Case("capped", cap, devices, pushes, {"$slice": -cap})
-    titles = (
-        f"a push of {READING} bytes into documents of {length:,} readings",
-        f"a push of {READING} bytes into arrays capped at {cap:,} readings",
-    )
+    cases = {
+        f"a backlog of pushes of {READING} bytes into documents of {length:,} readings": Case(
+            "long", length, devices, pushes
+        ),
+        f"a backlog of pushes of {READING} bytes into arrays capped at {cap:,} readings": Case(
+            "capped", cap, devices, pushes, {"$slice": -cap}
+        ),
+        f"pushes of {READING} bytes into documents of {length:,} readings, {devices} every {_TICK} s": Case(
+            "live", length, devices, pushes // 4 + 1, tick=_TICK
+        ),
+    }
     for side in _SIDES:
-        _case(stack, Case("warm-up", 100, 4, 25, {}), side, seed, schemas)
+        _case(stack, Case("warm-up", 100, 4, 25), side, seed, schemas)
     parts = []
-    for turn, (case, title) in enumerate(zip((long, capped), titles, strict=True)):
+    for turn, (title, case) in enumerate(cases.items()):
         runs = [_case(stack, case, side, seed, schemas) for side in in_turn(_SIDES, turn)]
         parts.append(Part(title, "push", runs))
     growth = {side: _growing(stack, side, steps, seed, schemas) for side in in_turn(_SIDES, 1)}
@@ -67,12 +78,12 @@ def _notes(length: int, schemas: int) -> list[str]:
     return [
         "All that moved, divided by the pushes. Serialized record: key, value and headers, before compression. The"
         " producers of both sides compress with lz4; Kafka's default is no compression.",
-        "The pushes were a backlog in the source's oplog when capture went on, so that the sink had them in batches."
+        "A backlog was in the source's oplog when capture went on, so that the sink had the pushes in batches."
         " A transaction's own bytes are shared by its batch, and pushes into one document are folded: with fewer pushes"
         " in a batch the destination's oplog holds more bytes for each.",
         "Stock looks an updated document up when it reads the change; in a backlog that is the document after its last"
         f" push ({length:,} readings, or the cap). So most of its replaces change nothing, and its destination oplog"
-        " tells of those few that do: its figure there is too small, against pushes that come one by one.",
+        " tells of those few that do. CPU includes the start of the source's task. The third table has neither.",
         "Stock was given max.request.size and max.queue.size.in.bytes as Towpath has them; with the defaults its"
         f" records of long documents are refused. JsonConverter with schemas.enable={'true' if schemas else 'false'}.",
     ]
@@ -101,28 +112,39 @@ def _copied(it: Way, documents: raw.Documents, count: int) -> None:
 
 
 def _pushed(stack: embedded.Stack, it: Way, case: Case, source: Client, destination: Client, random: Random) -> Run:
-    """Time counts from the first append to the log to the last write, all else from the moment when capture goes on."""
-    it.stop_source()
-    it.await_applied()
+    """A backlog is there before anything is counted; else the devices push while it is.
 
-    def push(tick: int) -> dict[str, Any]:
-        return load.push(random, case.length + tick, case.options)
-
-    for tick in range(case.pushes):
-        some = [UpdateOne({"_id": load.device_id(n)}, push(tick)) for n in range(case.devices)]
-        source[DATABASE][COLLECTION].bulk_write(some, ordered=False)
-    moment, starts = operation_time(source), {place: end for place, (_, end) in it.ends().items()}
+    The time is that from the first append to the log to the last write.
+    """
+    documents = source[DATABASE][COLLECTION]
+    if not case.tick:
+        it.stop_source()
+        it.await_applied()
+        _push(documents, case, random)
+    starts = {place: end for place, (_, end) in it.ends().items()}
     after, counted, cpu = newest(destination), hops.count(stack, it, source, destination), processor(stack, *PROCESSES)
-    it.connect.resume(it.source)
-    it.await_captured(moment)
+    if case.tick:
+        _push(documents, case, random)
+    else:
+        it.connect.resume(it.source)
+    it.await_captured(operation_time(source))
     it.await_applied()
     used = used_since(stack, cpu)
     moved = hops.since(counted, stack, it, source, destination)
     log, pushes = logged(it.topics, starts), case.devices * case.pushes
     if log.records != pushes:
         raise ValueError(f"{it.side}: {log.records:,} records in the log for {pushes:,} pushes")
-    figures = {f"{SERIALIZED} B/push": log.bytes / pushes} | {f"{hop} B/push": n / pushes for hop, n in moved.items()}
+    figures = {f"{SERIALIZED} B/push": log.weight / pushes} | {f"{hop} B/push": n / pushes for hop, n in moved.items()}
     return Run(it.side, pushes, last_write(destination, DATABASE, after) - log.began, used, figures)
+
+
+def _push(documents: raw.Documents, case: Case, random: Random) -> None:
+    """Every device pushes a reading, tick by tick."""
+    start = time.monotonic()
+    for tick in range(case.pushes):
+        time.sleep(max(0.0, start + tick * case.tick - time.monotonic()))
+        some = [(load.device_id(n), load.push(random, case.length + tick, case.options)) for n in range(case.devices)]
+        documents.bulk_write([UpdateOne({"_id": device}, change) for device, change in some], ordered=False)
 
 
 def _same(stack: embedded.Stack, side: Side, case: Case) -> None:

@@ -9,6 +9,8 @@ from tests.bench.pairs import pairs
 from tests.bench.report import Found, Part
 from tests.bench.sides import COLLECTION, DATABASE, Settings, Side, is_streaming, way
 
+_SIDES: tuple[Side, ...] = ("towpath", "plain")
+
 
 def bench(stack: embedded.Stack, *, documents: int, threads: int, repetitions: int, seed: int) -> Found:
     with Client(stack.source) as client:
@@ -18,7 +20,7 @@ def bench(stack: embedded.Stack, *, documents: int, threads: int, repetitions: i
         return copy(stack, name, side, documents, threads)
 
     title = f"first copy of {documents:,} documents into the log"
-    return Found([Part(title, "document", pairs("copy", ("towpath", "plain"), repetitions, one))])
+    return Found([Part(title, "document", pairs("copy", _SIDES, repetitions, one))])
 
 
 def copy(stack: embedded.Stack, name: str, side: Side, documents: int, threads: int) -> Run:

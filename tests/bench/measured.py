@@ -86,14 +86,14 @@ def last_write(client: Client, database: str, after: Timestamp) -> float:
 class Logged:
     """A stretch of the log.
 
-    `bytes` are those of keys, values and headers, as they are before compression; `sizes` those of each record, by
+    `weight` is the bytes of keys, values and headers, as they are before compression; `sizes` those of each record, by
     partition; `seconds` is the time from the first append to the last, `began` that of the first (seconds since 1970).
     """
 
     records: int
     seconds: float
     began: float
-    bytes: int
+    weight: int
     sizes: Mapping[Place, list[tuple[bytes, int]]]
 
 
@@ -131,9 +131,6 @@ def _next(consumer: Consumer) -> list[Message]:
 
 
 def _size(message: Message) -> int:
-    headers = message.headers() or []
-    return (
-        len(message.key() or b"")
-        + len(message.value() or b"")
-        + sum(len(name.encode()) + len(value or b"") for name, value in headers)
-    )
+    headers: Any = message.headers() or []
+    every = [message.key(), message.value(), *(part for name, value in headers for part in (name.encode(), value))]
+    return sum(len(part) for part in every if part is not None)

@@ -68,8 +68,9 @@ class Way:
         """Create connectors; return once they and their tasks run."""
         for name in connectors:
             self.connect.put(name, self.definitions[name])
-        for name in connectors:
-            await_fact(f"{name} to run", lambda name=name: is_state(self.connect, name, "RUNNING"))
+        await_fact(
+            f"{' and '.join(connectors)} to run", lambda: all(is_state(self.connect, n, "RUNNING") for n in connectors)
+        )
 
     def stop_source(self) -> None:
         """Stop capture, so that what is written from now on is a backlog in the source's oplog."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from statistics import quantiles
+from typing import Any
 
 from bson import Timestamp
 from pymongo import InsertOne
@@ -48,7 +49,11 @@ def bench(stack: embedded.Stack, *, documents: int, changes: int, seconds: int, 
 
     sustained = Part(f"{changes:,} mixed changes from a backlog", "change", pairs("stream", _SIDES, repetitions, one))
     rates = {side: found["changes/s"] for side, found in sustained.medians().items()}
-    paced = [("stock", rates["stock"] / 2), ("towpath", rates["stock"] / 2), ("towpath", rates["towpath"] / 2)]
+    paced: list[tuple[Side, float]] = [
+        ("stock", rates["stock"] / 2),
+        ("towpath", rates["stock"] / 2),
+        ("towpath", rates["towpath"] / 2),
+    ]
     lags: dict[str, list[float]] = {}
     runs = []
     for number, (side, rate) in enumerate(paced):
@@ -153,11 +158,12 @@ def _write_paced(source: Client, seed: int, documents: int, rate: float, seconds
 
 def _markers(client: Client, after: Timestamp) -> dict[str, float]:
     """Marker → when (seconds since 1970) it was written, as the server's change stream tells afterwards."""
-    wanted = [
+    wanted: list[dict[str, Any]] = [
         {"$match": {"documentKey._id": {"$regex": f"^{re.escape(_MARKER)}"}}},
         {"$project": {"wallTime": 1, "documentKey": 1}},
     ]
-    found, end = {}, newest(client)
+    found: dict[str, float] = {}
+    end = newest(client)
     with client[DATABASE][COLLECTION].watch(wanted, start_at_operation_time=after, max_await_time_ms=100) as events:
         while True:
             event = events.try_next()
