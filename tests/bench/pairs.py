@@ -9,6 +9,7 @@ from typing import TypeVar
 from tests.bench.measured import Run
 
 S = TypeVar("S", bound=str)
+T = TypeVar("T")
 
 
 def pairs(what: str, sides: Sequence[S], repetitions: int, one: Callable[[str, S, bool], Run]) -> list[Run]:
@@ -25,7 +26,7 @@ def pairs(what: str, sides: Sequence[S], repetitions: int, one: Callable[[str, S
     return runs
 
 
-def in_turn(sides: Sequence[S], turn: int) -> list[S]:
+def in_turn(sides: Sequence[T], turn: int) -> list[T]:
     """The sides in an order in which another one is first every time."""
     first = turn % len(sides)
     return [*sides[first:], *sides[:first]]

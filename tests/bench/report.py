@@ -32,9 +32,9 @@ class Part:
     runs: Sequence[Run]
 
     def medians(self) -> dict[str, dict[str, float]]:
-        """Side → figure → its median."""
+        """Side → figure → its median; Towpath first."""
         found = {}
-        for side in dict.fromkeys(run.side for run in self.runs):
+        for side in sorted({run.side for run in self.runs}, key=lambda side: (not side.startswith(BASE), side)):
             mine = [figures(run, self.item) for run in self.runs if run.side == side]
             found[side] = {key: median(one[key] for one in mine) for key in mine[0]}
         return found
@@ -66,6 +66,11 @@ def at_least(what: str, found: float, wanted: float, unit: str = "times") -> Goa
 
 def at_most(what: str, found: float, wanted: float, unit: str = "times") -> Goal:
     return Goal(what, f"at most {number(wanted)} {unit}", f"{number(found)} {unit}", found <= wanted)
+
+
+def told(what: str, found: str) -> Goal:
+    """What nobody demanded, and is worth a line."""
+    return Goal(what, "", found, True)
 
 
 def machine() -> dict[str, Any]:
@@ -103,7 +108,8 @@ def show(found: Found) -> None:
     for part in found.parts:
         console.print(_table(part))
     for goal in found.goals:
-        console.print(f"{'met   ' if goal.met else 'MISSED'} {goal.what}: {goal.found} (wanted: {goal.wanted})")
+        verdict = ("met   " if goal.met else "MISSED") if goal.wanted else "      "
+        console.print(f"{verdict} {goal.what}: {goal.found}{f' (wanted: {goal.wanted})' if goal.wanted else ''}")
     for note in found.notes:
         console.print(note, style="dim")
 
