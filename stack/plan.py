@@ -34,7 +34,7 @@ def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -
     place = options.directory
     state.prepare(place, *(f"data/{name}" for names in options.nodes.values() for name in names))
     broker = jvm.broker_properties(place / "data" / "kafka", ports["kafka"], ports[CONTROLLER])
-    jvm.write_properties(broker_file(place), broker | options.broker)
+    jvm.write_properties(broker_file(place), {**broker, **options.broker})
     for name in options.workers:
         write_worker_file(name, options, ports, parts)
 

@@ -28,7 +28,7 @@ from tests.bench.report import Found, Goal, Part, at_least, at_most
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Side, is_state, way
 from tests.support import oracle
 
-DUMP = "mongodump | mongorestore"
+DUMP = "mongodump to mongorestore"
 _TINY = tuple(f"tiny{number}" for number in range(4))
 _Work = Callable[[], None]
 

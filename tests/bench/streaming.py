@@ -138,7 +138,7 @@ def _paced(
         _same(stack, side, documents)
     if there.keys() != here.keys():
         raise ValueError(f"{side}: {len(there):,} markers at the source, {len(here):,} at the destination")
-    lags = sorted(1000 * (here[marker] - there[marker]) for marker in there)
+    lags = hundredths([1000 * (here[marker] - there[marker]) for marker in there])
     say(f"stream: {label}: p99 {percentiles(lags)['p99']:,.0f} ms")
     told = {f"lag {name}, ms": value for name, value in percentiles(lags).items()}
     return Run(label, written, took, cpu, told), lags
@@ -178,6 +178,12 @@ def _passed(token: Mapping[str, str] | None, end: Timestamp) -> bool:
     return token is not None and int(token["_data"][2:18], 16) >= (end.time << 32) + end.inc
 
 
-def percentiles(lags: Sequence[float]) -> dict[str, float]:
+def percentiles(cuts: Sequence[float]) -> dict[str, float]:
+    """Those that tables tell, of 0 to 100."""
+    return {"p50": cuts[50], "p95": cuts[95], "p99": cuts[99], "max": cuts[100]}
+
+
+def hundredths(lags: Sequence[float]) -> list[float]:
+    """Every percentile from 0, the least, to 100, the most."""
     cuts = quantiles(lags, n=100, method="inclusive")
-    return {"p50": cuts[49], "p95": cuts[94], "p99": cuts[98], "max": max(lags)}
+    return [round(lag, 1) for lag in (min(lags), *cuts, max(lags))]
