@@ -52,19 +52,19 @@ BENCHES = {
     "arrays": Bench(
         "pushes into growing arrays: bytes at each hop, CPU",
         arrays.bench,
-        {"devices": 20, "pushes": 100, "length": 1800, "cap": 1000, "steps": 12, "schemas": 0, "seed": 1},
+        {"devices": 20, "pushes": 60, "length": 1800, "cap": 1000, "steps": 12, "schemas": 0, "seed": 1},
         {"devices": 3, "pushes": 10, "length": 200, "cap": 100, "steps": 2},
     ),
     "load": Bench(
         "the first copy, from end to end",
         loading.bench,
-        {"documents": 60_000, "tiny": 20_000, "threads": 4, "repetitions": 5, "seed": 1},
+        {"documents": 50_000, "tiny": 10_000, "threads": 4, "repetitions": 5, "seed": 1},
         {"documents": 2_000, "tiny": 500, "repetitions": 1},
     ),
     "stream": Bench(
         "a mixed workload through the change stream: rate, lag",
         streaming.bench,
-        {"documents": 5_000, "changes": 40_000, "seconds": 20, "repetitions": 3, "seed": 1},
+        {"documents": 5_000, "changes": 30_000, "seconds": 20, "repetitions": 3, "seed": 1},
         {"documents": 500, "changes": 5_000, "seconds": 5, "repetitions": 1},
     ),
     "bulking": Bench(
@@ -77,20 +77,20 @@ BENCHES = {
     "write-concern": Bench(
         "out of the log, by write concern and number of tasks",
         draining.write_concern,
-        {"documents": 5_000, "changes": 20_000, "repetitions": 2, "seed": 1},
+        {"documents": 5_000, "changes": 15_000, "repetitions": 2, "seed": 1},
         {"documents": 500, "changes": 3_000, "repetitions": 1},
         _TOGETHER,
     ),
     "copy": Bench(
         "the first copy into the log, the source connector alone",
         copying.bench,
-        {"documents": 100_000, "threads": 4, "repetitions": 3, "seed": 1},
+        {"documents": 60_000, "threads": 4, "repetitions": 3, "seed": 1},
         {"documents": 2_000, "repetitions": 1},
     ),
     "updates": Bench(
         "updates out of the log, the sink connector alone",
         draining.updates,
-        {"documents": 20_000, "changes": 60_000, "repetitions": 3, "seed": 1},
+        {"documents": 10_000, "changes": 50_000, "repetitions": 3, "seed": 1},
         {"documents": 500, "changes": 3_000, "repetitions": 1},
         _TOGETHER,
     ),
