@@ -15,10 +15,14 @@ LARGEST_RECORD = 17 * 1024 * 1024
 """Bytes: a document of 16 MiB, and room for key, headers and batch around it."""
 
 _LOGGING = Path(__file__).parent / "log4j2.yaml"
+_METRICS = Path(__file__).parent / "metrics.yaml"
 
 
-def java_command(parts: Parts, heap_mb: int, main: str, *arguments: str) -> tuple[str, ...]:
-    """A JVM that runs a main class with the jars of Kafka and Connect."""
+def java_command(
+    parts: Parts, heap_mb: int, main: str, *arguments: str, metrics_port: int | None = None
+) -> tuple[str, ...]:
+    """A JVM that runs a main class with the jars of Kafka and Connect, and shows its metrics on that port, if given."""
+    agent = [] if metrics_port is None else [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{_METRICS}"]
     return (
         str(parts.java),
         f"-Xmx{heap_mb}m",
@@ -26,6 +30,7 @@ def java_command(parts: Parts, heap_mb: int, main: str, *arguments: str) -> tupl
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={_LOGGING}",
+        *agent,
         "-cp",
         f"{parts.libs}/*",
         main,

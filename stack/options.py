@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,18 @@ CONTROLLER = "kafka-controller"
 SOURCE, DESTINATION = "source", "destination"
 
 
+def metrics_of(name: str) -> str:
+    """What the port is called on which a process shows its metrics."""
+    return f"{name}-metrics"
+
+
 @dataclass(frozen=True, slots=True)
 class StackOptions:
     """A stack in a folder. Heaps in MB; `port_base` None means free ports, chosen once and then kept.
 
-    `plugins` is a folder for Connect's `plugin.path` instead of Towpath's own. Raises `StackError` for counts that
-    make no stack.
+    `plugins` is a folder for Connect's `plugin.path` instead of Towpath's own; with `metrics` broker and workers show
+    theirs over HTTP; `broker` are settings of Kafka's beyond the stack's own. Raises `StackError` for counts that make
+    no stack.
     """
 
     directory: Path
@@ -36,6 +42,8 @@ class StackOptions:
     mongod_cache_gb: float = 0.5
     oplog_mb: int = 1024
     plugins: Path | None = None
+    metrics: bool = False
+    broker: Mapping[str, str] = field(default_factory=dict)
     timeout_s: float = 180.0
 
     def __post_init__(self) -> None:
@@ -62,7 +70,8 @@ class StackOptions:
     @property
     def port_names(self) -> list[str]:
         """What needs a port, in the order in which `port_base` counts them."""
-        return [*self.nodes[SOURCE], *self.nodes[DESTINATION], "kafka", CONTROLLER, *self.workers]
+        names = [*self.nodes[SOURCE], *self.nodes[DESTINATION], "kafka", CONTROLLER, *self.workers]
+        return names + [metrics_of(name) for name in ("kafka", *self.workers) if self.metrics]
 
     def written(self) -> dict[str, Any]:
         """The options as JSON values, without the folder and the timeout."""
@@ -90,6 +99,8 @@ class Stack:
     bootstrap: str
     connect_urls: tuple[str, ...]
     processes: Mapping[str, Process]
+    metrics_urls: Mapping[str, str] = field(default_factory=dict)
+    """Process → where its metrics are, in Prometheus' text format; empty unless they were asked for."""
 
     @property
     def connect(self) -> str:
@@ -116,4 +127,6 @@ class Stack:
         options, ports = StackOptions.of(directory, state), state.settings["ports"]
         source, destination = (mongod.uri([ports[n] for n in names], side) for side, names in options.nodes.items())
         urls = tuple(f"http://{HOST}:{ports[name]}" for name in options.workers)
-        return cls(directory, source, destination, f"{HOST}:{ports['kafka']}", urls, state.processes)
+        shown = [name for name in ("kafka", *options.workers) if options.metrics]
+        metrics = {name: f"http://{HOST}:{ports[metrics_of(name)]}/metrics" for name in shown}
+        return cls(directory, source, destination, f"{HOST}:{ports['kafka']}", urls, state.processes, metrics)

@@ -43,12 +43,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Where the parts are: the `mongod` and `java` programs, the folder of jars, the folder for `plugin.path`."""
+    """Where the parts are: the `mongod` and `java` programs, the folder of jars, the folder for `plugin.path`, the
+    agent that shows a JVM's metrics over HTTP."""
 
     mongod: Path
     java: Path
     libs: Path
     plugins: Path
+    agent: Path
 
 
 def parts(progress: Progress) -> Parts:
@@ -58,7 +60,8 @@ def parts(progress: Progress) -> Parts:
         with ThreadPoolExecutor(2) as pool:
             server = pool.submit(mongod, progress)
             jars, ours = _jars(progress), _transforms(progress)
-            return Parts(server.result(), java, jars / "libs", _plugins(jars, ours, progress))
+            (agent,) = (jars / "agent").glob("*.jar")
+            return Parts(server.result(), java, jars / "libs", _plugins(jars, ours, progress), agent)
     except OSError as error:
         raise FolderUnusable(
             f"cannot write the cache {cache.cache_directory()}: {error.strerror}; make room, or name another with "
@@ -137,6 +140,7 @@ def _fetch_jars(place: Path) -> None:
     _maven("fetch the jars of Kafka and Connect", _PARTS_POM, "process-resources", f"-Dparts={place}")
     shutil.rmtree(place / "markers", ignore_errors=True)
     _verify_jars(place / "libs", ["kafka_2.13", "connect-runtime", "log4j-slf4j-impl"])
+    _verify_jars(place / "agent", ["jmx_prometheus_javaagent"])
     _verify_jars(place / "plugin", ["debezium-connector-mongodb", _MONGO_KAFKA, "mongodb-driver-sync", "avro"])
 
 

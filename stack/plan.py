@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stack import jvm, mongod, state
-from stack.options import CONTROLLER, StackOptions
+from stack.options import CONTROLLER, StackOptions, metrics_of
 from stack.parts import Parts
 from stack.ports import HOST
 from stack.processes import Process
@@ -24,7 +24,7 @@ def plan(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> dict[
     ]
     workers = [worker(name, options, ports, parts) for name in options.workers]
     broker = ("kafka.Kafka", str(broker_file(place)))
-    kafka = jvm.java_command(parts, options.kafka_heap_mb, *broker)
+    kafka = jvm.java_command(parts, options.kafka_heap_mb, *broker, metrics_port=_metrics_port("kafka", options, ports))
     planned = [*nodes, *workers, Process("kafka", "kafka", kafka, ports["kafka"], log(place, "kafka"))]
     return {process.name: process for process in planned}
 
@@ -34,7 +34,7 @@ def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -
     place = options.directory
     state.prepare(place, *(f"data/{name}" for names in options.nodes.values() for name in names))
     broker = jvm.broker_properties(place / "data" / "kafka", ports["kafka"], ports[CONTROLLER])
-    jvm.write_properties(broker_file(place), broker)
+    jvm.write_properties(broker_file(place), {**broker, **options.broker})
     for name in options.workers:
         write_worker_file(name, options, ports, parts)
 
@@ -42,8 +42,12 @@ def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -
 def worker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
     """One Connect worker, not started."""
     main = ("org.apache.kafka.connect.cli.ConnectDistributed", str(_worker_file(options.directory, name)))
-    command = jvm.java_command(parts, options.connect_heap_mb, *main)
+    command = jvm.java_command(parts, options.connect_heap_mb, *main, metrics_port=_metrics_port(name, options, ports))
     return Process(name, "connect", command, ports[name], log(options.directory, name))
+
+
+def _metrics_port(name: str, options: StackOptions, ports: Mapping[str, int]) -> int | None:
+    return ports[metrics_of(name)] if options.metrics else None
 
 
 def write_worker_file(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> None:

@@ -1,43 +1,41 @@
-"""The first copy into the log: MongoSource in ranges of `_id`, against Debezium's own snapshot with our hook."""
+"""`copy`: the first copy into the log. MongoSource in ranges of `_id`, against Debezium's snapshot with our hook."""
 
 from __future__ import annotations
 
 import stack as embedded
-from connectors.connect import Connect
-from connectors.errors import NoSuchConnector
-from connectors.lag import pipeline_ends
-from connectors.source_state import read_state
-from tests.bench.measured import BROKER, SOURCE, WORKER, Run, await_fact, logged, processor, used_since
-from tests.bench.sides import pipeline, prepared
+from tests.bench import load
+from tests.bench.measured import BROKER, SOURCE, WORKER, Client, Run, await_fact, logged, processor, used_since
+from tests.bench.pairs import pairs
+from tests.bench.report import Found, Part
+from tests.bench.sides import COLLECTION, DATABASE, Settings, Side, is_streaming, way
 
-PROCESSES = (WORKER, SOURCE, BROKER)
+_SIDES: tuple[Side, ...] = ("towpath", "plain")
 
 
-def copy(stack: embedded.Stack, name: str, side: str, documents: int, threads: int) -> Run:
+def bench(stack: embedded.Stack, *, documents: int, threads: int, repetitions: int, seed: int) -> Found:
+    with Client(stack.source) as client:
+        load.fill(client[DATABASE][COLLECTION], seed, documents)
+
+    def one(name: str, side: Side, warming: bool) -> Run:
+        return copy(stack, name, side, documents, threads)
+
+    title = f"first copy of {documents:,} documents into the log"
+    return Found([Part(title, "document", pairs("copy", _SIDES, repetitions, one))])
+
+
+def copy(stack: embedded.Stack, name: str, side: Side, documents: int, threads: int) -> Run:
     """Copy all documents once, only the source connector running.
 
     The time is that from the first append to the last. Processor time counts from the connector's creation to the
     moment when it has committed that the copy is over.
     """
-    with pipeline(stack, name, side, threads) as it:
-        connector = it.pipeline.source_connector
-        makers = prepared(it)
-        before = processor(stack, *PROCESSES)
-        makers[connector].apply()
-        await_fact("the end of the copy", lambda: is_copied(it.connect, connector))
+    with way(stack, name, side, Settings(threads=threads)) as it:
+        before = processor(stack, SOURCE, WORKER, BROKER)
+        it.connect.put(it.source, it.definitions[it.source])
+        await_fact("the end of the copy", lambda: is_streaming(it.connect, it.source))
         cpu = used_since(stack, before)
-        it.connect.stop(connector)
-        found = logged(it.topics, {place: first for place, (first, _) in pipeline_ends(it.pipeline, it.topics).items()})
+        it.stop_source()
+        found = logged(it.topics, {place: first for place, (first, _) in it.ends().items()})
     if found.records != documents:
         raise ValueError(f"{side}: {found.records:,} records in the log for {documents:,} documents")
     return Run(side, documents, found.seconds, cpu)
-
-
-def is_copied(connect: Connect, name: str) -> bool:
-    """Whether the copy is over, and the stream has begun."""
-    try:
-        found = read_state(connect, name)
-    except NoSuchConnector:
-        return False
-    streaming = found.position is not None and not found.position.snapshot_running
-    return streaming and found.phase != "copy" and not found.copying

@@ -1,21 +1,27 @@
-"""Documents of about 1 KB, of mixed types under mixed types of `_id`, and updates of them; both from a seed."""
+"""What is replicated in a benchmark: documents, changes of them, devices that push readings; all from a seed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 from zlib import crc32
 
 from bson import Binary, Decimal128, Int64, ObjectId
-from pymongo import UpdateOne
+from pymongo import DeleteOne, InsertOne, ReplaceOne, UpdateOne
 
 from tests.support import raw
 
 _BATCH = 2000
+_TOGETHER = 20
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _WORDS = ("canal", "lock", "barge", "towpath", "bridge", "wharf", "keeper", "rope", "horse", "boat", "water", "level")
+_DELETED_AFTER = 2000  # inserts later: by then the change stream is past the insert
+
+Write = InsertOne[dict[str, Any]] | UpdateOne | ReplaceOne[dict[str, Any]] | DeleteOne
 
 
 def identity(index: int) -> Any:
@@ -33,6 +39,7 @@ def identity(index: int) -> Any:
 
 
 def document(random: Random, index: int) -> dict[str, Any]:
+    """About 1 KB of mixed types."""
     return {
         "_id": identity(index),
         "number": index,
@@ -57,6 +64,12 @@ def fill(documents: raw.Documents, seed: int, count: int) -> None:
         documents.insert_many([document(random, index) for index in some], ordered=False)
 
 
+def fill_tiny(documents: raw.Documents, count: int) -> None:
+    """Documents that hold nothing but `{"a": "b"}` and the `_id` that the driver gives them."""
+    for some in batches(count):
+        documents.insert_many([{"a": "b"} for _ in some], ordered=False)
+
+
 def update(documents: raw.Documents, seed: int, run: str, existing: int, count: int) -> None:
     """`$set` one field, now and then two, of so many documents drawn at random: values that no other run has set."""
     random, unlike = Random(seed), crc32(run.encode())
@@ -69,6 +82,83 @@ def _update(random: Random, existing: int, number: int) -> UpdateOne:
     if random.random() < 0.25:
         fields["address.house"] = number
     return UpdateOne({"_id": identity(random.randrange(existing))}, {"$set": fields})
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """Parts of a workload, in percent of its changes; what is left of 100 are deletes."""
+
+    insert: int = 30
+    set: int = 35
+    push: int = 20
+    replace: int = 10
+
+
+def changes(seed: int, existing: int, mix: Mix = Mix()) -> Iterator[Write]:
+    """Interleaved changes without end: `$set`, `$push` and replace of the `existing` documents, inserts of new ones,
+    and deletes of those that were inserted a while ago.
+
+    No document that was updated is deleted: Debezium would look it up in vain, at which mongo-kafka's handler stops.
+    """
+    random, next_index, inserted = Random(seed), existing, deque[int]()
+    while True:
+        kind = random.randrange(100)
+        mine = {"_id": identity(random.randrange(existing))}
+        if kind < mix.insert or (
+            kind >= mix.insert + mix.set + mix.push + mix.replace and len(inserted) <= _DELETED_AFTER
+        ):
+            yield InsertOne(document(random, next_index))
+            inserted.append(next_index)
+            next_index += 1
+        elif kind < mix.insert + mix.set:
+            yield UpdateOne(mine, {"$set": {"weight": random.uniform(0, 100), "address.house": random.randrange(200)}})
+        elif kind < mix.insert + mix.set + mix.push:
+            line = {"item": random.choice(_WORDS), "price": random.uniform(0, 50), "n": random.randrange(100)}
+            yield UpdateOne(mine, {"$push": {"lines": line}})
+        elif kind < mix.insert + mix.set + mix.push + mix.replace:
+            changed = document(random, next_index)
+            yield ReplaceOne(mine, {name: value for name, value in changed.items() if name != "_id"})
+        else:
+            yield DeleteOne({"_id": identity(inserted.popleft())})
+
+
+def write(documents: raw.Documents, some: Iterator[Write], count: int) -> None:
+    """Send so many changes, in their order: each run of changes of one kind is a command of its own."""
+    for part in batches(count):
+        documents.bulk_write([next(some) for _ in part], ordered=True)
+
+
+def write_fast(documents: raw.Documents, some: Iterator[Write], count: int) -> None:
+    """Send so many changes, twenty at once: those of one kind are a command. No document's order changes by that."""
+    for start in range(0, count, _TOGETHER):
+        documents.bulk_write([next(some) for _ in range(min(_TOGETHER, count - start))], ordered=False)
+
+
+def reading(random: Random, number: int) -> dict[str, Any]:
+    """One reading of a device: 100 bytes of BSON."""
+    return {
+        "at": _START + timedelta(seconds=number),
+        "n": number,
+        "temperature": random.uniform(-20, 45),
+        "humidity": random.uniform(0, 100),
+        "pressure": random.uniform(950, 1050),
+        "state": "running",
+    }
+
+
+def device_id(number: int) -> str:
+    return f"device-{number:04}"
+
+
+def device(random: Random, number: int, length: int) -> dict[str, Any]:
+    """A device's document that holds so many readings."""
+    return {"_id": device_id(number), "readings": [reading(random, n) for n in range(length)]}
+
+
+def push(random: Random, tick: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The update that pushes the reading of a tick; `options` go beside `$each`, if there are any."""
+    one = reading(random, tick)
+    return {"$push": {"readings": {"$each": [one], **options} if options else one}}
 
 
 def batches(count: int) -> Iterator[range]:

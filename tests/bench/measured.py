@@ -1,37 +1,47 @@
-"""What a run is measured by: processor time of the stack's processes, and the times in the log."""
+"""What a run is measured by: processor time of the stack's processes, and the times that log and servers keep."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import psutil
-from confluent_kafka import KafkaError, TopicPartition
+from bson import Timestamp
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from pymongo import MongoClient
 
 import stack as embedded
 from connectors.topics import Place, Topics
 
 WORKER, SOURCE, DESTINATION, BROKER = "connect-0", "source-0", "destination-0", "kafka"
+PROCESSES = (SOURCE, WORKER, BROKER, DESTINATION)
 _PATIENCE = 30.0  # seconds without an answer
+
+Client = MongoClient[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One side once: `cpu` is seconds of processor time by process, `seconds` the time that the work took."""
+    """One side once: `cpu` is seconds of processor time by process, `seconds` the time that the work took.
+
+    `figures` is what else was measured, by the name that tables give it.
+    """
 
     side: str
     items: int
     seconds: float
     cpu: Mapping[str, float]
+    figures: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def per_second(self) -> float:
         return self.items / self.seconds
 
-    def micros(self, process: str) -> float:
-        """Processor time per item, in microseconds."""
-        return self.cpu[process] / self.items * 1e6
+    def micros(self, *processes: str) -> float:
+        """Processor time per item of these processes together, in microseconds."""
+        return sum(self.cpu[process] for process in processes) / self.items * 1e6
 
 
 def processor(stack: embedded.Stack, *names: str) -> dict[str, float]:
@@ -47,41 +57,80 @@ def used_since(stack: embedded.Stack, before: Mapping[str, float]) -> dict[str, 
     return {name: now - before[name] for name, now in processor(stack, *before).items()}
 
 
-def await_fact(what: str, look: Callable[[], bool], timeout: float = 600) -> None:
-    """Look every 0.1 s until it is so; the looks cost both sides the same."""
+def await_fact(what: str, look: Callable[[], bool], timeout: float = 300, pause: float = 0.1) -> None:
+    """Look again and again until it is so; the looks cost all sides the same."""
     end = time.monotonic() + timeout
     while not look():
         if time.monotonic() > end:
-            raise TimeoutError(f"{what} did not come within {timeout:.0f} s")
-        time.sleep(0.1)
+            raise TimeoutError(f"{what}: not so within {timeout:.0f} s")
+        time.sleep(pause)
+
+
+def newest(client: Client) -> Timestamp:
+    """The time of the server's newest operation."""
+    found: Timestamp = client.admin.command("hello")["operationTime"]
+    return found
+
+
+def last_write(client: Client, database: str, after: Timestamp) -> float:
+    """When (seconds since 1970) the last write into a database after that operation was made, by the server's oplog."""
+    mine = {"$regex": f"^{database}\\."}
+    wanted = {"ts": {"$gt": after}, "$or": [{"ns": mine}, {"o.applyOps.ns": mine}]}
+    found = client.local["oplog.rs"].find_one(wanted, {"wall": 1}, sort=[("$natural", -1)])
+    if found is None:
+        raise ValueError(f"nothing was written into {database}")
+    return float(found["wall"].timestamp())
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A stretch of the log: how many records, the seconds from the first append to the last, the last offsets."""
+    """A stretch of the log.
+
+    `weight` is the bytes of keys, values and headers, as they are before compression; `sizes` those of each record, by
+    partition; `seconds` is the time from the first append to the last, `began` that of the first (seconds since 1970).
+    """
 
     records: int
     seconds: float
-    last: Mapping[Place, int]
+    began: float
+    weight: int
+    sizes: Mapping[Place, list[tuple[bytes, int]]]
 
 
 def logged(topics: Topics, starts: Mapping[Place, int]) -> Logged:
     """Read every committed record from these offsets to the present ends."""
     consumer, unread = topics.consumer(), set(starts)
-    records, times, last = 0, [0, 0], {}
+    times: list[int] = []
+    sizes: dict[Place, list[tuple[bytes, int]]] = {place: [] for place in starts}
     try:
         consumer.assign([TopicPartition(*place, offset) for place, offset in starts.items()])
         while unread:
-            for message in consumer.consume(1000, _PATIENCE):
+            for message in _next(consumer):
                 place, error = (str(message.topic()), message.partition() or 0), message.error()
                 if error is None:
-                    at = message.timestamp()[1]
-                    times = [min(times[0] or at, at), max(times[1], at)]
-                    records, last[place] = records + 1, message.offset() or 0
+                    times.append(message.timestamp()[1])
+                    sizes[place].append((message.key() or b"", _size(message)))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unread.discard(place)
                 else:
                     raise TimeoutError(f"cannot read {place[0]}: {error.str()}")
     finally:
         consumer.close()
-    return Logged(records, (times[1] - times[0]) / 1000, last)
+    if not times:
+        raise ValueError(f"nothing is in the log after {dict(starts)}")
+    total = sum(size for records in sizes.values() for _, size in records)
+    return Logged(len(times), (max(times) - min(times)) / 1000, min(times) / 1000, total, sizes)
+
+
+def _next(consumer: Consumer) -> list[Message]:
+    end = time.monotonic() + _PATIENCE
+    while not (found := consumer.consume(1000, 0.2)):
+        if time.monotonic() > end:
+            raise TimeoutError(f"the broker sent nothing for {_PATIENCE:.0f} s")
+    return found
+
+
+def _size(message: Message) -> int:
+    headers: Any = message.headers() or []
+    every = [message.key(), message.value(), *(part for name, value in headers for part in (name.encode(), value))]
+    return sum(len(part) for part in every if part is not None)

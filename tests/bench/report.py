@@ -1,10 +1,13 @@
-"""What a benchmark tells: a table for people, JSON for everything else."""
+"""What a benchmark found: as values, as JSON, and as tables for people."""
 
 from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,7 +18,59 @@ from rich.table import Table
 
 from stack.versions import versions
 from tests.bench.measured import Run
-from tests.bench.sides import SIDES
+
+#: What the other sides are divided by.
+BASE = "towpath"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Runs that may be compared with one another: the same work, one side after the other."""
+
+    title: str
+    item: str
+    runs: Sequence[Run]
+
+    def medians(self) -> dict[str, dict[str, float]]:
+        """Side → figure → its median; Towpath first."""
+        found = {}
+        for side in sorted({run.side for run in self.runs}, key=lambda side: (not side.startswith(BASE), side)):
+            mine = [figures(run, self.item) for run in self.runs if run.side == side]
+            found[side] = {key: median(one[key] for one in mine) for key in mine[0]}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Something that was to be reached, and what was found."""
+
+    what: str
+    wanted: str
+    found: str
+    met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """All that one benchmark found; `series` is what its plots are made of."""
+
+    parts: Sequence[Part]
+    goals: Sequence[Goal] = ()
+    notes: Sequence[str] = ()
+    series: Mapping[str, Any] = field(default_factory=dict)
+
+
+def at_least(what: str, found: float, wanted: float, unit: str = "times") -> Goal:
+    return Goal(what, f"at least {number(wanted)} {unit}", f"{number(found)} {unit}", found >= wanted)
+
+
+def at_most(what: str, found: float, wanted: float, unit: str = "times") -> Goal:
+    return Goal(what, f"at most {number(wanted)} {unit}", f"{number(found)} {unit}", found <= wanted)
+
+
+def told(what: str, found: str) -> Goal:
+    """What nobody demanded, and is worth a line."""
+    return Goal(what, "", found, True)
 
 
 def machine() -> dict[str, Any]:
@@ -30,48 +85,101 @@ def machine() -> dict[str, Any]:
     }
 
 
-def as_json(what: str, options: dict[str, Any], runs: Sequence[Run]) -> dict[str, Any]:
+def as_json(what: str, command: str, options: Mapping[str, Any], found: Found, seconds: float) -> dict[str, Any]:
     return {
         "benchmark": what,
+        "command": command,
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "seconds": round(seconds),
         "machine": machine(),
         "versions": dict(versions()),
-        "options": options,
-        "sides": {side: {"mode": mode, "median": _median(runs, side)} for side, mode in SIDES.items()},
-        "runs": [_run(run) for run in runs],
+        "options": dict(options),
+        "parts": [_part(part) for part in found.parts],
+        "goals": [asdict(goal) for goal in found.goals],
+        "notes": list(found.notes),
+        "series": dict(found.series),
     }
 
 
-def show(what: str, item: str, runs: Sequence[Run]) -> None:
-    """Print every run in the order in which it ran, the medians, and how many times as much the stock side takes."""
-    processes = list(runs[0].cpu)
-    table = Table(title=what)
-    columns = [f"{item}s/s", *(f"{process} µs CPU/{item}" for process in processes)]
-    for number, column in enumerate(["side", *columns]):
-        table.add_column(column, justify="right" if number else "left")
-    for run in runs:
-        table.add_row(run.side, *_cells([run.per_second, *map(run.micros, processes)]))
-    table.add_section()
-    towpath, stock = (_median(runs, side) for side in ("towpath", "stock"))
-    for side, found in (("median of towpath", towpath), ("median of stock", stock)):
-        table.add_row(side, *_cells(list(found.values())))
-    table.add_row("stock / towpath", *(f"{stock[key] / towpath[key]:.2f}" if towpath[key] else "" for key in towpath))
-    Console(width=None if Console().is_terminal else 160).print(table)
+def show(found: Found) -> None:
+    """Print every run in the order in which it ran, the medians, and how many times as much the other sides take."""
+    console = Console(width=None if Console().is_terminal else 200)
+    for part in found.parts:
+        console.print(_table(part))
+    for goal in found.goals:
+        verdict = ("met   " if goal.met else "MISSED") if goal.wanted else "      "
+        console.print(f"{verdict} {goal.what}: {goal.found}{f' (wanted: {goal.wanted})' if goal.wanted else ''}")
+    for note in found.notes:
+        console.print(note, style="dim")
 
 
-def _cells(numbers: Sequence[float]) -> list[str]:
-    return [f"{numbers[0]:,.0f}", *(f"{number:,.1f}" for number in numbers[1:])]
+def figures(run: Run, item: str) -> dict[str, float]:
+    """Every figure of a run, by its name in tables."""
+    cpu = {f"{process}: CPU µs/{item}": run.micros(process) for process in run.cpu}
+    return {per_second(item): run.per_second, **cpu, **run.figures}
 
 
-def _median(runs: Sequence[Run], side: str) -> dict[str, float]:
-    mine = [_figures(run) for run in runs if run.side == side]
-    return {key: median(one[key] for one in mine) for key in mine[0]}
+def per_second(item: str) -> str:
+    """What the rate of such items is called."""
+    return f"{item}es/s" if item.endswith("sh") else f"{item}s/s"
 
 
-def _figures(run: Run) -> dict[str, float]:
-    return {"per_second": run.per_second} | {f"{process}_cpu_us": run.micros(process) for process in run.cpu}
+def _table(part: Part) -> Table:
+    """A line for each figure, a column for each side: the median, and from where to where the runs went."""
+    medians, ratios = part.medians(), ratios_of(part.medians())
+    table = Table(title=part.title, title_justify="left")
+    table.add_column("median (least–most)")
+    for column in (*medians, *(f"{side} / {BASE}" for side in ratios)):
+        table.add_column(column, justify="right")
+    for name in dict.fromkeys(name for found in medians.values() for name in found):
+        spread = [_spread(part, side, name) for side in medians]
+        table.add_row(name, *spread, *(number(found[name]) if name in found else "" for found in ratios.values()))
+    return table
 
 
-def _run(run: Run) -> dict[str, Any]:
-    return {"side": run.side, "items": run.items, "seconds": round(run.seconds, 3)} | {
-        key: round(value, 2) for key, value in _figures(run).items()
+def _spread(part: Part, side: str, name: str) -> str:
+    runs = [figures(run, part.item).get(name) for run in part.runs if run.side == side]
+    found = [value for value in runs if value is not None]
+    if not found:
+        return ""
+    middle = number(median(found))
+    return middle if len(found) == 1 else f"{middle} ({number(min(found))}–{number(max(found))})"
+
+
+def ratios_of(medians: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Side → figure → how many times as much as Towpath's; nothing where Towpath's is zero, or is not there."""
+    base = medians.get(BASE, {})
+    return {
+        side: {name: value / base[name] for name, value in found.items() if base.get(name)}
+        for side, found in medians.items()
+        if side != BASE and base
     }
+
+
+def number(value: float) -> str:
+    """Three digits that count, or all before the point."""
+    if value == int(value) or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _part(part: Part) -> dict[str, Any]:
+    medians = part.medians()
+    runs = [{"side": run.side, "items": run.items, "seconds": round(run.seconds, 3)} for run in part.runs]
+    return {
+        "title": part.title,
+        "item": part.item,
+        "runs": [told | _rounded(figures(run, part.item)) for told, run in zip(runs, part.runs, strict=True)],
+        "medians": {side: _rounded(found) for side, found in medians.items()},
+        "ratios": {side: _rounded(found) for side, found in ratios_of(medians).items()},
+    }
+
+
+def _rounded(found: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(f"{value:.5g}") for name, value in found.items()}
+
+
+def _commit() -> str:
+    told = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return told.stdout.strip()

@@ -1,39 +1,177 @@
-"""The pipelines that are compared: Towpath's own connectors, and the stock ones that mode "plain" is made of."""
+"""The ways from source to destination that are compared.
+
+`towpath` is a pipeline in exactly-once mode and `plain` one in plain mode, both as `towpath deploy` makes them. `stock`
+is Debezium's connector and mongo-kafka's sink as their own documentation joins them, without a class of ours.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 import stack as embedded
 from connectors.connect import Connect
-from connectors.deploy import Change, Deployment
-from connectors.lifecycle import remove
+from connectors.deploy import Deployment
+from connectors.errors import NoSuchConnector
+from connectors.lag import applied, gaps, peek
+from connectors.lifecycle import remove, statuses
+from connectors.position import ClusterTime
 from connectors.servers import look
+from connectors.source_state import read_state
+from connectors.topics import TOPIC_SETTINGS, Place, Topics
+from tests.bench.measured import await_fact
 from towpath.opened import Opened, opened
 
 DATABASE, COLLECTION = "bench", "documents"
 NAMESPACE = f"{DATABASE}.{COLLECTION}"
-#: Side → the mode of its pipeline.
-SIDES = {"towpath": "exactly-once", "stock": "plain"}
+PARTITIONS = 4
+Side = Literal["towpath", "plain", "stock"]
+_MODES = {"towpath": "exactly-once", "plain": "plain"}
+_HERE = Path(__file__).parent
 
 
-def write_file(stack: embedded.Stack, name: str, side: str, threads: int) -> Path:
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run asks of its side; `sink` is added to the sink connector's configuration as it is."""
+
+    namespaces: Sequence[str] = (NAMESPACE,)
+    copy: bool = True
+    threads: int = 4
+    tasks: int = 2
+    concern: str = "majority"
+    schemas: bool = False
+    sink: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A side that is made up to its connectors: `source` and `sink` name them, `definitions` is what they will be.
+
+    `applied` tells (topic, partition) → the offset up to which the sink has written.
+    """
+
+    side: Side
+    connect: Connect
+    topics: Topics
+    source: str
+    sink: str
+    names: tuple[str, ...]
+    definitions: Mapping[str, dict[str, str]]
+    applied: Callable[[], dict[Place, int]]
+
+    def start(self, *connectors: str) -> None:
+        """Create connectors; return once they and their tasks run."""
+        for name in connectors:
+            self.connect.put(name, self.definitions[name])
+        await_fact(
+            f"{' and '.join(connectors)} to run", lambda: all(is_state(self.connect, n, "RUNNING") for n in connectors)
+        )
+
+    def stop_source(self) -> None:
+        """Stop capture, so that what is written from now on is a backlog in the source's oplog."""
+        self.connect.stop(self.source)
+        await_fact(f"{self.source} to stop", lambda: not self.connect.status(self.source).tasks)
+
+    def ends(self) -> dict[Place, tuple[int, int]]:
+        """(topic, partition) → (first offset, end) of the change topics."""
+        known = self.topics.all()
+        return self.topics.ends(known[name] for name in self.names)
+
+    def await_captured(self, moment: ClusterTime) -> None:
+        """Return once everything up to that moment of the source is in the log."""
+
+        def captured() -> bool:
+            is_state(self.connect, self.source, "RUNNING")
+            position = read_state(self.connect, self.source).position
+            return position is not None and position.has_passed(moment)
+
+        await_fact("the last change in the log", captured, pause=0.25)
+
+    def await_applied(self) -> None:
+        """Return once everything that is in the log now is at the destination."""
+        ends = self.ends()
+
+        def is_done() -> bool:
+            is_state(self.connect, self.sink, "RUNNING")
+            left = gaps(ends, self.applied())
+            return not any(found.records for found in peek(self.topics, left, most=0).values())
+
+        await_fact("the last record at the destination", is_done, pause=0.25)
+
+
+def is_state(connect: Connect, name: str, state: str) -> bool:
+    """Whether the connector and all of its tasks are in that state. Raises ValueError when one has failed."""
+    (found,) = statuses(connect, [name])
+    if found.failures:
+        raise ValueError(f"{name} failed: {found.failures[0]}")
+    return found.state == state and bool(found.tasks) and all(task.state == state for task in found.tasks)
+
+
+def is_streaming(connect: Connect, name: str) -> bool:
+    """Whether what was there has been copied by a source connector, and the stream has begun."""
+    try:
+        found = read_state(connect, name)
+    except NoSuchConnector:
+        return False
+    streaming = found.position is not None and not found.position.snapshot_running
+    return streaming and found.phase != "copy" and not found.copying
+
+
+@contextmanager
+def way(stack: embedded.Stack, name: str, side: Side, settings: Settings = Settings()) -> Iterator[Way]:
+    """A side with its topics, no connector created yet; all of it is removed at the end."""
+    made = _stock(stack, name, settings) if side == "stock" else _ours(stack, name, side, settings)
+    with made as it:
+        it.definitions[it.sink].update(settings.sink)
+        yield it
+
+
+@contextmanager
+def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> Iterator[Way]:
+    with opened(_write_file(stack, name, side, settings)) as it:
+        try:
+            with applied(it.pipeline, it.topics) as done:
+                yield _prepared(it, side, settings, done)
+        finally:
+            remove(it.pipeline, it.connect, it.topics, log=True, say=lambda words: None)
+
+
+def _prepared(it: Opened, side: Side, settings: Settings, done: Callable[[], dict[Place, int]]) -> Way:
+    """Do what `towpath deploy` does before the connectors."""
+    pipeline = it.pipeline
+    deployment = Deployment(pipeline, look(pipeline, allow_missing=True), it.connect, it.topics)
+    for change in deployment.plan():
+        if not change.words.startswith("create connector "):
+            change.apply()
+    names = tuple(f"{pipeline.name}.{namespace}" for namespace in settings.namespaces)
+    source, sink = pipeline.source_connector, pipeline.sink_connector
+    return Way(side, it.connect, it.topics, source, sink, names, deployment.wanted(), done)
+
+
+def _write_file(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> Path:
     """The pipeline file of one run."""
-    own = [f"copy_threads = {threads}"] if side == "towpath" else []
+    copy = ([] if settings.copy else ['copy = "none"']) if side == "plain" or not settings.copy else []
     lines = [
         f"name = {json.dumps(name)}",
-        f"mode = {json.dumps(SIDES[side])}",
+        f"mode = {json.dumps(_MODES[side])}",
         f"source.uri = {json.dumps(stack.source)}",
         f"destination.uri = {json.dumps(stack.destination)}",
-        f"collections.include = {json.dumps([NAMESPACE])}",
+        f"collections.include = {json.dumps(list(settings.namespaces))}",
         f"kafka.bootstrap = {json.dumps(stack.bootstrap)}",
+        f"kafka.partitions = {PARTITIONS}",
         f"connect.url = {json.dumps(stack.connect)}",
         f"connect.secrets = {json.dumps(str(stack.directory.resolve() / 'secrets'))}",
         "[capture]",
-        *own,
+        *copy,
+        *([f"copy_threads = {settings.threads}"] if side == "towpath" else []),
+        "[write]",
+        f"tasks = {settings.tasks}",
+        f"concern = {json.dumps(settings.concern)}",
     ]
     file = stack.directory / f"{name}.toml"
     file.write_text("\n".join([*lines, ""]))
@@ -42,28 +180,48 @@ def write_file(stack: embedded.Stack, name: str, side: str, threads: int) -> Pat
 
 
 @contextmanager
-def pipeline(stack: embedded.Stack, name: str, side: str, threads: int) -> Iterator[Opened]:
-    """A pipeline of one run, not deployed; removed at the end, its log included."""
-    with opened(write_file(stack, name, side, threads)) as it:
+def _stock(stack: embedded.Stack, name: str, settings: Settings) -> Iterator[Way]:
+    topics, source, sink = Topics(stack.bootstrap), f"{name}-source", f"{name}-sink"
+    names = tuple(f"{name}.{namespace}" for namespace in settings.namespaces)
+    for topic in names:
+        topics.create(topic, PARTITIONS, -1, TOPIC_SETTINGS)
+    values = {
+        "name": name,
+        "source": stack.source,
+        "destination": stack.destination,
+        "namespaces": ",".join(settings.namespaces),
+        "topics": ",".join(names),
+        "database": DATABASE,
+        "tasks": settings.tasks,
+        "snapshot": "initial" if settings.copy else "no_data",
+        "schemas": str(settings.schemas).lower(),
+    }
+    collections = {
+        f"topic.override.{topic}.collection": namespace.partition(".")[2]
+        for topic, namespace in zip(names, settings.namespaces, strict=True)
+    }
+    wanted = {source: _filled("stock-source.json", values), sink: _filled("stock-sink.json", values) | collections}
+    with Connect(stack.connect) as connect:
         try:
-            yield it
+            yield Way(
+                "stock", connect, topics, source, sink, names, wanted, partial(topics.committed, f"connect-{sink}")
+            )
         finally:
-            remove(it.pipeline, it.connect, it.topics, log=True, say=lambda words: None)
+            for connector in (sink, source):
+                _remove(connect, connector)
+            topics.delete([*names, *(n for n in topics.all() if n == f"__debezium-heartbeat.{name}")])
 
 
-def prepared(it: Opened) -> dict[str, Change]:
-    """Do what `towpath deploy` does before the connectors; what makes each of them, by its name."""
-    makers = {}
-    for change in Deployment(it.pipeline, look(it.pipeline), it.connect, it.topics).plan():
-        name = change.words.removeprefix("create connector ")
-        if name in it.pipeline.connectors:
-            makers[name] = change
-        else:
-            change.apply()
-    return makers
+def _filled(file: str, values: Mapping[str, Any]) -> dict[str, str]:
+    return {key: text % values for key, text in json.loads((_HERE / file).read_text()).items()}
 
 
-def is_state(connect: Connect, name: str, state: str) -> bool:
-    """Whether the connector and all of its tasks are in that state."""
-    found = connect.status(name)
-    return found.state == state and bool(found.tasks) and all(task.state == state for task in found.tasks)
+def _remove(connect: Connect, name: str) -> None:
+    """Remove a connector, and what it has committed if it is a source: a sink's offsets go with the topics."""
+    if connect.config(name) is None:
+        return
+    if name.endswith("-source"):
+        connect.stop(name)
+        await_fact(f"{name} to stop", lambda: not connect.status(name).tasks)
+        connect.forget_offsets(name)
+    connect.delete(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stack import jvm
+from stack.parts import Parts
 
 
 def test_properties_are_written_as_java_reads_them(tmp_path: Path) -> None:
@@ -24,3 +25,11 @@ def test_a_broker_takes_records_of_the_largest_document(tmp_path: Path) -> None:
     values = jvm.broker_properties(tmp_path, 1, 2)
     assert int(values["message.max.bytes"]) > 16 * 1024 * 1024 + 16 * 1024
     assert values["message.max.bytes"] == values["replica.fetch.max.bytes"]
+
+
+def test_a_jvm_shows_its_metrics_on_this_machine_and_only_when_it_is_asked_to(tmp_path: Path) -> None:
+    parts = Parts(*(tmp_path / name for name in ("mongod", "java", "libs", "plugins", "agent.jar")))
+    assert not [word for word in jvm.java_command(parts, 256, "Main") if "agent" in word]
+    (agent,) = [word for word in jvm.java_command(parts, 256, "Main", metrics_port=9404) if "agent" in word]
+    assert agent.startswith(f"-javaagent:{tmp_path}/agent.jar=127.0.0.1:9404:")
+    assert Path(agent.rpartition(":")[2]).exists()

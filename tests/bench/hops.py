@@ -1,0 +1,90 @@
+"""Bytes at each hop: counted by the servers, by Kafka's clients inside Connect, and on the broker's disk.
+
+Every counter belongs to one party that says so itself. A look at a mongod costs a reply, which is taken off again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from bson import Timestamp
+
+import stack as embedded
+from tests.bench.measured import Client, newest
+from tests.bench.sides import Way
+
+READ, PRODUCED, STORED, CONSUMED, WRITTEN, OPLOG = HOPS = (
+    "source → Connect",
+    "Connect → Kafka",
+    "log on disk",
+    "Kafka → sink",
+    "sink → destination",
+    "destination oplog",
+)
+_METRIC = re.compile(r'^(\w+)\{(?:.*,)?client_id="([^"]+)".*} (\S+)', re.MULTILINE)
+_SENT = "kafka_producer_producer_metrics_outgoing_byte"
+_RECEIVED = "kafka_consumer_consumer_metrics_incoming_byte"
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """All counters at one moment; `time` is the newest operation of the destination."""
+
+    bytes: Mapping[str, float]
+    time: Timestamp
+
+
+def count(stack: embedded.Stack, way: Way, source: Client, destination: Client) -> Counted:
+    metrics = httpx.get(stack.metrics_urls["connect-0"], timeout=30).text
+    found = {
+        READ: _network(source, "bytesOut"),
+        PRODUCED: client_bytes(metrics, _SENT, f"connector-producer-{way.source}-"),
+        STORED: _on_disk(stack.directory, way.names),
+        CONSUMED: client_bytes(metrics, _RECEIVED, f"connector-consumer-{way.sink}-"),
+        WRITTEN: _network(destination, "bytesIn"),
+    }
+    return Counted(found, newest(destination))
+
+
+def since(before: Counted, stack: embedded.Stack, way: Way, source: Client, destination: Client) -> dict[str, float]:
+    """Hop → bytes since then."""
+    after = count(stack, way, source, destination)
+    found = {hop: now - before.bytes[hop] for hop, now in after.bytes.items()}
+    return found | {OPLOG: _oplog(destination, before.time)}
+
+
+def client_bytes(metrics: str, name: str, client: str) -> float:
+    """The sum of a metric over the clients whose id begins so; 0 while there are none."""
+    found = _METRIC.findall(metrics)
+    return sum(float(value) for metric, of, value in found if metric == name and of.startswith(client))
+
+
+def _network(client: Client, name: str) -> float:
+    """The server's own count, with what this look and the next add to it taken off."""
+    first, second = (_look(client, name) for _ in range(2))
+    return second + (second - first)
+
+
+def _look(client: Client, name: str) -> float:
+    status: dict[str, Any] = client.admin.command("serverStatus")
+    return float(status["network"][name])
+
+
+def _on_disk(directory: Path, topics: tuple[str, ...]) -> float:
+    """The bytes of the topics' segments."""
+    folders = (
+        folder for folder in (directory / "data" / "kafka").iterdir() if folder.name.rpartition("-")[0] in topics
+    )
+    return sum(segment.stat().st_size for folder in folders for segment in folder.glob("*.log"))
+
+
+def _oplog(client: Client, after: Timestamp) -> float:
+    """The bytes of all entries after that operation, but for the server's own no-ops."""
+    wanted = {"$match": {"ts": {"$gt": after}, "op": {"$ne": "n"}}}
+    total = {"$group": {"_id": None, "bytes": {"$sum": {"$bsonSize": "$$ROOT"}}}}
+    return sum(float(found["bytes"]) for found in client.local["oplog.rs"].aggregate([wanted, total]))

@@ -1,0 +1,36 @@
+"""Sides in turn: what swings with the machine then hits all of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from tests.bench.measured import Run
+
+S = TypeVar("S", bound=str)
+T = TypeVar("T")
+
+
+def pairs(what: str, sides: Sequence[S], repetitions: int, one: Callable[[str, S, bool], Run]) -> list[Run]:
+    """Each side once to warm up, then so many times, in another order every time.
+
+    `one` makes a run of a name that no other run has; its last argument says whether it is to warm up only.
+    """
+    runs = []
+    for turn in range(repetitions + 1):
+        for side in in_turn(sides, turn):
+            run = one(f"{what}-{side}-{turn}", side, turn == 0)
+            say(f"{what}: {'run' if turn else 'warm-up'} {turn} of {side}: {run.per_second:,.0f} a second")
+            runs += [run] if turn else []
+    return runs
+
+
+def in_turn(sides: Sequence[T], turn: int) -> list[T]:
+    """The sides in an order in which another one is first every time."""
+    first = turn % len(sides)
+    return [*sides[first:], *sides[:first]]
+
+
+def say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
