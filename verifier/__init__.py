@@ -1,5 +1,22 @@
 """Are both sides the same? Usable alone: `from verifier import compare` with two PyMongo collections."""
 
-from verifier.compare import Comparison, Difference, Different, Extra, Missing, compare
+from verifier.checking import check_ids
+from verifier.compare import Comparison, compare
+from verifier.differences import Difference, Different, Extra, Missing, Namespace, Pair
+from verifier.errors import VerifierError
+from verifier.recheck import Passed, Recheck
 
-__all__ = ["Comparison", "Difference", "Different", "Extra", "Missing", "compare"]
+__all__ = [
+    "Comparison",
+    "Difference",
+    "Different",
+    "Extra",
+    "Missing",
+    "Namespace",
+    "Pair",
+    "Passed",
+    "Recheck",
+    "VerifierError",
+    "check_ids",
+    "compare",
+]
