@@ -16,7 +16,7 @@ from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 from verifier import mending
 from verifier.commands import Command
 from verifier.described import Client, Described, described, unlike
-from verifier.pair import Namespace, Pair
+from verifier.differences import Namespace, Pair
 from verifier.views import renamed
 
 Kind = Literal["collection", "option", "view", "index"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from verifier.described import Described
-from verifier.pair import Namespace, Pair
+from verifier.differences import Namespace, Pair
 
 #: Stages that read another collection, and the field that names it.
 _READS = {"$lookup": "from", "$graphLookup": "from", "$unionWith": "coll"}

@@ -14,8 +14,8 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from stack import mongod
+from verifier.differences import Pair
 from verifier.metadata import MetadataDifference, differences
-from verifier.pair import Pair
 
 Client = MongoClient[dict[str, Any]]
 Made = Callable[[Database[dict[str, Any]]], None]
