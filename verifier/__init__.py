@@ -2,7 +2,7 @@
 
 from verifier.checking import check_ids
 from verifier.compare import Comparison, compare
-from verifier.differences import Difference, Different, Extra, Missing, Namespace, Pair
+from verifier.differences import Difference, Different, Extra, Kind, Missing, Namespace, Pair
 from verifier.errors import VerifierError
 from verifier.recheck import Passed, Recheck
 
@@ -11,6 +11,7 @@ __all__ = [
     "Difference",
     "Different",
     "Extra",
+    "Kind",
     "Missing",
     "Namespace",
     "Pair",
