@@ -15,6 +15,7 @@ from towpath.errors import TowpathError
 from towpath.init import init
 from towpath.pause import pause, resume
 from towpath.remove import remove
+from towpath.repair import repair
 from towpath.restart import restart
 from towpath.stack import stack
 from towpath.status import status
@@ -34,7 +35,7 @@ def towpath() -> None:
     """
 
 
-for verb in (demo, stack, init, check, deploy, status, wait, tail, pause, resume, restart, remove):
+for verb in (demo, stack, init, check, deploy, status, wait, tail, repair, pause, resume, restart, remove):
     towpath.add_command(verb)
 
 
