@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 import click
 
-from connectors.lifecycle import require
+from connectors import requests
 from connectors.spec import Pipeline
 from towpath import wanted
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
@@ -52,7 +52,7 @@ def repair(
         if dry_run:
             _show(documents, as_json=as_json)
             return
-        require(it.connect, it.topics, it.pipeline)
+        requests.refuse_unable(it.pipeline)
         left = _report(it, repaired(it, documents, None, timeout, say), as_json=as_json)
     if left:
         raise click.exceptions.Exit(1)

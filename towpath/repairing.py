@@ -13,6 +13,7 @@ from pymongo import MongoClient
 
 from connectors import barrier, dead_letters, requests
 from connectors.clusters import connected
+from connectors.lifecycle import require
 from towpath.opened import Opened
 from towpath.wanted import Wanted, refused, unreadable
 from verifier import Namespace, Pair, Passed, Recheck
@@ -53,6 +54,7 @@ def repair(
     `timeout` is in seconds, for each batch to be read again and applied. Raises `Refused` where nobody would read
     again, `NotYet` when a batch is not applied in time; what was asked for until then is applied all the same.
     """
+    require(it.connect, it.topics, it.pipeline)
     with (
         connected(it.pipeline.source_uri, "source") as source,
         connected(it.pipeline.destination_uri, "destination") as destination,

@@ -62,8 +62,12 @@ def _id(line: str) -> bytes:
 
 
 def source_name(pipeline: Pipeline, name: Namespace) -> Namespace:
-    """The source's name of a namespace that may be given by its name at the destination."""
-    if pipeline.selection.matches(name):
+    """The source's name of a namespace that may be given by its name at the destination.
+
+    A pattern can match that as well; documents that are asked for by the wrong name would not be found at the source,
+    and be deleted. So a renamed namespace's own names go first.
+    """
+    if name in pipeline.renames.by_source:
         return name
     return next((old for old, new in pipeline.renames.by_source.items() if new == name), name)
 
