@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,9 +90,8 @@ def read(place: Path) -> Iterator[Named]:
 
 def counts(place: Path) -> dict[str, Any]:
     """The last line of a verdict."""
-    last: dict[str, Any] = {}
-    for last in _lines(place):
-        pass
+    lines = deque(_lines(place), maxlen=1)
+    last = lines[0] if lines else {}
     if "clean" not in last:
         raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
     return last

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bson.timestamp import Timestamp
+from pymongo.change_stream import ChangeStream
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
+from verifier.differences import Namespace
 from verifier.order import Key, key
 from verifier.raw import id_element
-from verifier.reading import RAW, among, by_ids
+from verifier.reading import RAW, Client, among, by_ids
 
 #: A document of more changes than this between two moments is looked at another time.
 _MOST = 5_000
@@ -34,22 +36,40 @@ def changes(
         {"$project": {"documentKey._id": 1, "clusterTime": 1}},
     ]
     found: dict[Key, list[Timestamp]] = {}
-    deadline = time.monotonic() + _PATIENCE
     database = documents.database.with_options(codec_options=RAW)
     try:
         with database.watch(pipeline, start_at_operation_time=after, max_await_time_ms=100) as stream:
-            while True:
-                event: Any = stream.try_next()
-                if event is None:
-                    if _time(stream.resume_token) >= to:
-                        return found
-                elif event["clusterTime"] > to:
-                    return found
-                elif event["clusterTime"] > after:
-                    one = key(id_element(bytes(event["documentKey"].raw)))
-                    found.setdefault(one, []).append(event["clusterTime"])
-                if time.monotonic() > deadline:
-                    raise Unknown(f"the change stream of {documents.full_name} did not reach {to} in {_PATIENCE:g} s")
+            for event in _events(stream, after, to):
+                one = key(id_element(bytes(event["documentKey"].raw)))
+                found.setdefault(one, []).append(event["clusterTime"])
+    except OperationFailure as error:
+        raise Unknown(str(error)) from error
+    return found
+
+
+def _events(stream: ChangeStream[Any], after: Timestamp, to: Timestamp) -> Iterator[Any]:
+    """The events later than `after` and up to `to`, which is over."""
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        event = stream.try_next()
+        if event is None:
+            if _time(stream.resume_token) >= to:
+                return
+        elif event["clusterTime"] > to:
+            return
+        elif event["clusterTime"] > after:
+            yield event
+    raise Unknown(f"the change stream did not reach {to} within {_PATIENCE:g} s")
+
+
+def written(client: Client, namespaces: Iterable[Namespace], after: Timestamp, to: Timestamp) -> set[Namespace]:
+    """Those of these namespaces that something was written to, later than `after` and up to `to`. Raises `Unknown`."""
+    wanted = [{"db": database, "coll": name} for database, name in (one.split(".", 1) for one in namespaces)]
+    pipeline: list[Mapping[str, Any]] = [{"$match": {"ns": {"$in": wanted}}}, {"$project": {"ns": 1, "clusterTime": 1}}]
+    try:
+        with client.watch(pipeline, start_at_operation_time=after, max_await_time_ms=100) as stream:
+            events = _events(stream, after, to)
+            return {f"{event['ns']['db']}.{event['ns']['coll']}" for event in events}
     except OperationFailure as error:
         raise Unknown(str(error)) from error
 

@@ -43,13 +43,16 @@ Merged: TypeAlias = Equal | Unequal
 class Side:
     """One stream: batches of whole documents, one after the other; never more than one batch is held."""
 
-    __slots__ = ("_batches", "_before", "_last", "at", "batch")
+    __slots__ = ("_batches", "_before", "_behind", "_last", "at", "batch", "read")
 
-    def __init__(self, batches: Iterable[bytes]) -> None:
-        self._batches = iter(batches)
+    def __init__(self, batches: Iterable[bytes], behind: Key | None = None) -> None:
+        """`behind`: an `_id` that is passed over when it comes first."""
+        self._batches, self._behind = iter(batches), behind
         self._before: bytes | None = None
         self._last = -1
         self.batch, self.at = b"", 0
+        self.read = 0
+        """Bytes that came over the network."""
 
     def fill(self) -> bool:
         """Whether there is a document to look at; reads on when the batch is used up."""
@@ -59,7 +62,11 @@ class Side:
             batch = next(self._batches, None)
             if batch is None:
                 return False
-            self.batch = batch
+            self.batch, self.read = batch, self.read + len(batch)
+            if self._behind is not None and batch:
+                if id_key(batch) == self._behind:
+                    self.at = _length(batch)[0]
+                self._behind = None
         return True
 
     def take(self) -> bytes:

@@ -28,7 +28,7 @@ def collection(client: Client, namespace: Namespace) -> Collection[Any]:
     return client[database][name]
 
 
-def filled(client: Client, namespaces: Iterable[Namespace]) -> dict[Namespace, dict[str, Any]]:
+def existing(client: Client, namespaces: Iterable[Namespace]) -> dict[Namespace, dict[str, Any]]:
     """What `listCollections` says of those of these namespaces that exist."""
     wanted = set(namespaces)
     return {
