@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 from towpath import verdicts
 from towpath.errors import TowpathError
 
@@ -63,10 +65,11 @@ class Running:
 
 
 def path(pipeline: str) -> Path:
-    return verdicts.folder(pipeline) / "follow.json"
+    return platformdirs.user_state_path("towpath") / pipeline / "follow.json"
 
 
 def write(pipeline: str, found: Running) -> None:
+    verdicts.folder(pipeline)
     with verdicts.writing(path(pipeline)) as file:
         file.write(json.dumps(asdict(found)))
 

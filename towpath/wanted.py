@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,11 +19,13 @@ from towpath import verdicts
 from towpath.errors import TowpathError
 from verifier import Namespace
 from verifier.order import Key, id_key
-from verifier.raw import ARRAY, DOCUMENT, elements
+from verifier.raw import ARRAY, DOCUMENT, Element, elements
 
 _READ: JSONOptions = CANONICAL_JSON_OPTIONS.with_options(document_class=SON)
 _TEXT = (0x02, 0x0D, 0x0E)  # string, code, symbol
-_REGEX = 0x0B
+_BINARY, _REGEX, _CODE_WITH_SCOPE = 0x05, 0x0B, 0x0F
+_OLD = 0x02  # subtype of a binary
+_INT32 = struct.Struct("<i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,22 +93,41 @@ def refused(pipeline: Pipeline, topic: str, key: bytes | None) -> Wanted | None:
 
 
 def unreadable(id: bytes) -> str:
-    """Why no driver can ask for a document by this `_id`; empty when one can.
+    """Why no driver can ask for a document by this BSON `{_id: …}`; empty when one can.
 
     What is not asked for exactly is not found, and would be taken for deleted.
     """
-    names: set[bytes] = set()
-    for kind, name, value in elements(id):
-        if name in names:
-            return f"its _id holds the name {json.dumps(name.decode(errors='replace'))} twice"
-        names.add(name)
-        if not _is_text(name) or (kind in _TEXT and not _is_text(value[4:-1])):
-            return "its _id holds text that is not UTF-8"
-        if kind == _REGEX and list(value.split(b"\0")[1]) != sorted(value.split(b"\0")[1]):
-            return "its _id holds a regular expression with options out of order"
-        if kind in (DOCUMENT, ARRAY) and (why := unreadable(value)):
-            return why
-    return ""
+    why = next(_odd(list(elements(id))), "")
+    return f"its _id holds {why}" if why else ""
+
+
+def _odd(fields: list[Element]) -> Iterator[str]:
+    """What a driver would mend on the way, in these fields and inside them."""
+    if len({field.name for field in fields}) < len(fields):
+        yield "a name twice"
+    for kind, name, value in fields:
+        if not _is_text(name) or not _is_text(_text(kind, value)):
+            yield "text that is not UTF-8"
+        elif kind == _REGEX and list(value.split(b"\0")[1]) != sorted(value.split(b"\0")[1]):
+            yield "a regular expression with options out of order"
+        elif kind == _BINARY and value[4] == _OLD and value[5:9] != _INT32.pack(len(value) - 9):
+            yield "an old binary with a wrong length in it"
+        elif kind == ARRAY and [one.name for one in elements(value)] != _places(value):
+            yield "an array with odd names"
+        elif kind in (DOCUMENT, ARRAY):
+            yield from _odd(list(elements(value)))
+        elif kind == _CODE_WITH_SCOPE:
+            yield from _odd(list(elements(value[8 + _INT32.unpack_from(value, 4)[0] :])))
+
+
+def _places(array: bytes) -> list[bytes]:
+    return [str(place).encode() for place, _ in enumerate(elements(array))]
+
+
+def _text(kind: int, value: bytes) -> bytes:
+    if kind == _CODE_WITH_SCOPE:
+        return value[8 : 8 + _INT32.unpack_from(value, 4)[0] - 1]
+    return value[4:-1] if kind in _TEXT else value if kind == _REGEX else b""
 
 
 def _is_text(raw: bytes) -> bool:
