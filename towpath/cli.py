@@ -20,6 +20,7 @@ from towpath.restart import restart
 from towpath.stack import stack
 from towpath.status import status
 from towpath.tail import tail
+from towpath.verify import verify
 from towpath.wait import wait
 
 DIFFERENT, TROUBLE = 1, 2
@@ -35,7 +36,7 @@ def towpath() -> None:
     """
 
 
-for verb in (demo, stack, init, check, deploy, status, wait, tail, repair, pause, resume, restart, remove):
+for verb in (demo, stack, init, check, deploy, status, wait, verify, tail, repair, pause, resume, restart, remove):
     towpath.add_command(verb)
 
 
