@@ -22,6 +22,7 @@ from towpath.status import status
 from towpath.tail import tail
 from towpath.verify import verify
 from towpath.wait import wait
+from verifier import VerifierError
 
 DIFFERENT, TROUBLE = 1, 2
 
@@ -54,7 +55,7 @@ def main() -> None:
     except NotYet as error:
         click.echo(f"towpath: {error}", err=True)
         sys.exit(DIFFERENT)
-    except (ConnectorsError, StackError, TowpathError) as error:
+    except (ConnectorsError, StackError, TowpathError, VerifierError) as error:
         click.echo(f"towpath: {error}", err=True)
         sys.exit(TROUBLE)
     except BrokenPipeError:

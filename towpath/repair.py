@@ -15,6 +15,7 @@ from connectors import requests
 from connectors.spec import Pipeline
 from towpath import wanted
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
+from towpath.passing import passing
 from towpath.repairing import Left, Mended, Repaired
 from towpath.repairing import repair as repaired
 from towpath.wanted import Wanted
@@ -53,7 +54,8 @@ def repair(
             _show(documents, as_json=as_json)
             return
         requests.refuse_unable(it.pipeline)
-        left = _report(it, repaired(it, documents, None, timeout, say), as_json=as_json)
+        with passing(it) as passed:
+            left = _report(it, repaired(it, documents, passed, timeout, say), as_json=as_json)
     if left:
         raise click.exceptions.Exit(1)
 

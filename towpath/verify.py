@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lifecycle import require
+from connectors.spec import Pipeline
 from towpath import verdicts
 from towpath.errors import TowpathError
+from towpath.follow import starts
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.passing import passing
+from towpath.verify_log import Newest, duration, go_on, newest
+from towpath.verify_metadata import metadata
 from towpath.verify_namespaces import pairs
 from towpath.verify_progress import shown
+from towpath.verify_recent import RecentVerification
 from towpath.verify_report import write_report
 from towpath.verify_words import Examples, counts, show
 from verifier import Options, Pair, Passed, Recheck, Verdict, Verification, VerifierError
@@ -34,6 +41,8 @@ class Asked:
     report: Path | None
     alone: bool
     """Without asking Connect and Kafka how far the pipeline is."""
+    newest: Newest | None = None
+    """Only what the newest records of the log are about."""
 
 
 @click.command()
@@ -71,6 +80,10 @@ class Asked:
     "--alone", is_flag=True, help="Do not ask Connect and Kafka how far the pipeline is: go by the tries alone."
 )
 @click.option("--resume", is_flag=True, help="Go on with the run that was interrupted.")
+@click.option("--last", type=click.IntRange(min=1), help="Only the documents that the newest N records are about.")
+@click.option("--since", callback=duration, help="Only the documents changed within this time, such as 10m.")
+@click.option("--follow", "follows", is_flag=True, help="Then go on with what changes, until interrupted.")
+@click.option("--metadata", "described", is_flag=True, help="Options, views and indexes too, and what mends them.")
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write the verdict as a page of HTML.")
 @json_option
 def verify(
@@ -88,6 +101,10 @@ def verify(
     lost_for: float,
     alone: bool,
     resume: bool,
+    last: int | None,
+    since: timedelta | None,
+    follows: bool,
+    described: bool,
     report: Path | None,
     as_json: bool,
 ) -> None:
@@ -96,7 +113,8 @@ def verify(
     What differs is read again until it is gone, or the pipeline is past it and it is proven. Exit 0 when both sides
     are the same, 1 when they differ, 2 when there is no verdict.
     """
-    refuse_together(quiet=quiet, screen=screen, resume=resume)
+    recent = newest(last, since, only)
+    refuse_together(quiet=quiet, screen=screen, resume=resume, log=bool(recent or follows))
     try:
         recheck = Recheck(first, factor, jitter, tries, patience)
     except ValueError as error:
@@ -106,14 +124,23 @@ def verify(
         options = Options(
             processes, recheck, ignore_field_order, screen, quiet, lost_for, journal=journal, resume=resume
         )
-        found = run(it, pairs(it.pipeline, only), options, Asked(as_json, report, alone or quiet))
-    end(found)
+        asked = Asked(as_json, report, alone or quiet, recent)
+        begin = starts(it) if follows else {}
+        odd = metadata(it.pipeline, only, as_json=as_json) if described else 0
+        found = run(it, [] if recent else pairs(it.pipeline, only), options, asked)
+        if follows:
+            with nullcontext() if asked.alone else asking(it) as passed:
+                ended = go_on(it, begin, options, passed, as_json=as_json)
+            end(found, ended.differences + odd)
+    end(found, found.differences + odd)
 
 
-def refuse_together(*, quiet: bool, screen: bool, resume: bool) -> None:
+def refuse_together(*, quiet: bool, screen: bool, resume: bool, log: bool) -> None:
     """Raise `UsageError` for options that exclude each other."""
     if quiet and (screen or resume):
         raise click.UsageError(f"--quiet does not go with --{'screen' if screen else 'resume'}: it compares at one go")
+    if log and (quiet or screen or resume):
+        raise click.UsageError("--last, --since and --follow do not go with --quiet, --screen and --resume")
 
 
 def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Verdict:
@@ -124,10 +151,14 @@ def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Ver
         passed = None if asked.alone else stack.enter_context(asking(it))
         file = stack.enter_context(verdicts.writing(verdicts.path(pipeline.name)))
         tell = stack.enter_context(shown())
-        verification = Verification(
-            pipeline.source_uri, pipeline.destination_uri, compared, options, passed=passed, tell=tell, say=say
+        verification = (
+            asked.newest.verification(it, options, passed)
+            if asked.newest
+            else Verification(
+                pipeline.source_uri, pipeline.destination_uri, compared, options, passed=passed, tell=tell, say=say
+            )
         )
-        for line in lines(verification, compared, examples, resumable=not options.quiet):
+        for line in lines(pipeline, verification, examples, resumable=not (options.quiet or asked.newest)):
             file.write(line)
             if asked.as_json:
                 click.echo(line, nl=False)
@@ -140,14 +171,13 @@ def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Ver
 
 
 def lines(
-    verification: Verification, compared: Sequence[Pair], examples: Examples, *, resumable: bool
+    pipeline: Pipeline, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
 ) -> Iterator[str]:
     """A verdict as JSON: a line for each difference as it is proven, then the counts."""
-    names = {pair.source: pair.destination for pair in compared}
     try:
         for found in verification:
             examples.add(found)
-            yield verdicts.line(verdicts.as_json(found, names[found.namespace]))
+            yield verdicts.line(verdicts.as_json(found, pipeline.renames.destination(found.namespace)))
     except VerifierError as error:
         hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
         raise TowpathError(f"{error}{hint}") from error
@@ -171,11 +201,10 @@ def asking(it: Opened) -> Iterator[Passed | None]:
         yield passed
 
 
-def end(verdict: Verdict) -> None:
-    """Leave with the exit status of a verdict."""
+def end(verdict: Verdict, differences: int) -> NoReturn:
+    """Leave with the exit status of a verdict, and of how many differences are there at the end."""
     for words in verdict.trouble:
         say(f"towpath: {words}")
     if verdict.trouble:
         raise click.exceptions.Exit(_TROUBLE)
-    if not verdict.clean:
-        raise click.exceptions.Exit(_DIFFERENT)
+    raise click.exceptions.Exit(_DIFFERENT if differences else 0)

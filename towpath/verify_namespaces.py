@@ -13,14 +13,15 @@ from verifier import Pair
 _OWN = "towpath"  # the destination's database of positions
 
 
-def pairs(pipeline: Pipeline, only: Sequence[str]) -> list[Pair]:
+def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> list[Pair]:
     """Every namespace of the pipeline that either side has, with its name at the destination.
 
-    `only` holds patterns of namespaces at the source; empty takes all in. Raises `Refused` when there are none.
+    `only` holds patterns of namespaces at the source; empty takes all in. Views of the source are no part of any
+    pipeline, and are named only with `views`. Raises `Refused` when there are none.
     """
     selection = Selection(pipeline.include, pipeline.exclude, tuple(only))
     with connected(pipeline.source_uri, "source") as client:
-        ours = [one.namespace for one in collections(client) if _is_part(one, selection)]
+        ours = [one.namespace for one in collections(client) if _is_part(one, selection, views)]
     with connected(pipeline.destination_uri, "destination") as client:
         theirs = list(_named_by_source(pipeline, selection, collections(client)))
     found = sorted({*ours, *theirs})
@@ -30,8 +31,8 @@ def pairs(pipeline: Pipeline, only: Sequence[str]) -> list[Pair]:
     return [Pair(namespace, pipeline.renames.destination(namespace)) for namespace in found]
 
 
-def _is_part(found: Collection, selection: Selection) -> bool:
-    return found.kind != "view" and selection.matches(found.namespace)  # views are no part of any pipeline
+def _is_part(found: Collection, selection: Selection, views: bool) -> bool:
+    return (views or found.kind != "view") and selection.matches(found.namespace)
 
 
 def _named_by_source(pipeline: Pipeline, selection: Selection, found: Iterable[Collection]) -> Iterable[str]:

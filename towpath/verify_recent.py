@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import groupby
 
 from connectors.clusters import connected
+from connectors.namespaces import Selection
 from towpath.opened import Opened
 from towpath.recent import ids
-from verifier import Difference, Namespace, Pair, Passed, Recheck, Tally, Verdict
+from verifier import Difference, Namespace, Options, Pair, Passed, Tally, Verdict
 from verifier.lost import patiently
-from verifier.reading import chunks
+from verifier.reading import Client, chunks
 from verifier.settling import Same, Settling, Unsettled
 
 _HELD = 50_000  # documents that wait to be looked at again, at most
@@ -29,14 +30,16 @@ class RecentVerification:
         it: Opened,
         last: int | None,
         since: timedelta | None,
+        only: Sequence[str],
+        options: Options,
         *,
         passed: Passed | None = None,
-        recheck: Recheck | None = None,
-        ignore_field_order: bool = False,
     ) -> None:
+        """`only` holds patterns of namespaces at the source; empty takes all in."""
         self.verdict = Verdict([])
         self._it, self._last, self._since = it, last, since
-        self._passed, self._recheck, self._ignore_field_order = passed, recheck or Recheck(), ignore_field_order
+        self._selection = Selection(it.pipeline.include, it.pipeline.exclude, tuple(only))
+        self._options, self._passed = options, passed
         self._tallies: dict[Namespace, Tally] = {}
 
     def __iter__(self) -> Iterator[Difference]:
@@ -47,14 +50,19 @@ class RecentVerification:
                 connected(pipeline.source_uri, "source") as source,
                 connected(pipeline.destination_uri, "destination") as destination,
             ):
-                settling = Settling(source, destination, self._recheck, self._passed, self._ignore_field_order)
-                yield from self._run(settling)
+                yield from self._run(self._settling(source, destination))
         finally:
             self.verdict.seconds = time.monotonic() - began
+
+    def _settling(self, source: Client, destination: Client) -> Settling:
+        how = self._options
+        return Settling(source, destination, how.recheck, self._passed, how.ignore_field_order, how.lost_for)
 
     def _run(self, settling: Settling) -> Iterator[Difference]:
         found = ids(self._it.pipeline, self._it.topics, self._last, self._since)
         for namespace, group in groupby(found, lambda one: one[0]):
+            if not self._selection.matches(namespace):
+                continue
             tally = self._tally(namespace)
             for chunk in chunks(key for _, key in group):
 

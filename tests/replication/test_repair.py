@@ -9,9 +9,10 @@ from typing import Any
 
 import bson
 import pytest
-from bson import json_util
+from bson import Int64, json_util
 
 from tests.conftest import MakePipeline
+from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.pipeline import Settings, towpath
 from tests.support.raw import Documents
@@ -42,23 +43,103 @@ def writer(documents: Documents, seed: int) -> Ticker:
     )
 
 
-def test_documents_named_in_a_file_are_mended_while_the_source_changes(
-    make_pipeline: MakePipeline, seed: int, tmp_path: Path
-) -> None:
-    pipeline = make_pipeline(Settings(rename={"docs": "papers"}))
-    documents = pipeline.source("docs")
-    documents.insert_many(map(document, range(COUNT)))
-    pipeline.deploy()
-    pipeline.wait()
-    with writer(documents, seed):
+def named(found: list[dict[str, Any]]) -> dict[bytes, str]:
+    """BSON `{_id: …}` → kind, in the lines of a verdict."""
+    return {bytes.fromhex(one["id_bson"]): one["kind"] for one in found}
+
+
+@pytest.fixture
+def pipeline(make_pipeline: MakePipeline) -> Pipeline:
+    """In step, with a collection that has another name at the destination."""
+    made = make_pipeline(Settings(rename={"docs": "papers"}))
+    made.source("docs").insert_many(map(document, range(COUNT)))
+    made.deploy()
+    made.wait()
+    return made
+
+
+def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipeline: Pipeline, seed: int) -> None:
+    with writer(pipeline.source("docs"), seed) as changes:
         harmed = damage(pipeline.destination("docs"), Random(seed), range(COUNT), PLACES)
-        file = tmp_path / "ids"
-        file.write_text("".join(f"{json_util.dumps(bson.decode(id))}\n" for id in harmed))
-        found, counts = lines("repair", pipeline.file, "--ids", pipeline.namespace("papers"), file, expect=0)
-    assert {bytes.fromhex(one["id_bson"]): one["result"] for one in found} == dict.fromkeys(harmed, "mended")
-    assert (counts["mended"], counts["left"]) == (PLACES, 0)
+        found, counts = lines("verify", pipeline.file, expect=1)
+        assert named(found) == harmed
+        assert (counts["clean"], counts["compared"]) == (False, COUNT + list(harmed.values()).count("extra"))
+        assert f"{PLACES} documents" in towpath("repair", pipeline.file, "--dry-run").stdout
+        found, counts = lines("repair", pipeline.file, expect=0)
+        assert {bytes.fromhex(one["id_bson"]): one["result"] for one in found} == dict.fromkeys(harmed, "mended")
+        assert (counts["mended"], counts["left"]) == (PLACES, 0)
+        found, counts = lines("verify", pipeline.file, expect=0)
+        assert (found, counts["clean"], counts["compared"]) == ([], True, COUNT)
+        changes.wait_for(changes.done + 1)
     pipeline.wait()
     pipeline.assert_same("docs", at_least=COUNT)
+
+
+def test_a_file_of_ids_may_go_by_the_name_at_the_destination(pipeline: Pipeline, seed: int, tmp_path: Path) -> None:
+    harmed, file = damage(pipeline.destination("docs"), Random(seed), range(COUNT), 6), tmp_path / "ids"
+    file.write_text("".join(f"{json_util.dumps(bson.decode(id))}\n" for id in harmed))
+    said = towpath("repair", pipeline.file, "--ids", pipeline.namespace("papers"), file).stdout
+    assert f"{pipeline.namespace('docs')}: 6 mended, 0 left" in said
+    pipeline.assert_same("docs", at_least=COUNT)
+
+
+def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) -> None:
+    documents, copies = pipeline.source("docs"), pipeline.destination("docs")
+    documents.update_many({"_id": {"$lt": 100}}, {"$inc": {"v": 1}})
+    documents.delete_one({"_id": 100})
+    pipeline.wait()
+    copies.update_one({"_id": 50}, {"$set": {"deep.list.0.to.1": "c"}})
+    copies.insert_one(document(100))
+    copies.delete_one({"_id": COUNT - 1})  # which nobody has changed lately
+    harmed = {bson.encode({"_id": 50}): "different", bson.encode({"_id": Int64(100)}): "extra"}
+    found, counts = lines("verify", pipeline.file, "--last", "101", expect=1)
+    assert (named(found), counts["compared"]) == (harmed, 101)
+    found, counts = lines("verify", pipeline.file, "--since", "1h", "-n", pipeline.namespace("other"), expect=0)
+    assert (found, counts["compared"]) == ([], 0)
+    found, counts = lines("verify", pipeline.file, "--since", "1h", expect=1)
+    assert named(found) == harmed | {bson.encode({"_id": COUNT - 1}): "missing"}
+    assert counts["compared"] == COUNT
+    towpath("repair", pipeline.file)
+    pipeline.assert_same("docs", at_least=COUNT - 1)
+
+
+def test_following_finds_damage_to_what_changes_and_status_shows_it(pipeline: Pipeline, seed: int) -> None:
+    documents, copies = pipeline.source("docs"), pipeline.destination("docs")
+
+    def verdict() -> dict[str, Any]:
+        found: dict[str, Any] = pipeline.status()["verify"] or {}
+        return found
+
+    with subprocess.Popen([TOWPATH, "verify", pipeline.file, "--follow", "--json"], stdout=subprocess.PIPE) as follower:
+        until("running verdict", lambda: verdict().get("following"))
+        with writer(documents, seed):
+            until("documents compared", lambda: verdict()["compared"] > 100)
+            copies.delete_one({"_id": 7})
+            documents.update_one({"_id": 7}, {"$set": {"y": 1}})
+            until("difference", lambda: verdict()["missing"] == 1)
+            towpath("repair", pipeline.file)
+            until("end of the difference", lambda: verdict()["missing"] == 0)
+        found = verdict()
+        assert (found["extra"], found["different"], found["order"], found["unsettled"]) == (0, 0, 0, 0)
+        assert found["age_seconds"] < 15
+        follower.send_signal(signal.SIGINT)
+        said = [json.loads(line) for line in follower.communicate(timeout=60)[0].splitlines()]
+    assert follower.returncode == 0
+    assert named([line for line in said if "id_bson" in line]) == {bson.encode({"_id": 7}): "missing"}
+    assert not said[-1]["following"]
+    assert "stopped: no differences" in towpath("status", pipeline.file).stdout
+
+
+def test_options_and_indexes_are_verified_when_asked_for(pipeline: Pipeline) -> None:
+    pipeline.source("docs").create_index("n", unique=True)
+    pipeline.source_client[pipeline.name].command({"create": "seen", "viewOn": "docs", "pipeline": []})
+    said = towpath("verify", pipeline.file, "--metadata", expect=1).stdout
+    assert 'the index n_1 on {"n": 1} is missing' in said
+    assert "the view is missing" in said
+    assert '"viewOn": "papers"' in said
+    pipeline.destination("docs").create_index("n", unique=True)
+    pipeline.destination_client[pipeline.name].command({"create": "seen", "viewOn": "papers", "pipeline": []})
+    towpath("verify", pipeline.file, "--metadata")
 
 
 def test_what_the_destination_refuses_is_left_with_the_reason_until_that_is_gone(make_pipeline: MakePipeline) -> None:
