@@ -23,7 +23,7 @@ def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> li
     with connected(pipeline.source_uri, "source") as client:
         ours = [one.namespace for one in collections(client) if _is_part(one, selection, views)]
     with connected(pipeline.destination_uri, "destination") as client:
-        theirs = list(_named_by_source(pipeline, selection, collections(client)))
+        theirs = list(_named_by_source(pipeline, selection, collections(client), views))
     found = sorted({*ours, *theirs})
     if not found:
         asked = ", ".join(only) or ", ".join(pipeline.include)
@@ -35,11 +35,14 @@ def _is_part(found: Collection, selection: Selection, views: bool) -> bool:
     return (views or found.kind != "view") and selection.matches(found.namespace)
 
 
-def _named_by_source(pipeline: Pipeline, selection: Selection, found: Iterable[Collection]) -> Iterable[str]:
+def _named_by_source(
+    pipeline: Pipeline, selection: Selection, found: Iterable[Collection], views: bool
+) -> Iterable[str]:
     """The source's names of what the destination holds, whether the source has it or not."""
     renamed = {new: old for old, new in pipeline.renames.by_source.items()}
     for collection in found:
         name = renamed.get(collection.namespace, collection.namespace)
         own = pipeline.exactly_once and collection.namespace.startswith(f"{_OWN}.")
-        if not own and selection.matches(name) and pipeline.renames.destination(name) == collection.namespace:
+        mine = (views or collection.kind != "view") and not own and selection.matches(name)
+        if mine and pipeline.renames.destination(name) == collection.namespace:
             yield name

@@ -24,6 +24,7 @@ from verifier.differences import Difference, Namespace, Pair, difference
 from verifier.fields import in_one_order, same_but_for_order
 from verifier.lost import patiently
 from verifier.order import Key, id_key
+from verifier.raw import id_document
 from verifier.reading import IDS, Client, by_ids, collection, now
 from verifier.recheck import Passed, Recheck
 
@@ -250,7 +251,9 @@ class Settling:
         both = source is not None and destination is not None
         if both and self.ignore_field_order and same_but_for_order(source or b"", destination or b""):
             return None
-        return difference(suspect.pair.source, suspect.id, source, destination)
+        found = source or destination
+        id = id_document(found) if found else suspect.id  # which may be its canonical form, a record's key
+        return difference(suspect.pair.source, id, source, destination)
 
 
 def _up_to(most: int, suspects: Sequence[_Suspect]) -> tuple[list[_Suspect], list[_Suspect]]:
