@@ -130,7 +130,7 @@ def _one_by_one(source: Side, destination: Side, end: int, ignore_field_order: b
         if ours == theirs:
             ours = theirs = None
             other = (source.take(), destination.take())[1]
-            if ignore_field_order and same_but_for_order(one, other):
+            if one == other or (ignore_field_order and same_but_for_order(one, other)):
                 documents, size = documents + 1, size + len(one)
             else:
                 yield Unequal(id_document(one), one, other)

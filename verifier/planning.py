@@ -48,16 +48,16 @@ def plan(
     run: Mapping[str, Any],
 ) -> Plan:
     """Cut the collections, and note the plan in the journal; with `resume`, take up what the journal holds of `run`."""
+    left = journal.read(run) if journal and resume else None
     found = Plan()
     for one in looked:
-        ranges, found.expected[one.pair] = patiently(
-            f"size and cut {one.pair.source}", lost_for, _Cut(source, destination, one, range_bytes)
-        )
+        cutting = _Cut(source, destination, one, None if left else range_bytes)
+        ranges, found.expected[one.pair] = patiently(f"size and cut {one.pair.source}", lost_for, cutting)
         found.ranges += [Range(len(found.ranges) + n, one.pair, *how) for n, how in enumerate(ranges)]
-    left = journal.read(run) if journal and resume else None
-    if left is not None:
-        found.ranges = [one for one in left[0] if one.number not in left[1]]
-        found.done = [(one, left[1][one.number]) for one in left[0] if one.number in left[1]]
+    if left:
+        planned, done = left
+        found.ranges = [one for one in planned if one.number not in done]
+        found.done = [(one, done[one.number]) for one in planned if one.number in done]
     elif journal:
         journal.begin(run, found.ranges)
     return found
@@ -65,22 +65,23 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Cuts one pair by the side that holds more documents."""
+    """Sizes one pair, and cuts it by the side that holds more documents; not without `range_bytes`."""
 
     source: Client
     destination: Client
     looked: Looked
-    range_bytes: int
+    range_bytes: int | None
 
     def __call__(self) -> tuple[list[tuple[Bounds, int]], int]:
         pair = self.looked.pair
         sides = (collection(self.source, pair.source), collection(self.destination, pair.destination))
         sizes = [size(side) for side in sides]
         larger = 0 if sizes[0].documents >= sizes[1].documents else 1
-        # where a collation orders _ids, either side may put a bound at another place
-        bounds = (
-            cut(sides[larger], sizes[larger], range_bytes=self.range_bytes) if self.looked.ordered_alike else [Bounds()]
-        )
+        bounds: list[Bounds] = []
+        if self.range_bytes is not None:
+            # where a collation orders _ids, either side may put a bound at another place
+            whole = not self.looked.ordered_alike
+            bounds = [Bounds()] if whole else cut(sides[larger], sizes[larger], range_bytes=self.range_bytes)
         documents = batch_size(*sizes)
         return [(one, documents) for one in bounds], sizes[larger].documents
 

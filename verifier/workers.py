@@ -24,6 +24,7 @@ from verifier.screening import Screen
 _SUSPECTS, _SUSPECT_BYTES = 1_000, 1 << 20  # ids that are told at once
 _TOLD_EVERY = 4 << 20  # bytes compared between two words of how far it has come
 _QUEUED = 64  # messages that may wait for the parent; then the workers wait
+_SELECTION = 2.0  # seconds; whoever asks tries again
 _LOOK = 1.0  # seconds between looks whether the others live
 
 
@@ -99,7 +100,7 @@ def client(uri: str, lost_for: float) -> Client:
     return MongoClient(
         uri,
         appname="towpath verify",
-        serverSelectionTimeoutMS=int(min(lost_for, 5) * 1000) or 1,
+        serverSelectionTimeoutMS=int(min(lost_for, _SELECTION) * 1000) or 1,
         socketTimeoutMS=60_000,
     )
 
