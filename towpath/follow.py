@@ -29,7 +29,7 @@ _EVERY = 1.0  # seconds for which records are gathered before their documents ar
 _AT_ONCE = 20_000  # documents that are compared at once
 _HELD = 50_000  # documents that wait to be looked at again; beyond it no more are read from the log
 _AGAIN = 30.0  # seconds between two looks at all that is known to differ
-_LISTED = 10_000  # differences that are kept one by one
+_SHOWN = 10_000  # differences that are kept with the paths that differ; of more only the names
 
 _Id = tuple[Namespace, Key]
 
@@ -74,11 +74,11 @@ class _Follower:
     tell: Callable[[Difference], None]
     since: float = field(default_factory=time.time)
     compared: int = 0
-    unsettled: int = 0
-    unlisted: Counter[str] = field(default_factory=Counter)
     known: dict[_Id, dict[str, Any]] = field(default_factory=dict)
     """What differs, as lines of a verdict."""
     waiting: set[_Id] = field(default_factory=set)
+    unsettled: set[_Id] = field(default_factory=set)
+    """What could not be judged, and has not been found equal or different since."""
     changed: bool = True
     again: float = 0.0
 
@@ -135,27 +135,26 @@ class _Follower:
     def _settled(self, outcome: Outcome) -> None:
         mark = outcome.namespace, id_key(outcome.id)
         self.waiting.discard(mark)
+        self.unsettled.discard(mark)
         if isinstance(outcome, Same):
             self._forget(mark)
         elif isinstance(outcome, Unsettled):
-            self.unsettled += 1
+            self.unsettled.add(mark)
         else:
             if mark not in self.known:
                 self.tell(outcome)
             self._know(mark, verdicts.as_json(outcome, self.it.pipeline.renames.destination(outcome.namespace)))
 
     def _know(self, mark: _Id, line: dict[str, Any]) -> None:
-        if mark in self.known or len(self.known) < _LISTED:
-            self.known[mark] = line
-        else:
-            self.unlisted[line["kind"]] += 1
+        self.known[mark] = line if len(self.known) < _SHOWN else {**line, "paths": []}
         self.changed = True
 
     def _forget(self, mark: _Id) -> None:
+        self.unsettled.discard(mark)
         self.changed = self.known.pop(mark, None) is not None or self.changed
 
     def verdict(self, *, following: bool) -> Running:
-        counts = Counter(line["kind"] for line in self.known.values()) + self.unlisted
+        counts = Counter(line["kind"] for line in self.known.values())
         behind = self.log.behind()
         return Running(
             since=self.since,
@@ -164,7 +163,7 @@ class _Follower:
             records=self.log.records,
             compared=self.compared,
             waiting=len(self.waiting),
-            unsettled=self.unsettled,
+            unsettled=len(self.unsettled),
             missing=counts["missing"],
             extra=counts["extra"],
             different=counts["different"],

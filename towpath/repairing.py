@@ -14,6 +14,7 @@ from pymongo import MongoClient
 from connectors import barrier, dead_letters, requests
 from connectors.clusters import connected
 from connectors.lifecycle import require
+from towpath.checks.finding import counted
 from towpath.opened import Opened
 from towpath.wanted import Wanted, refused, unreadable
 from verifier import Namespace, Pair, Passed, Recheck
@@ -60,7 +61,8 @@ def repair(
         connected(it.pipeline.destination_uri, "destination") as destination,
     ):
         for batch in _batches(wanted):
-            say(f"asking for {sum(map(len, batch.values())):,} documents of {len(batch):,} namespaces")
+            documents = counted(sum(map(len, batch.values())), "document")
+            say(f"asking for {documents} of {counted(len(batch), 'namespace')}")
             yield from _batch(it, source, destination, batch, passed, timeout, say)
 
 

@@ -131,6 +131,8 @@ def verify(
         if follows:
             with nullcontext() if asked.alone else asking(it) as passed:
                 ended = go_on(it, begin, options, passed, as_json=as_json)
+            if ended.unsettled:
+                raise click.exceptions.Exit(_TROUBLE)
             end(found, ended.differences + odd)
     end(found, found.differences + odd)
 
