@@ -70,7 +70,7 @@ def test_the_text_names_counts_paths_and_what_digests_do_not_see(capsys: pytest.
     assert "note: shop.orders is odd" in said
     assert 'n: {"$numberInt": "5"} at the source, {"$numberLong": "5"} at the destination' in said
     assert "and 2 more" in said
-    assert "not the same: 10 documents in 2.0 s, 5 a second, 20.0 bytes a document over the network" in said
+    assert "not the same: 10 documents in 2.0 s, 5 a second, 20 bytes a document over the network" in said
     show(verdict(tally(way="screened")), [])
     assert UNSEEN in capsys.readouterr().out
 
@@ -132,3 +132,11 @@ def test_a_verdict_that_broke_off_leaves_the_last_one_and_is_not_taken_for_whole
 def test_progress_tells_rate_and_time_left() -> None:
     line = words(Progress(50_000, 200_000, 0, 0, 10, 2, 3, 10.0))
     assert line == "50,000 of about 200,000, 5,000 a second, 0:00:30 left; 3 differed, and are looked at again"
+
+
+def test_fields_in_another_order_are_named_in_both() -> None:
+    inner = [("a", b.NULL), ("z", b.NULL)]
+    sides = [b.document(("_id", b.int32(1)), ("o", b.embedded(*fields))) for fields in (inner, reversed(inner))]
+    found = Different("shop.orders", ID, *sides)
+    assert found.kind == "order"
+    assert paths(found) == [("o", "fields in the order a, z", "fields in the order z, a")]
