@@ -109,7 +109,7 @@ def _example(example: Example) -> Iterator[str]:
         yield "<table><tr><th>path</th><th>source</th><th>destination</th></tr>"
         for path, *values in example.paths:
             cells = "".join(f"<td>{'nothing' if one is None else escape(one)}</td>" for one in values)
-            yield f"<tr><td>{escape(path)}</td>{cells}</tr>"
+            yield f"<tr><td>{escape(path or 'the document')}</td>{cells}</tr>"
         yield "</table>\n"
     sides = (f"<pre>{'nothing' if one is None else escape(one)}</pre>" for one in (example.source, example.destination))
     yield f'<div class="sides">{"".join(sides)}</div>\n'

@@ -114,12 +114,12 @@ def _lines(verdict: Verdict, examples: Sequence[Example]) -> Iterator[str]:
         yield ""
         yield f"{example.namespace} {_short(example.id)}: {example.kind}"
         for path, source, destination in example.paths:
-            yield f"    {path}: {_short(source)} at the source, {_short(destination)} at the destination"
+            yield f"    {path or 'the document'}: {_short(source)} at the source, {_short(destination)} at the destination"
     if verdict.differences > len(examples):
         yield f"and {verdict.differences - len(examples):,} more"
     yield ""
     rate = f"{verdict.compared / verdict.seconds:,.0f} a second" if verdict.seconds else ""
-    network = f"{verdict.read / verdict.compared:,.1f} bytes a document over the network" if verdict.read else ""
+    network = f"{verdict.read / verdict.compared:,.4g} bytes a document over the network" if verdict.read else ""
     figures = ", ".join(part for part in (f"{verdict.seconds:,.1f} s", rate, network) if part)
     yield f"{headline(verdict)}: {verdict.compared:,} documents in {figures}"
     if headline(verdict) == "screened":

@@ -14,6 +14,7 @@ from verifier.differences import Difference, Pair, difference
 from verifier.errors import VerifierError
 from verifier.lost import in_words
 from verifier.merging import Equal, Side, Unequal, merged
+from verifier.order import Key, id_key
 from verifier.reading import in_id_order
 from verifier.recheck import Passed, Recheck
 from verifier.settling import Same, Settling, Unsettled
@@ -50,24 +51,29 @@ def compare(
     """
     pair = Pair(source.full_name, destination.full_name)
     compared = 0
-    found: list[Difference] = []
-    suspects: list[bytes] = []
+    unequal: dict[Key, Unequal] = {}
     try:
         for one in _merged(source, destination, ignore_field_order):
             if isinstance(one, Equal):
                 compared += one.documents
-                continue
-            compared += 1
-            if recheck is not None:
-                suspects.append(one.id)
-            elif wrong := difference(pair.source, one.id, one.source, one.destination):
-                found.append(wrong)
+            else:
+                _keep(unequal, one)
     except PyMongoError as error:
         raise in_words(f"compare {pair.source} with {pair.destination}", error) from error
+    compared += len(unequal)
     if recheck is not None:
         settling = Settling(source.database.client, destination.database.client, recheck, passed, ignore_field_order)
-        found += _settled(settling, pair, suspects)
-    return Comparison(compared, tuple(found))
+        return Comparison(compared, tuple(_settled(settling, pair, [one.id for one in unequal.values()])))
+    different = (difference(pair.source, one.id, one.source, one.destination) for one in unequal.values())
+    return Comparison(compared, tuple(one for one in different if one is not None))
+
+
+def _keep(unequal: dict[Key, Unequal], one: Unequal) -> None:
+    """Where a collation orders `_id`s, the two sides of a document may come one by one."""
+    known = unequal.get(id_key(one.id))
+    if known is not None:
+        one = Unequal(known.id, known.source or one.source, known.destination or one.destination)
+    unequal[id_key(one.id)] = one
 
 
 def _merged(

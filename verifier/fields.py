@@ -32,12 +32,13 @@ def same_but_for_order(one: bytes, other: bytes) -> bool:
 class Part:
     """One differing path, and the value that either side has there; None where it has none.
 
-    Where only the order of fields differs, the values are the objects that hold them.
+    Where only the order of fields differs, the values are the objects that hold them, and `order` is set.
     """
 
     path: str
     source: Element | None
     destination: Element | None
+    order: bool = False
 
 
 def differing(source: bytes, destination: bytes, path: str = "") -> Iterator[Part]:
@@ -59,7 +60,7 @@ def differing(source: bytes, destination: bytes, path: str = "") -> Iterator[Par
             found = True
             yield Part(_joined(path, other.name), None, other)
     if not found and [element.name for element in ours] != [element.name for element in theirs]:
-        yield Part(path, Element(DOCUMENT, b"", source), Element(DOCUMENT, b"", destination))
+        yield Part(path, Element(DOCUMENT, b"", source), Element(DOCUMENT, b"", destination), order=True)
 
 
 def _between(one: Element | None, other: Element | None, path: str) -> Iterator[Part]:

@@ -18,6 +18,7 @@ from verifier.reading import RAW, Client, among, by_ids
 
 #: A document of more changes than this between two moments is looked at another time.
 _MOST = 5_000
+_AWAIT_MS = 20
 _PATIENCE = 30.0  # seconds for a change stream to reach a moment that is over
 _TIME_IN_TOKEN = slice(2, 18)  # hex digits of a resume token: type byte, then eight bytes (MongoDB, key_string.h)
 
@@ -36,9 +37,11 @@ def changes(
         {"$project": {"documentKey._id": 1, "clusterTime": 1}},
     ]
     found: dict[Key, list[Timestamp]] = {}
+    if to <= after:  # nothing has happened at all
+        return found
     database = documents.database.with_options(codec_options=RAW)
     try:
-        with database.watch(pipeline, start_at_operation_time=after, max_await_time_ms=100) as stream:
+        with database.watch(pipeline, start_at_operation_time=after, max_await_time_ms=_AWAIT_MS) as stream:
             for event in _events(stream, after, to):
                 one = key(id_element(bytes(event["documentKey"].raw)))
                 found.setdefault(one, []).append(event["clusterTime"])
@@ -67,7 +70,7 @@ def written(client: Client, namespaces: Iterable[Namespace], after: Timestamp, t
     wanted = [{"db": database, "coll": name} for database, name in (one.split(".", 1) for one in namespaces)]
     pipeline: list[Mapping[str, Any]] = [{"$match": {"ns": {"$in": wanted}}}, {"$project": {"ns": 1, "clusterTime": 1}}]
     try:
-        with client.watch(pipeline, start_at_operation_time=after, max_await_time_ms=100) as stream:
+        with client.watch(pipeline, start_at_operation_time=after, max_await_time_ms=_AWAIT_MS) as stream:
             events = _events(stream, after, to)
             return {f"{event['ns']['db']}.{event['ns']['coll']}" for event in events}
     except OperationFailure as error:

@@ -25,7 +25,7 @@ from verifier.fields import in_one_order, same_but_for_order
 from verifier.lost import patiently
 from verifier.order import Key, id_key
 from verifier.raw import id_document
-from verifier.reading import IDS, Client, by_ids, collection, now
+from verifier.reading import ID_BYTES, IDS, Client, by_ids, collection, now
 from verifier.recheck import Passed, Recheck
 
 _JUDGED_BYTES = 1 << 24  # documents that are held at once while they are judged
@@ -57,6 +57,7 @@ Outcome: TypeAlias = Difference | Unsettled | Same
 class _Suspect:
     pair: Pair
     id: bytes
+    key: Key
     owner: int
     since: float
     moment: Timestamp | None
@@ -99,7 +100,7 @@ class Settling:
         moment = patiently("ask the source for its time", self.lost_for, lambda: now(self.source))
         for one in ids:
             self._bytes += len(one)
-            self._push(_Suspect(pair, one, owner, time.monotonic(), moment))
+            self._push(_Suspect(pair, one, id_key(one), owner, time.monotonic(), moment))
 
     def pause(self) -> float | None:
         """Seconds until a document is due; None when none waits."""
@@ -133,13 +134,19 @@ class Settling:
         heapq.heappush(self._waiting, (due, next(self._count), suspect))
 
     def _due(self) -> list[_Suspect]:
+        """Documents of one namespace that are due, as many as one command asks for."""
         taken: list[_Suspect] = []
+        others: list[tuple[float, int, _Suspect]] = []
         size, limit = 0, time.monotonic()
-        while self._waiting and self._waiting[0][0] <= limit and len(taken) < IDS and size < 1 << 20:
-            if taken and self._waiting[0][2].pair != taken[0].pair:
-                break
-            taken.append(heapq.heappop(self._waiting)[2])
-            size += len(taken[-1].id)
+        while self._waiting and self._waiting[0][0] <= limit and max(len(taken), len(others)) < IDS and size < ID_BYTES:
+            first = heapq.heappop(self._waiting)
+            if taken and first[2].pair != taken[0].pair:
+                others.append(first)
+            else:
+                taken.append(first[2])
+                size += len(first[2].id)
+        for one in others:
+            heapq.heappush(self._waiting, one)
         return taken
 
     def _look(self, due: Sequence[_Suspect]) -> list[tuple[_Suspect, Outcome]]:
@@ -150,7 +157,7 @@ class Settling:
         ripe: list[_Suspect] = []
         for suspect in due:
             suspect.tried += 1
-            one, other = ours.get(id_key(suspect.id)), theirs.get(id_key(suspect.id))
+            one, other = ours.get(suspect.key), theirs.get(suspect.key)
             seen = (one[0] if one else None, other[0] if other else None)
             if seen[0] == seen[1]:
                 found.append((suspect, Same(pair.source, suspect.id)))
@@ -206,7 +213,7 @@ class Settling:
         except history.Unknown as error:
             return self._stayed(group, ours, theirs, str(error))
         for suspect in group:
-            one = id_key(suspect.id)
+            one = suspect.key
             different = self._difference(suspect, ours.get(one), theirs.get(one))
             outcome: Outcome | None = different or Same(pair.source, suspect.id)
             if different is not None and one in changed:
@@ -239,7 +246,7 @@ class Settling:
         found: list[tuple[_Suspect, Outcome]] = []
         for suspect in group:
             suspect.why = f"it keeps changing, and what it was cannot be read: {why}"
-            one = id_key(suspect.id)
+            one = suspect.key
             outcome = self._difference(suspect, ours.get(one), theirs.get(one))
             if outcome is None:
                 found.append((suspect, Same(suspect.pair.source, suspect.id)))

@@ -24,7 +24,7 @@ _WIDTH = 1_000  # characters of one value
 _LARGE = 1 << 16  # bytes from which a value is not decoded to be shown
 _PATHS = 20  # of one document
 
-#: Path, value at the source, value at the destination; None where a side has none.
+#: Path, value at the source, value at the destination; None where a side has none. The empty path is the document.
 Shown = tuple[str, str | None, str | None]
 
 
@@ -51,7 +51,14 @@ def _shown(parts: Iterator[Part]) -> Iterator[Shown]:
         texts = [None if one is None else text(one) for one in (part.source, part.destination)]
         if texts[0] == texts[1]:  # as two NaNs
             texts = [None if one is None else _bytes(one) for one in (part.source, part.destination)]
-        yield part.path or "(order of fields)", texts[0], texts[1]
+        if part.order:
+            texts = [None if one is None else _names(one) for one in (part.source, part.destination)]
+        yield part.path, texts[0], texts[1]
+
+
+def _names(fields: Element) -> str:
+    names = (element.name.decode(errors="backslashreplace") for element in raw.elements(fields.value))
+    return _cut(f"fields in the order {', '.join(names)}", len(fields.value))
 
 
 def text(element: Element) -> str:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from verifier.differences import Difference, Pair
 from verifier.hashes import Watch, same_by_hash, watch
-from verifier.journal import Done, Journal
+from verifier.journal import Journal
 from verifier.looking import Looked, look
 from verifier.planning import about, plan
 from verifier.ranges import RANGE_BYTES, size
 from verifier.reading import Client, collection
 from verifier.recheck import Passed, Recheck
-from verifier.settling import Same, Settling, Unsettled
+from verifier.settling import Settling
 from verifier.tally import Progress, Tally, Verdict
-from verifier.workers import Advanced, Finished, Job, Message, Range, Said, Suspected, running
+from verifier.underway import Underway
+from verifier.workers import Finished, Job, running
 
 _HELD, _HELD_BYTES = 100_000, 64 << 20  # documents that wait to be looked at again; beyond it the workers wait
 _TICK = 0.25  # seconds between two words of progress
-_NOTES = 5  # unsettled documents that are told one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,6 @@ class Options:
     range_bytes: int = RANGE_BYTES
     journal: Path | None = None
     resume: bool = False
-
-
-@dataclass(slots=True)
-class _State:
-    """A range that is being worked on; it is done when it was read and nothing of it waits any more."""
-
-    range: Range
-    documents: int = 0
-    size: int = 0
-    read: int = 0
-    waiting: int = 0
-    finished: bool = False
-    differing: list[bytes] = field(default_factory=list)
 
 
 class Verification:
@@ -78,8 +65,6 @@ class Verification:
         self._job = Job(source_uri, destination_uri, chosen.ignore_field_order, chosen.screen, chosen.lost_for)
         self._passed = passed
         self._tallies = {tally.pair: tally for tally in self.verdict.tallies}
-        self._states: dict[int, _State] = {}
-        self._ranges = self._ranges_done = 0
         self._told = 0.0
 
     def __iter__(self) -> Iterator[Difference]:
@@ -145,74 +130,10 @@ class Verification:
     def _compared(
         self, source: Client, destination: Client, looked: Sequence[Looked], settling: Settling
     ) -> Iterator[Difference]:
-        work = self._planned(source, destination, looked, settling)
-        unread = len(work)
-        with running(self._job, work, min(self._options.processes, len(work))) as workers:
-            while unread or len(settling):
-                pause = settling.pause()
-                if unread and len(settling) < _HELD and settling.size < _HELD_BYTES:
-                    message = workers.message(min(_TICK, _TICK if pause is None else pause))
-                    unread -= isinstance(message, Finished)
-                    self._take(message, settling)
-                else:
-                    time.sleep(min(_TICK, pause or 0))
-                yield from self._settled(settling)
-                self._progress(settling)
-        self._progress(settling, last=True)
-
-    def _take(self, message: Message | None, settling: Settling) -> None:
-        match message:
-            case Advanced():
-                state = self._states[message.number]
-                state.documents, state.size = state.documents + message.documents, state.size + message.size
-                state.read += message.read
-                self._count(state.range.pair, message.documents, message.size, message.read)
-            case Suspected():
-                state = self._states[message.number]
-                state.waiting += len(message.ids)
-                settling.add(state.range.pair, message.ids, message.number)
-            case Finished():
-                self._states[message.number].finished = True
-                self._ranges_done += 1
-                self._finish(message.number)
-            case Said():
-                self._say(message.words)
-
-    def _settled(self, settling: Settling) -> Iterator[Difference]:
-        for number, outcome in settling.step():
-            state = self._states[number]
-            tally = self._tallies[state.range.pair]
-            state.waiting -= 1
-            if not isinstance(outcome, Same):
-                state.differing.append(outcome.id)
-            if isinstance(outcome, Unsettled):
-                tally.unsettled += 1
-                if tally.unsettled <= _NOTES:
-                    self._say(f"a document of {outcome.namespace} could not be judged: {outcome.why}")
-            elif not isinstance(outcome, Same):
-                tally.kinds[outcome.kind] += 1
-                yield outcome
-            self._finish(number)
-
-    def _count(self, pair: Pair, documents: int, amount: int, read: int) -> None:
-        tally = self._tallies[pair]
-        tally.documents, tally.size, tally.read = tally.documents + documents, tally.size + amount, tally.read + read
-
-    def _finish(self, number: int) -> None:
-        """Note a range that is done."""
-        state = self._states[number]
-        if state.finished and not state.waiting and state.range.number >= 0:
-            del self._states[number]
-            if self._journal:
-                self._journal.done(Done(number, state.documents, state.size, state.read, tuple(state.differing)))
-
-    def _planned(
-        self, source: Client, destination: Client, looked: Sequence[Looked], settling: Settling
-    ) -> list[Range]:
-        """The ranges that are to be read."""
         chosen = self._options
-        run = about(looked, ignore_field_order=chosen.ignore_field_order, screen=chosen.screen)
-        found = plan(
+        twice = [one.pair for one in looked if not one.ordered_alike]
+        underway = Underway(self._tallies, settling, self._journal, self._say, twice)
+        planned = plan(
             source,
             destination,
             looked,
@@ -220,21 +141,24 @@ class Verification:
             lost_for=chosen.lost_for,
             journal=self._journal,
             resume=chosen.resume,
-            run=run,
+            run=about(looked, ignore_field_order=chosen.ignore_field_order, screen=chosen.screen),
         )
-        for pair, documents in found.expected.items():
-            self._tallies[pair].expected = documents
-        for work, done in found.done:
-            self._count(work.pair, done.documents, done.size, done.read)
-            if done.differing:
-                again = _again(work)
-                self._states[again.number] = _State(again, waiting=len(done.differing))
-                settling.add(work.pair, done.differing, again.number)
-        self._ranges, self._ranges_done = len(found.ranges) + len(found.done), len(found.done)
-        self._states |= {work.number: _State(work) for work in found.ranges}
-        return found.ranges
+        underway.begin(planned)
+        unread = len(planned.ranges)
+        with running(self._job, planned.ranges, min(chosen.processes, unread)) as workers:
+            while unread or len(settling):
+                pause = settling.pause()
+                if unread and len(settling) < _HELD and settling.size < _HELD_BYTES:
+                    message = workers.message(min(_TICK, _TICK if pause is None else pause))
+                    unread -= isinstance(message, Finished)
+                    underway.take(message)
+                else:
+                    time.sleep(min(_TICK, pause or 0))
+                yield from underway.settled()
+                self._progress(underway)
+        self._progress(underway, last=True)
 
-    def _progress(self, settling: Settling, *, last: bool = False) -> None:
+    def _progress(self, underway: Underway, *, last: bool = False) -> None:
         if not last and time.monotonic() - self._told < _TICK:
             return
         self._told = time.monotonic()
@@ -245,14 +169,9 @@ class Verification:
                 sum(tally.expected for tally in tallies),
                 sum(tally.size for tally in tallies),
                 self.verdict.read,
-                self._ranges,
-                self._ranges_done,
-                len(settling),
+                underway.ranges,
+                underway.done,
+                len(underway.settling),
                 self._told - self.verdict.began,
             )
         )
-
-
-def _again(work: Range) -> Range:
-    """Stands for documents of a range that an earlier run has read; its number is no range's."""
-    return replace(work, number=-1 - work.number)

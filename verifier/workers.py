@@ -24,6 +24,7 @@ from verifier.screening import Screen
 _SUSPECTS, _SUSPECT_BYTES = 1_000, 1 << 20  # ids that are told at once
 _TOLD_EVERY = 4 << 20  # bytes compared between two words of how far it has come
 _QUEUED = 64  # messages that may wait for the parent; then the workers wait
+_SILENCE_MS = 60_000
 _SELECTION = 2.0  # seconds; whoever asks tries again
 _LOOK = 1.0  # seconds between looks whether the others live
 
@@ -38,8 +39,11 @@ class Job:
     screen: bool
     lost_for: float
 
-    def clients(self) -> tuple[Client, Client]:
-        return client(self.source_uri, self.lost_for), client(self.destination_uri, self.lost_for)
+    def clients(self, silence_ms: int | None = None) -> tuple[Client, Client]:
+        return (
+            client(self.source_uri, self.lost_for, silence_ms),
+            client(self.destination_uri, self.lost_for, silence_ms),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +99,13 @@ class Failed:
 Message: TypeAlias = Advanced | Suspected | Finished | Said | Failed
 
 
-def client(uri: str, lost_for: float) -> Client:
-    """A client that gives a server up which says nothing for a minute."""
+def client(uri: str, lost_for: float, silence_ms: int | None = None) -> Client:
+    """A client that gives a server up which says nothing for `silence_ms`; hashing a collection may take long."""
     return MongoClient(
         uri,
         appname="towpath verify",
         serverSelectionTimeoutMS=int(min(lost_for, _SELECTION) * 1000) or 1,
-        socketTimeoutMS=60_000,
+        socketTimeoutMS=silence_ms,
     )
 
 
@@ -167,7 +171,7 @@ def _work(job: Job, tasks: Any, results: Any) -> None:
             return
         raise SystemExit(1)
 
-    clients = job.clients()
+    clients = job.clients(None if job.screen else _SILENCE_MS)
     try:
         while lives():
             try:

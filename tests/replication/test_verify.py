@@ -20,7 +20,7 @@ from tests.support import bsonbytes as b
 from tests.support import raw
 from tests.support.corpus import Specimen
 from tests.support.replicator import Replicator
-from verifier import Difference, Options, Pair, Recheck, Unsuitable, Verification
+from verifier import Difference, Options, Pair, Recheck, Unsuitable, Verification, compare
 
 SOON = Recheck(first=0.1, factor=1.5, tries=4, patience=30)
 SMALL = MongodSizes(0.25, 256)
@@ -253,11 +253,12 @@ def test_what_is_no_plain_collection_is_told_in_words(sides: Sides) -> None:
         database.create_collection("clustered", clusteredIndex={"key": {"_id": 1}, "unique": True})
         database.clustered.insert_many([{"_id": number, "x": "x" * 1000} for number in range(3_000)])
         database.create_collection("folded", collation={"locale": "en", "strength": 2})
-        database.folded.insert_many([{"_id": text} for text in ("b", "A", "c", "Z", "y")])
+        database.folded.insert_many([{"_id": text, "n": 1} for text in ("b", "A", "C", "Z", "y")])
     source.create_collection("empty")
     source.absent.insert_many([{"_id": 1}, {"_id": 2}])
     destination.clustered.delete_one({"_id": 2_999})
-    destination.folded.delete_one({"_id": "Z"})
+    destination.folded.delete_one({"_id": "b"})  # by the collation "b" comes before "C", by bytes behind it
+    destination.folded.update_one({"_id": "C"}, {"$set": {"n": 2}})
 
     names = ("whole", "view", "series", "capped", "clustered", "folded", "empty", "absent", "nowhere")
     run, found = sides.verify(*names)
@@ -266,6 +267,7 @@ def test_what_is_no_plain_collection_is_told_in_words(sides: Sides) -> None:
         ("v.absent", "missing"),
         ("v.absent", "missing"),
         ("v.clustered", "missing"),
+        ("v.folded", "different"),
         ("v.folded", "missing"),
     ]
     assert tallies["view"].trouble == [
@@ -276,6 +278,9 @@ def test_what_is_no_plain_collection_is_told_in_words(sides: Sides) -> None:
     assert tallies["empty"].notes == ["v.empty does not exist at the destination"]
     assert tallies["absent"].notes == ["v.absent does not exist at the destination"]
     assert len(tallies["nowhere"].notes) == 2
+    assert tallies["folded"].documents == 5
+    by_hand = compare(source.folded, destination.folded)
+    assert [(one.kind, by_hand.compared) for one in by_hand.differences] == [("different", 5), ("missing", 5)]
     verdicts = {name: tally.verdict for name, tally in tallies.items()}
     assert verdicts["whole"] == verdicts["capped"] == verdicts["empty"] == "same"
     assert verdicts["view"] == verdicts["series"] == "no verdict"
