@@ -166,8 +166,15 @@ def _next(consumer: Consumer) -> Message | None:
     return message
 
 
-def letters(pipeline: Pipeline, topics: Topics, *, follow: bool) -> Iterator[DeadLetter]:
-    """Every dead letter from the first on, as it lies in the topic; with `follow` also those that come in later."""
+def end(pipeline: Pipeline, topics: Topics) -> int:
+    """The offset after the last dead letter; 0 while there is no such topic."""
+    topic = topics.all().get(pipeline.dead_letter_topic)
+    return 0 if topic is None else max(end for _, end in topics.ends([topic]).values())
+
+
+def letters(pipeline: Pipeline, topics: Topics, *, follow: bool, start: int = 0) -> Iterator[DeadLetter]:
+    """Every dead letter from the first at or after `start` on, as it lies in the topic; with `follow` also those that
+    come in later."""
     topic = topics.all().get(pipeline.dead_letter_topic)
     if topic is None:
         raise TopicError(
@@ -175,6 +182,7 @@ def letters(pipeline: Pipeline, topics: Topics, *, follow: bool) -> Iterator[Dea
             ' mode = "exactly-once", and `towpath deploy` makes their topic'
         )
     ((place, (first, end)),) = list(topics.ends([topic]).items())[:1]
+    first = max(first, min(start, end))
     consumer = topics.consumer()
     try:
         consumer.assign([TopicPartition(*place, first)])

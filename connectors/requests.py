@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from connectors.connect import Connect
 from connectors.errors import Refused, TopicError
+from connectors.namespaces import topic_of
 from connectors.source_state import read_state
 from connectors.spec import Pipeline
 from connectors.topics import LARGEST_RECORD, Topic, Topics
@@ -59,16 +60,29 @@ def write(pipeline: Pipeline, topics: Topics, namespace: str, ids: Iterable[byte
     return max(taken, default=None)
 
 
-def refuse_unanswered(pipeline: Pipeline, topics: Topics, namespace: str) -> None:
+def refuse_unable(pipeline: Pipeline) -> None:
+    """Raise `Refused` for a pipeline whose source connector reads nothing again."""
     if not pipeline.has_own_source:
         raise Refused(
             f"{pipeline.name} captures with Debezium's own connector, which reads nothing again;"
             ' use mode = "exactly-once", or copy = "towpath"'
         )
+
+
+def refuse_unanswered(pipeline: Pipeline, topics: Topics, namespace: str) -> None:
+    """Raise `Refused` where nobody would answer a request for this namespace."""
+    refuse_unable(pipeline)
     if not pipeline.selection.matches(namespace):
         raise Refused(f"{namespace} is not in the pipeline {pipeline.name}; see [collections]")
-    if pipeline.request_topic not in topics.all():
+    existing = topics.all()
+    if pipeline.request_topic not in existing:
         raise Refused(f"there is no topic {pipeline.request_topic} at {topics.bootstrap}; `towpath deploy` makes it")
+    topic = topic_of(pipeline.name, namespace)
+    if topic not in existing:
+        raise Refused(
+            f"nothing was ever captured of {namespace}: there is no topic {topic} at {topics.bootstrap}; is that its"
+            " name at the source? (`towpath deploy` makes the topics of collections that are there)"
+        )
 
 
 def values(namespace: str, ids: Iterable[bytes]) -> Iterator[bytes]:

@@ -15,11 +15,14 @@ from towpath.errors import TowpathError
 from towpath.init import init
 from towpath.pause import pause, resume
 from towpath.remove import remove
+from towpath.repair import repair
 from towpath.restart import restart
 from towpath.stack import stack
 from towpath.status import status
 from towpath.tail import tail
+from towpath.verify import verify
 from towpath.wait import wait
+from verifier import VerifierError
 
 DIFFERENT, TROUBLE = 1, 2
 
@@ -34,7 +37,7 @@ def towpath() -> None:
     """
 
 
-for verb in (demo, stack, init, check, deploy, status, wait, tail, pause, resume, restart, remove):
+for verb in (demo, stack, init, check, deploy, status, wait, verify, tail, repair, pause, resume, restart, remove):
     towpath.add_command(verb)
 
 
@@ -52,7 +55,7 @@ def main() -> None:
     except NotYet as error:
         click.echo(f"towpath: {error}", err=True)
         sys.exit(DIFFERENT)
-    except (ConnectorsError, StackError, TowpathError) as error:
+    except (ConnectorsError, StackError, TowpathError, VerifierError) as error:
         click.echo(f"towpath: {error}", err=True)
         sys.exit(TROUBLE)
     except BrokenPipeError:

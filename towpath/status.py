@@ -6,6 +6,7 @@ import json
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -13,7 +14,9 @@ from rich.live import Live
 
 from connectors.looking import look
 from connectors.status import Status
+from towpath import running
 from towpath.opened import Opened, json_option, opened, pipeline_argument
+from towpath.running import Running
 from towpath.screen import screen
 
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
@@ -34,22 +37,27 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         else:
             found = look(it.pipeline, it.connect, it.topics)
             while watch:
-                click.echo(json.dumps(found.as_json()))
+                click.echo(json.dumps(_as_json(found)))
                 time.sleep(1)
                 found = look(it.pipeline, it.connect, it.topics)
             if as_json:
-                click.echo(json.dumps(found.as_json()))
+                click.echo(json.dumps(_as_json(found)))
             else:
-                show(found)
+                show(found, running.read(it.pipeline.name))
     if found.state != "running":
         raise click.exceptions.Exit(1)
 
 
-def show(found: Status) -> None:
-    """Print the status for people."""
+def _as_json(found: Status) -> dict[str, Any]:
+    verified = running.read(found.name)
+    return found.as_json() | {"verify": verified and verified.as_json()}
+
+
+def show(found: Status, verified: Running | None = None) -> None:
+    """Print the status for people, with the running verdict if there is one."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
-    console.print(screen(found))
+    console.print(screen(found, verified))
 
 
 def _watch(it: Opened) -> Status:
@@ -57,7 +65,7 @@ def _watch(it: Opened) -> Status:
     found = look(it.pipeline, it.connect, it.topics)
     with Live(console=Console(), auto_refresh=False) as live, suppress(KeyboardInterrupt):
         while True:
-            live.update(screen(found), refresh=True)
+            live.update(screen(found, running.read(found.name)), refresh=True)
             time.sleep(1)
             found = look(it.pipeline, it.connect, it.topics)
     return found

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
-from bson.codec_options import CodecOptions
-from bson.raw_bson import RawBSONDocument
 from pymongo.collection import Collection
+from pymongo.errors import PyMongoError
 
-from verifier.raw import id_bytes
+from verifier.checking import outcomes
+from verifier.differences import Difference, Pair, difference
+from verifier.errors import VerifierError
+from verifier.lost import in_words
+from verifier.merging import Equal, Side, Unequal, merged
+from verifier.order import Key, id_key
+from verifier.reading import in_id_order
+from verifier.recheck import Passed, Recheck
+from verifier.settling import Same, Settling, Unsettled
 
-_RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A document of the source that the destination does not have."""
-
-    source: RawBSONDocument
-
-
-@dataclass(frozen=True, slots=True)
-class Extra:
-    """A document of the destination that the source does not have."""
-
-    destination: RawBSONDocument
-
-
-@dataclass(frozen=True, slots=True)
-class Different:
-    """A document that both sides have under the same `_id`, with other bytes."""
-
-    source: RawBSONDocument
-    destination: RawBSONDocument
-
-
-Difference = Missing | Extra | Different
+_BATCH = 4_000  # documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,51 +34,58 @@ class Comparison:
         return not self.differences
 
 
-def compare(source: Collection[Any], destination: Collection[Any]) -> Comparison:
-    """Compare all documents of two collections while nobody writes to them.
+def compare(
+    source: Collection[Any],
+    destination: Collection[Any],
+    *,
+    recheck: Recheck | None = None,
+    passed: Passed | None = None,
+    ignore_field_order: bool = False,
+) -> Comparison:
+    """Compare all documents of two collections, in this process.
 
-    Reads both sides in `_id` order, so that memory is bounded by the documents that differ. Raises what PyMongo
-    raises when a server cannot be read.
+    Without `recheck` nobody may write meanwhile. With it, differences are read again until they are gone or proven,
+    and `passed` tells whether what replicates the collection has passed a moment of the source. The differences
+    are held, all documents are not. Raises `VerifierError` when a server cannot be read, or a document that keeps
+    changing cannot be judged.
     """
-    compared, found = 0, []
-    for pair in pairs(_in_id_order(source), _in_id_order(destination)):
-        compared += 1
-        difference = _difference(*pair)
-        if difference is not None:
-            found.append(difference)
-    return Comparison(compared, tuple(found))
-
-
-def _in_id_order(collection: Collection[Any]) -> Iterator[RawBSONDocument]:
-    raw = collection.with_options(codec_options=_RAW)
-    with raw.find({}, hint=[("_id", 1)], sort=[("_id", 1)]) as cursor:
-        yield from cursor
-
-
-def pairs(
-    source: Iterable[RawBSONDocument], destination: Iterable[RawBSONDocument]
-) -> Iterator[tuple[RawBSONDocument | None, RawBSONDocument | None]]:
-    """Bring together what has the same `_id`, byte for byte; None stands where a side has none.
-
-    Both sides come in MongoDB's order of `_id`s, which Python does not know; one that waits for its partner is kept
-    until that comes, or until both sides have ended.
-    """
-    waiting: tuple[dict[bytes, RawBSONDocument], dict[bytes, RawBSONDocument]] = ({}, {})
-    for both in zip_longest(source, destination):
-        for side, document in enumerate(both):
-            if document is None:
-                continue
-            key = id_bytes(bytes(document.raw))
-            partner = waiting[1 - side].pop(key, None)
-            if partner is None:
-                waiting[side][key] = document
+    pair = Pair(source.full_name, destination.full_name)
+    compared = 0
+    unequal: dict[Key, Unequal] = {}
+    try:
+        for one in _merged(source, destination, ignore_field_order):
+            if isinstance(one, Equal):
+                compared += one.documents
             else:
-                yield (document, partner) if side == 0 else (partner, document)
-    yield from ((document, None) for document in waiting[0].values())
-    yield from ((None, document) for document in waiting[1].values())
+                _keep(unequal, one)
+    except PyMongoError as error:
+        raise in_words(f"compare {pair.source} with {pair.destination}", error) from error
+    compared += len(unequal)
+    if recheck is not None:
+        settling = Settling(source.database.client, destination.database.client, recheck, passed, ignore_field_order)
+        return Comparison(compared, tuple(_settled(settling, pair, [one.id for one in unequal.values()])))
+    different = (difference(pair.source, one.id, one.source, one.destination) for one in unequal.values())
+    return Comparison(compared, tuple(one for one in different if one is not None))
 
 
-def _difference(source: RawBSONDocument | None, destination: RawBSONDocument | None) -> Difference | None:
-    if source is None or destination is None:
-        return Missing(source) if source is not None else Extra(destination) if destination is not None else None
-    return None if bytes(source.raw) == bytes(destination.raw) else Different(source, destination)
+def _keep(unequal: dict[Key, Unequal], one: Unequal) -> None:
+    """Where a collation orders `_id`s, the two sides of a document may come one by one."""
+    known = unequal.get(id_key(one.id))
+    if known is not None:
+        one = Unequal(known.id, known.source or one.source, known.destination or one.destination)
+    unequal[id_key(one.id)] = one
+
+
+def _merged(
+    source: Collection[Any], destination: Collection[Any], ignore_field_order: bool
+) -> Iterator[Equal | Unequal]:
+    ours, theirs = (Side(in_id_order(documents, None, None, _BATCH)) for documents in (source, destination))
+    return merged(ours, theirs, ignore_field_order=ignore_field_order)
+
+
+def _settled(settling: Settling, pair: Pair, suspects: list[bytes]) -> Iterator[Difference]:
+    for outcome in outcomes(settling, pair, suspects):
+        if isinstance(outcome, Unsettled):
+            raise VerifierError(f"a document of {pair.source} could not be judged in time: {outcome.why}")
+        if not isinstance(outcome, Same):
+            yield outcome

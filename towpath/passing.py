@@ -1,0 +1,57 @@
+"""Whether a pipeline has passed a moment of the source: everything written up to then is at the destination."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from bson.timestamp import Timestamp
+
+from connectors.barrier import uncaptured
+from connectors.lag import applied, gaps, peek, pipeline_ends
+from connectors.position import ClusterTime
+from connectors.source_state import SELECTION, read_state
+from connectors.topics import Place
+from towpath.opened import Opened
+
+_KEPT = 1_000  # moments of which the ends of the log are remembered
+
+
+@dataclass(slots=True)
+class Passing:
+    """The barrier of `towpath wait` as a question: `passed(moment)` looks once and does not wait."""
+
+    opened: Opened
+    done: Callable[[], dict[Place, int]]
+    _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
+
+    def __call__(self, moment: Timestamp) -> bool:
+        asked = ClusterTime(moment.time, moment.inc)
+        ends = self._ends.get(asked)
+        if ends is None:
+            if not self._captured(asked):
+                return False
+            while len(self._ends) >= _KEPT:
+                del self._ends[next(iter(self._ends))]
+            ends = self._ends[asked] = pipeline_ends(self.opened.pipeline, self.opened.topics)
+        left = gaps(ends, self.done())
+        for place, found in peek(self.opened.topics, left, most=0).items():
+            if not found.records:  # control records only
+                del left[place]
+        return not left
+
+    def _captured(self, moment: ClusterTime) -> bool:
+        pipeline, connect = self.opened.pipeline, self.opened.connect
+        for name in pipeline.source_connectors:
+            config = (connect.config(name) or {}) if pipeline.has_own_source else {}
+            if uncaptured(name, read_state(connect, name), moment, config.get(SELECTION)):
+                return False
+        return True
+
+
+@contextlib.contextmanager
+def passing(opened: Opened) -> Iterator[Passing]:
+    """The question for a deployed pipeline. Raises `ConnectorsError` where nobody answers."""
+    with applied(opened.pipeline, opened.topics) as done:
+        yield Passing(opened, done)

@@ -1,0 +1,120 @@
+"""`towpath repair`"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from connectors import requests
+from connectors.spec import Pipeline
+from towpath import wanted
+from towpath.opened import Opened, json_option, opened, pipeline_argument, say
+from towpath.passing import passing
+from towpath.repairing import Left, Mended, Repaired
+from towpath.repairing import repair as repaired
+from towpath.wanted import Wanted
+from verifier.shown import extended_json
+
+_SHOWN = 50  # documents that are told to people one by one
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--ids",
+    type=(str, click.File(encoding="utf-8")),
+    metavar="NAMESPACE FILE",
+    help="These documents: one _id a line, as Extended JSON; - is standard input.",
+)
+@click.option("--dead-letters", is_flag=True, help="What the destination refused.")
+@click.option("--dry-run", is_flag=True, help="Show what would be read again, and do nothing.")
+@click.option("--timeout", default=300.0, show_default=True, help="Seconds for a batch to be read again and applied.")
+@json_option
+def repair(
+    file: Path, ids: tuple[str, TextIO] | None, dead_letters: bool, dry_run: bool, timeout: float, as_json: bool
+) -> None:
+    """Have the source connector read documents again that differ: those of the last verdict, if not said otherwise.
+
+    They come through the log, in order with every change; what is gone at the source is deleted. Nothing else is
+    written to the destination. Then the same documents are compared again.
+
+    Exit 0 when all are the same now, 1 when something is left (with the reason), 2 when it cannot be done.
+    """
+    if ids is not None and dead_letters:
+        raise click.UsageError("give one of --ids and --dead-letters, not both")
+    with opened(file) as it:
+        documents = _wanted(it, ids, dead_letters=dead_letters)
+        if dry_run:
+            _show(documents, as_json=as_json)
+            return
+        requests.refuse_unable(it.pipeline)
+        with passing(it) as passed:
+            left = _report(it, repaired(it, documents, passed, timeout, say), as_json=as_json)
+    if left:
+        raise click.exceptions.Exit(1)
+
+
+def _wanted(it: Opened, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[Wanted]:
+    if ids is not None:
+        return wanted.of_file(it.pipeline, *ids)
+    return wanted.of_dead_letters(it.pipeline, it.topics) if dead_letters else wanted.of_verdict(it.pipeline)
+
+
+def _show(documents: Iterable[Wanted], *, as_json: bool) -> None:
+    counts: Counter[str] = Counter()
+    for one in documents:
+        counts[one.namespace] += 1
+        if as_json:
+            click.echo(json.dumps(_named(one), ensure_ascii=False))
+    if not as_json:
+        for namespace, count in counts.items():
+            click.echo(f"{namespace}: {count:,} documents would be read again")
+        if not counts:
+            click.echo("nothing to repair")
+
+
+def _report(it: Opened, found: Iterable[Repaired], *, as_json: bool) -> int:
+    """Tell of each document as it is known; the number of those that are left."""
+    start, mended, left = time.monotonic(), Counter[str](), Counter[str]()
+    for one in found:
+        (mended if isinstance(one, Mended) else left)[one.wanted.namespace] += 1
+        if as_json:
+            click.echo(json.dumps(_line(it.pipeline, one), ensure_ascii=False))
+        elif isinstance(one, Left) and left.total() <= _SHOWN:
+            click.echo(f"left     {one.wanted.namespace} {_id(one.wanted)}: {one.kind}: {one.why}")
+    seconds = round(time.monotonic() - start, 1)
+    if as_json:
+        click.echo(json.dumps({"mended": mended.total(), "left": left.total(), "seconds": seconds}))
+        return left.total()
+    if left.total() > _SHOWN:
+        click.echo(f"         and {left.total() - _SHOWN:,} more")
+    for namespace in sorted({*mended, *left}):
+        click.echo(f"{namespace}: {mended[namespace]:,} mended, {left[namespace]:,} left")
+    click.echo(f"{mended.total():,} mended, {left.total():,} left, in {seconds} s")
+    return left.total()
+
+
+def _line(pipeline: Pipeline, one: Repaired) -> dict[str, Any]:
+    shown = _named(one.wanted) | {"destination_namespace": pipeline.renames.destination(one.wanted.namespace)}
+    if isinstance(one, Mended):
+        return shown | {"result": "mended"}
+    return shown | {"result": "left", "kind": one.kind, "reason": one.why}
+
+
+def _named(one: Wanted) -> dict[str, Any]:
+    shown = extended_json(one.id)
+    return {
+        "namespace": one.namespace,
+        "id": None if shown is None else json.loads(shown),
+        "id_bson": one.id.hex(),
+    }
+
+
+def _id(one: Wanted) -> str:
+    return extended_json(one.id) or one.id.hex()

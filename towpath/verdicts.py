@@ -1,0 +1,111 @@
+"""The last verdict of a pipeline: JSON lines, one a difference, and the counts at the end."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import platformdirs
+
+from towpath.errors import TowpathError
+from verifier import Difference, Kind, Namespace
+from verifier.shown import Shown, extended_json, paths
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A document that a verdict named; `id` is BSON `{_id: …}` in the bytes that it has."""
+
+    namespace: Namespace
+    destination_namespace: Namespace
+    id: bytes
+    kind: Kind
+    paths: tuple[Shown, ...]
+
+
+def folder(pipeline: str) -> Path:
+    """Where a pipeline's state is kept on this machine; nobody else may look into it."""
+    place = platformdirs.user_state_path("towpath") / pipeline
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    place.chmod(0o700)
+    return place
+
+
+def path(pipeline: str) -> Path:
+    """Where the last verdict of a pipeline is kept on this machine."""
+    return folder(pipeline) / "verdict.jsonl"
+
+
+def as_json(found: Difference, destination_namespace: Namespace) -> dict[str, Any]:
+    """The line of one difference; `id` is null where Extended JSON would not tell it exactly."""
+    shown = extended_json(found.id)
+    return {
+        "namespace": found.namespace,
+        "destination_namespace": destination_namespace,
+        "id": None if shown is None else json.loads(shown),
+        "id_bson": found.id.hex(),
+        "kind": found.kind,
+        "paths": [list(one) for one in paths(found)],
+    }
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[TextIO]:
+    """A file that takes the place of `place` once everything is written to it; only its owner can read it."""
+    new = place.with_name(f".{place.name}.new")
+    new.unlink(missing_ok=True)
+    new.touch(mode=0o600)
+    with new.open("w") as file:
+        yield file
+    new.replace(place)
+
+
+def line(found: dict[str, Any]) -> str:
+    return json.dumps(found, ensure_ascii=False) + "\n"
+
+
+def read(place: Path) -> Iterator[Named]:
+    """The documents that a verdict names. Raises `TowpathError` when there is none, or it is not whole."""
+    whole = False
+    for number, found in enumerate(_lines(place), 1):
+        if whole:
+            raise TowpathError(f"{place}, line {number}: something follows the counts; run `towpath verify` again")
+        if "clean" in found:
+            whole = True
+            continue
+        try:
+            shown = tuple((one[0], one[1], one[2]) for one in found["paths"])
+            id = bytes.fromhex(found["id_bson"])
+            yield Named(found["namespace"], found["destination_namespace"], id, found["kind"], shown)
+        except (KeyError, ValueError, IndexError, TypeError) as error:
+            raise TowpathError(f"{place}, line {number}, is no difference: {error!r}") from error
+    if not whole:
+        raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
+
+
+def counts(place: Path) -> dict[str, Any]:
+    """The last line of a verdict."""
+    lines = deque(_lines(place), maxlen=1)
+    last = lines[0] if lines else {}
+    if "clean" not in last:
+        raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
+    return last
+
+
+def _lines(place: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with place.open() as file:
+            for text in file:
+                found = json.loads(text)
+                if not isinstance(found, dict):
+                    raise ValueError(f"{text[:40]!r} is no object")
+                yield found
+    except FileNotFoundError as error:
+        raise TowpathError(f"there is no verdict at {place}; run `towpath verify` first") from error
+    except (OSError, ValueError) as error:
+        raise TowpathError(f"cannot read the verdict {place}: {error}") from error

@@ -1,0 +1,212 @@
+"""`towpath verify`"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from connectors.errors import ConnectorsError, NoSuchConnector
+from connectors.lifecycle import require
+from connectors.spec import Pipeline
+from towpath import verdicts
+from towpath.errors import TowpathError
+from towpath.follow import starts
+from towpath.opened import Opened, json_option, opened, pipeline_argument, say
+from towpath.passing import passing
+from towpath.verify_log import Newest, duration, go_on, newest
+from towpath.verify_metadata import metadata
+from towpath.verify_namespaces import pairs
+from towpath.verify_progress import shown
+from towpath.verify_recent import RecentVerification
+from towpath.verify_report import write_report
+from towpath.verify_words import Examples, counts, show
+from verifier import Options, Pair, Passed, Recheck, Verdict, Verification, VerifierError
+
+_EXAMPLES, _IN_REPORT = 10, 50  # differences that are shown in full
+_DIFFERENT, _TROUBLE = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to do with what is found."""
+
+    as_json: bool
+    report: Path | None
+    alone: bool
+    """Without asking Connect and Kafka how far the pipeline is."""
+    newest: Newest | None = None
+    """Only what the newest records of the log are about."""
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "-n", "--namespace", "only", multiple=True, help="Compare only these (source's names, * allowed); again for more."
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=os.cpu_count() or 1,
+    help="Processes that read; default: the machine's cores.",
+)
+@click.option(
+    "--ignore-field-order", is_flag=True, help="Let documents pass of which only the order of fields differs."
+)
+@click.option("--quiet", is_flag=True, help="Nobody writes: compare by dbHash; refused when something is written.")
+@click.option(
+    "--screen", is_flag=True, help="Compare by digests, for a thin line; blind to types and fractions of numbers."
+)
+@click.option("--first", default=Recheck().first, show_default=True, help="Seconds until a difference is read again.")
+@click.option(
+    "--factor", default=Recheck().factor, show_default=True, help="By which each pause is longer than the last."
+)
+@click.option("--jitter", default=Recheck().jitter, show_default=True, help="Part of a pause that is left to chance.")
+@click.option("--tries", default=Recheck().tries, show_default=True, help="Times that a difference is read again.")
+@click.option(
+    "--patience",
+    default=Recheck().patience,
+    show_default=True,
+    help="Seconds that a difference may wait for the pipeline.",
+)
+@click.option("--lost-for", default=60.0, show_default=True, help="Seconds to wait for a server that is lost.")
+@click.option(
+    "--alone", is_flag=True, help="Do not ask Connect and Kafka how far the pipeline is: go by the tries alone."
+)
+@click.option("--resume", is_flag=True, help="Go on with the run that was interrupted.")
+@click.option("--last", type=click.IntRange(min=1), help="Only the documents that the newest N records are about.")
+@click.option("--since", callback=duration, help="Only the documents changed within this time, such as 10m.")
+@click.option("--follow", "follows", is_flag=True, help="Then go on with what changes, until interrupted.")
+@click.option("--metadata", "described", is_flag=True, help="Options, views and indexes too, and what mends them.")
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write the verdict as a page of HTML.")
+@json_option
+def verify(
+    file: Path,
+    only: tuple[str, ...],
+    processes: int,
+    ignore_field_order: bool,
+    quiet: bool,
+    screen: bool,
+    first: float,
+    factor: float,
+    jitter: float,
+    tries: int,
+    patience: float,
+    lost_for: float,
+    alone: bool,
+    resume: bool,
+    last: int | None,
+    since: timedelta | None,
+    follows: bool,
+    described: bool,
+    report: Path | None,
+    as_json: bool,
+) -> None:
+    """Compare every document of PIPELINE on both sides, byte for byte, while it runs.
+
+    What differs is read again until it is gone, or the pipeline is past it and it is proven. Exit 0 when both sides
+    are the same, 1 when they differ, 2 when there is no verdict.
+    """
+    recent = newest(last, since, only)
+    refuse_together(quiet=quiet, screen=screen, resume=resume, log=bool(recent or follows))
+    try:
+        recheck = Recheck(first, factor, jitter, tries, patience)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    with opened(file) as it:
+        journal = verdicts.folder(it.pipeline.name) / "verify.journal"
+        options = Options(
+            processes, recheck, ignore_field_order, screen, quiet, lost_for, journal=journal, resume=resume
+        )
+        asked = Asked(as_json, report, alone or quiet, recent)
+        begin = starts(it) if follows else {}
+        odd = metadata(it.pipeline, only, as_json=as_json) if described else 0
+        found = run(it, [] if recent else pairs(it.pipeline, only), options, asked)
+        if follows:
+            with nullcontext() if asked.alone else asking(it) as passed:
+                ended = go_on(it, begin, options, passed, as_json=as_json)
+            if ended.unsettled:
+                raise click.exceptions.Exit(_TROUBLE)
+            end(found, ended.differences + odd)
+    end(found, found.differences + odd)
+
+
+def refuse_together(*, quiet: bool, screen: bool, resume: bool, log: bool) -> None:
+    """Raise `UsageError` for options that exclude each other."""
+    if quiet and (screen or resume):
+        raise click.UsageError(f"--quiet does not go with --{'screen' if screen else 'resume'}: it compares at one go")
+    if log and (quiet or screen or resume):
+        raise click.UsageError("--last, --since and --follow do not go with --quiet, --screen and --resume")
+
+
+def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Verdict:
+    """Compare, print what is found, keep the verdict. Raises `TowpathError` when it cannot be finished."""
+    examples = Examples(_IN_REPORT)
+    pipeline = it.pipeline
+    with ExitStack() as stack:
+        passed = None if asked.alone else stack.enter_context(asking(it))
+        file = stack.enter_context(verdicts.writing(verdicts.path(pipeline.name)))
+        tell = stack.enter_context(shown())
+        verification = (
+            asked.newest.verification(it, options, passed)
+            if asked.newest
+            else Verification(
+                pipeline.source_uri, pipeline.destination_uri, compared, options, passed=passed, tell=tell, say=say
+            )
+        )
+        for line in lines(pipeline, verification, examples, resumable=not (options.quiet or asked.newest)):
+            file.write(line)
+            if asked.as_json:
+                click.echo(line, nl=False)
+    if not asked.as_json:
+        show(verification.verdict, examples.found[:_EXAMPLES])
+    if asked.report:
+        write_report(asked.report, pipeline, verification.verdict, examples.found)
+        say(f"the report is in {asked.report}")
+    return verification.verdict
+
+
+def lines(
+    pipeline: Pipeline, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
+) -> Iterator[str]:
+    """A verdict as JSON: a line for each difference as it is proven, then the counts."""
+    try:
+        for found in verification:
+            examples.add(found)
+            yield verdicts.line(verdicts.as_json(found, pipeline.renames.destination(found.namespace)))
+    except VerifierError as error:
+        hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
+        raise TowpathError(f"{error}{hint}") from error
+    yield verdicts.line(counts(verification.verdict))
+
+
+@contextmanager
+def asking(it: Opened) -> Iterator[Passed | None]:
+    """Whether the pipeline has passed a moment; None for one that is not deployed."""
+    try:
+        require(it.connect, it.topics, it.pipeline)
+    except NoSuchConnector:
+        say(f"{it.pipeline.name} is not deployed: a difference is told when it stays through all tries")
+        yield None
+        return
+    except ConnectorsError as error:
+        raise TowpathError(
+            f"{error}; the verifier asks how far the pipeline is; to go by the tries alone, pass --alone"
+        ) from error
+    with passing(it) as passed:
+        yield passed
+
+
+def end(verdict: Verdict, differences: int) -> NoReturn:
+    """Leave with the exit status of a verdict, and of how many differences are there at the end."""
+    for words in verdict.trouble:
+        say(f"towpath: {words}")
+    if verdict.trouble:
+        raise click.exceptions.Exit(_TROUBLE)
+    raise click.exceptions.Exit(_DIFFERENT if differences else 0)

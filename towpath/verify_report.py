@@ -1,0 +1,115 @@
+"""A verdict as one self-contained page of HTML, to attach to a change ticket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+
+from connectors.secrets import without_credentials
+from connectors.spec import Pipeline
+from towpath.errors import TowpathError
+from towpath.verify_words import KINDS, UNSEEN, Example, headline
+from verifier import Tally, Verdict
+
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222; }
+h1 span { padding: .1em .5em; border-radius: .25em; color: #fff; background: #b3261e; }
+h1 span.same { background: #1b7f3b; } h1 span.screened { background: #8a6d00; }
+table { border-collapse: collapse; width: 100%; } td, th { padding: .3em .8em .3em 0; text-align: left; }
+th { border-bottom: 1px solid #999; } td.n, th.n { text-align: right; }
+.bar { display: flex; height: 1em; min-width: 12em; background: #eee; }
+.bar i { min-width: 2px; } .same, i.same { background: #6fbf8b; } i.missing { background: #b3261e; }
+i.extra { background: #e08a00; } i.different { background: #6a3fb5; } i.order { background: #4a90d9; }
+h1 .same { color: #fff; }
+.sides { display: grid; grid-template-columns: 1fr 1fr; gap: 1em; }
+pre { background: #f5f5f5; padding: .6em; overflow: auto; max-height: 24em; white-space: pre-wrap; }
+pre { word-break: break-all; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .2em 1.5em; } dd { margin: 0; }
+"""
+
+
+def write_report(place: Path, pipeline: Pipeline, verdict: Verdict, examples: Sequence[Example]) -> None:
+    """Write the page. Raises `TowpathError` when it cannot be written."""
+    try:
+        place.write_text(page(pipeline, verdict, examples), encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise TowpathError(f"cannot write the report {place}: {error}") from error
+
+
+def page(pipeline: Pipeline, verdict: Verdict, examples: Sequence[Example]) -> str:
+    """The page: verdict, namespaces, first differences side by side."""
+    return "".join(_page(pipeline, verdict, examples))
+
+
+def _page(pipeline: Pipeline, verdict: Verdict, examples: Sequence[Example]) -> Iterator[str]:
+    found, name = headline(verdict), escape(pipeline.name)
+    yield f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}: {found}</title>'
+    yield f"<style>{_STYLE}</style></head><body>\n"
+    yield f'<h1>{name}: <span class="{found if found in ("same", "screened") else "bad"}">{found}</span></h1>\n'
+    yield from _facts(pipeline, verdict)
+    for words in verdict.trouble:
+        yield f"<p><b>No verdict:</b> {escape(words)}</p>\n"
+    if found == "screened":
+        yield f"<p>{escape(UNSEEN)}.</p>\n"
+    heads = "".join(f'<th class="n">{kind}</th>' for kind in KINDS)
+    yield f'<h2>Namespaces</h2>\n<table><tr><th>namespace</th><th class="n">documents</th>{heads}'
+    yield "<th>compared</th><th>verdict</th></tr>\n"
+    for tally in verdict.tallies:
+        yield _row(tally)
+    yield "</table>\n"
+    if examples:
+        more = verdict.differences - len(examples)
+        yield f"<h2>Differences</h2>\n<p>The first {len(examples)}{f'; {more:,} more' if more > 0 else ''}.</p>\n"
+    for example in examples:
+        yield from _example(example)
+    yield "</body></html>\n"
+
+
+def _facts(pipeline: Pipeline, verdict: Verdict) -> Iterator[str]:
+    rate = verdict.compared / verdict.seconds if verdict.seconds else 0
+    facts = {
+        "source": without_credentials(pipeline.source_uri),
+        "destination": without_credentials(pipeline.destination_uri),
+        "ended": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "compared": f"{verdict.compared:,} documents in {verdict.seconds:,.1f} s, {rate:,.0f} a second",
+        "differences": ", ".join(f"{verdict.total(kind):,} {kind}" for kind in KINDS),
+    }
+    yield "<dl>"
+    yield from (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
+    yield "</dl>\n"
+
+
+def _row(tally: Tally) -> str:
+    name = escape(tally.pair.source)
+    if tally.pair.destination != tally.pair.source:
+        name += f" → {escape(tally.pair.destination)}"
+    name += "".join(f"<br><small>{escape(note)}</small>" for note in tally.notes)
+    numbers = "".join(f'<td class="n">{n:,}</td>' for n in (tally.documents, *(tally.kinds[kind] for kind in KINDS)))
+    return f"<tr><td>{name}</td>{numbers}<td>{_bar(tally)}</td><td>{tally.verdict}</td></tr>\n"
+
+
+def _bar(tally: Tally) -> str:
+    """What was compared, in its parts; the whole bar is what was expected."""
+    whole = max(tally.expected, tally.documents, 1)
+    parts: dict[str, int] = {"same": tally.documents - tally.kinds.total()}
+    parts |= {kind: tally.kinds[kind] for kind in KINDS}
+    shown = (
+        f'<i class="{kind}" style="width:{100 * n / whole:.2f}%" title="{n:,} {kind}"></i>'
+        for kind, n in parts.items()
+        if n > 0
+    )
+    return f'<div class="bar">{"".join(shown)}</div>'
+
+
+def _example(example: Example) -> Iterator[str]:
+    yield f"<h3>{escape(example.namespace)} {escape(example.id)}: {example.kind}</h3>\n"
+    if example.paths:
+        yield "<table><tr><th>path</th><th>source</th><th>destination</th></tr>"
+        for path, *values in example.paths:
+            cells = "".join(f"<td>{'nothing' if one is None else escape(one)}</td>" for one in values)
+            yield f"<tr><td>{escape(path or 'the document')}</td>{cells}</tr>"
+        yield "</table>\n"
+    sides = (f"<pre>{'nothing' if one is None else escape(one)}</pre>" for one in (example.source, example.destination))
+    yield f'<div class="sides">{"".join(sides)}</div>\n'

@@ -1,0 +1,132 @@
+"""A verdict in words: what `towpath verify` prints at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from verifier import Difference, Kind, Tally, Verdict
+from verifier.shown import Shown, extended_json, paths, whole
+
+KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
+_UNWRAPPED = 1000  # columns, where no terminal wraps the lines
+_WIDTH = 100  # characters of a value on a line
+
+UNSEEN = (
+    "screened: digests see neither the type of a number nor what is behind its point (5, 5.0 and 5.7 are one to"
+    " them); leave --screen out to compare all bytes"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A difference as it is shown."""
+
+    namespace: str
+    id: str
+    kind: Kind
+    paths: Sequence[Shown]
+    source: str | None
+    destination: str | None
+
+    @classmethod
+    def of(cls, found: Difference) -> Example:
+        return cls(
+            found.namespace,
+            extended_json(found.id) or f"BSON {found.id.hex()}",
+            found.kind,
+            paths(found),
+            None if found.source is None else whole(found.source),
+            None if found.destination is None else whole(found.destination),
+        )
+
+
+@dataclass(slots=True)
+class Examples:
+    """The first differences; all others are only counted."""
+
+    most: int
+    found: list[Example] = field(default_factory=list)
+
+    def add(self, one: Difference) -> None:
+        if len(self.found) < self.most:
+            self.found.append(Example.of(one))
+
+
+def headline(verdict: Verdict) -> str:
+    """The verdict in one word or two: `same`, `screened`, `not the same`, `no verdict`."""
+    if verdict.differences:
+        return "not the same"
+    if verdict.trouble:
+        return "no verdict"
+    return "screened" if any(tally.way == "screened" for tally in verdict.tallies) else "same"
+
+
+def counts(verdict: Verdict) -> dict[str, Any]:
+    """The last line of `--json`."""
+    return {
+        "clean": verdict.clean,
+        "compared": verdict.compared,
+        **{kind: verdict.total(kind) for kind in KINDS},
+        "seconds": round(verdict.seconds, 3),
+        "documents_per_second": round(verdict.compared / verdict.seconds) if verdict.seconds else 0,
+        "verdict": headline(verdict),
+        "bytes_per_document": round(verdict.read / verdict.compared, 3) if verdict.compared else 0,
+        "notes": [note for tally in verdict.tallies for note in tally.notes],
+        "trouble": verdict.trouble,
+    }
+
+
+def show(verdict: Verdict, examples: Sequence[Example]) -> None:
+    """Print a verdict for people."""
+    console = Console()
+    console.width = console.width if console.is_terminal else _UNWRAPPED
+    console.print(_table(verdict.tallies))
+    for line in (*_notes(verdict), *_lines(verdict, examples)):
+        click.echo(line)
+
+
+def _table(tallies: Sequence[Tally]) -> Table:
+    table = Table("namespace", "documents", *KINDS, "verdict", box=None, padding=(0, 4, 0, 0))
+    for tally in tallies:
+        name = tally.pair.source
+        if tally.pair.destination != name:
+            name += f" → {tally.pair.destination}"
+        numbers = [f"{n:,}" for n in (tally.documents, *(tally.kinds[kind] for kind in KINDS))]
+        table.add_row(Text(name), *numbers, tally.verdict + (" (by dbHash)" if tally.way == "hashed" else ""))
+    return table
+
+
+def _notes(verdict: Verdict) -> Iterator[str]:
+    notes = [note for tally in verdict.tallies for note in tally.notes]
+    yield from (f"note: {note}" for note in notes)
+    yield from (f"trouble: {words}" for words in verdict.trouble)
+
+
+def _lines(verdict: Verdict, examples: Sequence[Example]) -> Iterator[str]:
+    for example in examples:
+        yield ""
+        yield f"{example.namespace} {_short(example.id)}: {example.kind}"
+        for path, source, destination in example.paths:
+            yield f"    {path or 'the document'}: {_short(source)} at the source, {_short(destination)} at the destination"
+    if verdict.differences > len(examples):
+        yield f"and {verdict.differences - len(examples):,} more"
+    yield ""
+    rate = f"{verdict.compared / verdict.seconds:,.0f} a second" if verdict.seconds else ""
+    network = f"{verdict.read / verdict.compared:,.4g} bytes a document over the network" if verdict.read else ""
+    figures = ", ".join(part for part in (f"{verdict.seconds:,.1f} s", rate, network) if part)
+    yield f"{headline(verdict)}: {verdict.compared:,} documents in {figures}"
+    if headline(verdict) == "screened":
+        yield UNSEEN
+
+
+def _short(text: str | None) -> str:
+    if text is None:
+        return "nothing"
+    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}…"

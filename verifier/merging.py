@@ -1,0 +1,145 @@
+"""Two streams of raw documents, each in the order of `_id`s, brought together.
+
+Nearly everything is equal, so whole blocks are compared at once; only a block that differs is looked at document by
+document. Two documents of equal bytes are one document, whatever the order; where an order is not the one that
+`verifier.order` knows (a collation), documents are named that do not differ, and nothing is passed over.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from verifier.fields import same_but_for_order
+from verifier.order import Key, id_key
+from verifier.raw import id_document
+
+_BLOCK = 1 << 18  # bytes that are compared at once
+_length = struct.Struct("<i").unpack_from
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """So many documents, of so many bytes, that are the same on both sides."""
+
+    documents: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unequal:
+    """A document that one side lacks, or that has other bytes there."""
+
+    id: bytes
+    source: bytes | None
+    destination: bytes | None
+
+
+Merged: TypeAlias = Equal | Unequal
+
+
+class Side:
+    """One stream: batches of whole documents, one after the other; never more than one batch is held."""
+
+    __slots__ = ("_batches", "_before", "_behind", "_last", "at", "batch", "read")
+
+    def __init__(self, batches: Iterable[bytes], behind: Key | None = None) -> None:
+        """`behind`: an `_id` that is passed over when it comes first."""
+        self._batches, self._behind = iter(batches), behind
+        self._before: bytes | None = None
+        self._last = -1
+        self.batch, self.at = b"", 0
+        self.read = 0
+        """Bytes that came over the network."""
+
+    def fill(self) -> bool:
+        """Whether there is a document to look at; reads on when the batch is used up."""
+        while self.at >= len(self.batch):
+            self._before = self.position
+            self.batch, self.at, self._last = b"", 0, -1
+            batch = next(self._batches, None)
+            if batch is None:
+                return False
+            self.batch, self.read = batch, self.read + len(batch)
+            if self._behind is not None and batch:
+                if id_key(batch) == self._behind:
+                    self.at = _length(batch)[0]
+                self._behind = None
+        return True
+
+    def take(self) -> bytes:
+        """The document that is looked at."""
+        self._last, self.at = self.at, self.at + _length(self.batch, self.at)[0]
+        return self.batch[self._last : self.at]
+
+    def skip(self, size: int, last: int) -> None:
+        """Go past documents of `size` bytes, the last of which begins `last` bytes from here."""
+        self._last, self.at = self.at + last, self.at + size
+
+    @property
+    def position(self) -> bytes | None:
+        """BSON `{_id: …}` of the newest document that was taken."""
+        return id_document(self.batch, self._last) if self._last >= 0 else self._before
+
+
+def merged(source: Side, destination: Side, *, ignore_field_order: bool = False) -> Iterator[Merged]:
+    """What two sides have in common, block by block, and each document in which they differ."""
+    while source.fill() and destination.fill():
+        documents, size, last = _block(source.batch, source.at)
+        block = source.batch[source.at : source.at + size]
+        if destination.batch.startswith(block, destination.at):
+            source.skip(size, last)
+            destination.skip(size, last)
+            yield Equal(documents, size)
+        else:
+            yield from _one_by_one(source, destination, source.at + size, ignore_field_order)
+    while source.fill():
+        found = source.take()
+        yield Unequal(id_document(found), found, None)
+    while destination.fill():
+        found = destination.take()
+        yield Unequal(id_document(found), None, found)
+
+
+def _block(batch: bytes, start: int) -> tuple[int, int, int]:
+    """The documents up to about `_BLOCK` bytes from `start` on: how many, how long, and where the last begins."""
+    count, at, last, limit = 0, start, start, min(len(batch), start + _BLOCK)
+    while at < limit:
+        last = at
+        at += _length(batch, at)[0]
+        count += 1
+    return count, at - start, last - start
+
+
+def _one_by_one(source: Side, destination: Side, end: int, ignore_field_order: bool) -> Iterator[Merged]:
+    """Document by document, until the source's block or the destination's batch is at its end."""
+    documents = size = 0
+    ours: Key | None = None
+    theirs: Key | None = None
+    while source.at < end and destination.at < len(destination.batch):
+        one = source.batch[source.at : source.at + _length(source.batch, source.at)[0]]
+        if ours is None and theirs is None and destination.batch.startswith(one, destination.at):
+            source.take()
+            destination.take()
+            documents, size = documents + 1, size + len(one)
+            continue
+        ours = ours or id_key(source.batch, source.at)
+        theirs = theirs or id_key(destination.batch, destination.at)
+        if ours == theirs:
+            ours = theirs = None
+            other = (source.take(), destination.take())[1]
+            if one == other or (ignore_field_order and same_but_for_order(one, other)):
+                documents, size = documents + 1, size + len(one)
+            else:
+                yield Unequal(id_document(one), one, other)
+        elif ours < theirs:
+            ours = None
+            yield Unequal(id_document(one), source.take(), None)
+        else:
+            theirs = None
+            found = destination.take()
+            yield Unequal(id_document(found), None, found)
+    if documents:
+        yield Equal(documents, size)

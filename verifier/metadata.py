@@ -1,0 +1,152 @@
+"""What else makes two collections the same: options, views and indexes, and the commands that mend a difference.
+
+Fields that a server makes for itself (the uuid, versions of an index, of the collation library) do not count, nor
+whether a default is written down. Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bson.json_util import RELAXED_JSON_OPTIONS, dumps
+
+from verifier import mending
+from verifier.commands import Command
+from verifier.described import Client, Described, described, unlike
+from verifier.differences import Namespace, Pair
+from verifier.views import renamed
+
+Kind = Literal["collection", "option", "view", "index"]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDifference:
+    """One thing in which two collections differ, in words; a side that does not have it has None."""
+
+    pair: Pair
+    kind: Kind
+    what: str
+    source: Any
+    destination: Any
+    command: str
+    """What mends it at the destination, for MongoDB's shell: a command a line. Differences that share a command are
+    mended by running it once."""
+
+    def as_json(self) -> dict[str, Any]:
+        shown = {name: json.loads(_shown(getattr(self, name))) for name in ("source", "destination")}
+        return {
+            "namespace": self.pair.source,
+            "destination_namespace": self.pair.destination,
+            "kind": self.kind,
+            "what": self.what,
+            **shown,
+            "command": self.command,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A pair with what both servers tell of it."""
+
+    pair: Pair
+    source: Described
+    destination: Described
+
+    def difference(
+        self, kind: Kind, what: str, source: Any, destination: Any, commands: Iterable[Command]
+    ) -> MetadataDifference:
+        text = "\n".join(command.text for command in commands)
+        return MetadataDifference(self.pair, kind, what, source, destination, text)
+
+
+def differences(source: Client, destination: Client, pairs: Iterable[Pair]) -> list[MetadataDifference]:
+    """Compare the options and indexes of these collections, and these views.
+
+    Commands go in the order in which they stand. Raises what PyMongo raises when a server cannot be asked.
+    """
+    wanted = list(pairs)
+    names = {pair.source: pair.destination for pair in wanted}
+    here = described(source, names)
+    there = described(destination, names.values())
+    return [
+        found
+        for pair in wanted
+        for found in _differences(pair, here.get(pair.source), there.get(pair.destination), names)
+    ]
+
+
+def _differences(
+    pair: Pair, source: Described | None, destination: Described | None, names: Mapping[Namespace, Namespace]
+) -> Iterator[MetadataDifference]:
+    if source is None:
+        if destination is not None:
+            what = f"the {destination.kind} is only at the destination"
+            yield MetadataDifference(
+                pair, _kind(destination), what, None, destination.options, mending.drop(pair.destination).text
+            )
+        return
+    source = renamed(source, pair, names)
+    if destination is None:
+        commands = mending.create(pair.destination, source)
+        what = f"the {source.kind} is missing at the destination"
+        yield _Compared(pair, source, source).difference(_kind(source), what, source.options, None, commands)
+        return
+    compared = _Compared(pair, source, destination)
+    if source.kind != destination.kind:
+        what = f"it is a {source.kind} at the source and a {destination.kind} at the destination"
+        commands = mending.create_again(pair.destination, source)
+        yield compared.difference(_kind(source), what, source.options, destination.options, commands)
+    elif source.kind == "view":
+        yield from _of_view(compared)
+    else:
+        yield from _of_collection(compared)
+
+
+def _kind(one: Described) -> Kind:
+    return "view" if one.kind == "view" else "collection"
+
+
+def _of_view(it: _Compared) -> Iterator[MetadataDifference]:
+    commands = mending.of_view(it.pair.destination, it.source, it.destination)
+    for name in unlike(it.source.options, it.destination.options):
+        mine, theirs = it.source.options.get(name), it.destination.options.get(name)
+        yield it.difference("view", _words(f"the view's {name}", mine, theirs), mine, theirs, commands)
+
+
+def _of_collection(it: _Compared) -> Iterator[MetadataDifference]:
+    """All are mended by making the collection again where one of its options cannot be changed."""
+    options = unlike(it.source.options, it.destination.options)
+    changes = {name: mending.option(it.pair.destination, name, it.source, it.destination) for name in options}
+    fixed = [name for name, commands in changes.items() if commands is None]
+    again = mending.create_again(it.pair.destination, it.source) if fixed else None
+    for name, commands in changes.items():
+        mine, theirs = it.source.options.get(name), it.destination.options.get(name)
+        what = _words(f"the option {name}", mine, theirs)
+        if name in fixed:
+            what += "; it cannot be changed, and a collection that is made again has no documents"
+        yield it.difference("option", what, mine, theirs, again or commands or ())
+    for name in mending.in_order(it.source, it.destination):
+        here, there = it.source.indexes.get(name), it.destination.indexes.get(name)
+        commands = again or mending.index(it.pair.destination, name, here, there)
+        yield it.difference("index", _index_words(name, here, there), here, there, commands)
+
+
+def _index_words(name: str, source: Mapping[str, Any] | None, destination: Mapping[str, Any] | None) -> str:
+    if source is None or destination is None:
+        side = "missing at" if destination is None else "only at"
+        return f"the index {name} on {_shown((source or destination or {})['key'])} is {side} the destination"
+    return "; ".join(
+        _words(f"the index {name}'s {field}", source.get(field), destination.get(field))
+        for field in unlike(source, destination)
+    )
+
+
+def _words(subject: str, source: Any, destination: Any) -> str:
+    return f"{subject} is {_shown(source)} at the source and {_shown(destination)} at the destination"
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else str(dumps(value, json_options=RELAXED_JSON_OPTIONS, ensure_ascii=False))

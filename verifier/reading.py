@@ -1,0 +1,104 @@
+"""Reads of raw BSON: nothing is decoded on the way, so nothing can be mended or refused by the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from bson.codec_options import CodecOptions
+from bson.max_key import MaxKey
+from bson.raw_bson import RawBSONDocument
+from bson.timestamp import Timestamp
+from pymongo import MongoClient
+from pymongo.collection import Collection
+
+from verifier import order, raw
+from verifier.differences import Namespace
+from verifier.raw import Element
+
+RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
+Client = MongoClient[Any]
+
+#: Ids that are asked for at once: `$in` and change streams stay far below 16 MB.
+IDS, ID_BYTES = 1_000, 1 << 20
+
+
+def collection(client: Client, namespace: Namespace) -> Collection[Any]:
+    database, name = namespace.split(".", 1)
+    return client[database][name]
+
+
+def existing(client: Client, namespaces: Iterable[Namespace]) -> dict[Namespace, dict[str, Any]]:
+    """What `listCollections` says of those of these namespaces that exist."""
+    wanted = set(namespaces)
+    return {
+        namespace: dict(found)
+        for database in {namespace.split(".", 1)[0] for namespace in wanted}
+        for found in client[database].list_collections()
+        if (namespace := f"{database}.{found['name']}") in wanted
+    }
+
+
+def among(path: bytes, ids: Sequence[bytes]) -> RawBSONDocument:
+    """The filter `{path: {$in: […]}}` of the `_id`s in these BSON `{_id: …}`, in the bytes that they have."""
+    wanted = raw.array(raw.id_element(one) for one in ids)._replace(name=b"$in")
+    return RawBSONDocument(raw.document((Element(raw.DOCUMENT, path, raw.document((wanted,))),)))
+
+
+def by_ids(
+    documents: Collection[Any], ids: Sequence[bytes], at: Timestamp | None = None
+) -> Iterator[tuple[order.Key, bytes]]:
+    """Key and bytes of the documents that have one of these ids; `at`: as they were at this moment of the cluster."""
+    command: dict[str, Any] = {"find": documents.name, "filter": among(b"_id", ids), "batchSize": IDS}
+    if at is not None:
+        command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
+    database = documents.database
+    with database.client.start_session() as session:
+        reply = database.command(command, codec_options=RAW, session=session)["cursor"]
+        batch = reply["firstBatch"]
+        while True:
+            for found in batch:
+                yield order.id_key(bytes(found.raw)), bytes(found.raw)
+            if not reply["id"]:
+                return
+            more = {"getMore": reply["id"], "collection": documents.name, "batchSize": IDS}
+            reply = database.command(more, codec_options=RAW, session=session)["cursor"]
+            batch = reply["nextBatch"]
+
+
+def chunks(ids: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Ids in lists that one command can ask for."""
+    chunk: list[bytes] = []
+    size = 0
+    for one in ids:
+        if chunk and (len(chunk) == IDS or size + len(one) > ID_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(one)
+        size += len(one)
+    if chunk:
+        yield chunk
+
+
+def now(client: Client) -> Timestamp | None:
+    """The cluster's time: whatever was acknowledged or read so far is at or before it. None for a standalone."""
+    found = client.admin.command("ping").get("operationTime")
+    return found if isinstance(found, Timestamp) else None
+
+
+def in_id_order(documents: Collection[Any], low: bytes | None, high: bytes | None, batch_size: int) -> Iterator[bytes]:
+    """Batches of the documents from one `_id` (inclusive) to another (exclusive), in the order of the index on `_id`.
+
+    Bounds are BSON `{_id: …}`, None for an end of the collection. `min` and `max` know no type brackets; what begins
+    with `min` and has no `max` ends before MaxKey, which may be an `_id` and is asked for by itself.
+    """
+    bounds = {name: RawBSONDocument(bound) for name, bound in (("min", low), ("max", high)) if bound is not None}
+    raw_documents = documents.with_options(codec_options=RAW)
+    sort = None if bounds else [("_id", 1)]
+    with raw_documents.find_raw_batches(
+        {}, hint=[("_id", 1)], sort=sort, batch_size=batch_size, **cast(Any, bounds)
+    ) as cursor:
+        yield from cursor
+    if low is not None and high is None:
+        with raw_documents.find_raw_batches({"_id": MaxKey()}) as cursor:
+            yield from cursor
