@@ -1,5 +1,7 @@
 package io.towpath.record;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
@@ -28,6 +30,8 @@ public final class BsonElements {
 
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
     private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
+
+    public static final byte[] ID = {'_', 'i', 'd'};
 
     private final byte[] bytes;
     private final int end;
@@ -82,6 +86,11 @@ public final class BsonElements {
     /** The value as a little-endian 64-bit number, {@code at} bytes into it. */
     public long int64(int at) {
         return (long) LONGS.get(bytes, valueStart + at);
+    }
+
+    /** The element's name; what is no UTF-8 in it is lost. */
+    String name() {
+        return new String(bytes, nameStart, valueStart - 1 - nameStart, UTF_8);
     }
 
     public boolean nameIs(byte[] name) {

@@ -66,52 +66,46 @@ public sealed interface Change {
     /** The change in a record's value. Throws {@link DataException} when it is neither a document, an update nor null. */
     static Change decode(byte[] value) {
         if (value == null) return new Delete();
+        boolean isEmpty = true;
         BsonElements elements = new BsonElements(value, 0);
-        while (elements.next()) {
-            // walked to its end, so that what is cut off is refused here
+        boolean isDocument = false;
+        while (elements.next()) { // to the end, so that what is cut off is refused here
+            isEmpty = false;
+            isDocument |= elements.nameIs(BsonElements.ID);
         }
-        return of(new RawBsonDocument(value));
+        if (isEmpty) throw new DataException("a value without any field is neither a document nor an update");
+        return isDocument ? new Document(new RawBsonDocument(value)) : update(value);
     }
 
-    /** The same for a value that is decoded already. */
-    static Change of(BsonDocument value) {
-        if (value == null) return new Delete();
-        if (value.containsKey("_id")) return new Document(value);
-        if (value.isEmpty()) throw new DataException("a value without any field is neither a document nor an update");
+    private static Update update(byte[] value) {
         BsonDocument set = new BsonDocument();
-        List<String> unset = List.of();
-        List<Truncation> truncations = List.of();
-        for (Map.Entry<String, BsonValue> part : value.entrySet()) {
-            switch (part.getKey()) {
-                case SET -> set = part(value, SET);
-                case UNSET -> unset = List.copyOf(part(value, UNSET).keySet());
-                case TRUNCATE -> truncations = truncations(part(value, TRUNCATE));
+        List<String> unset = new ArrayList<>();
+        List<Truncation> truncations = new ArrayList<>();
+        BsonElements parts = new BsonElements(value, 0);
+        while (parts.next()) {
+            String name = parts.name();
+            switch (name) {
+                case SET -> set = part(value, parts, name);
+                case UNSET -> unset.addAll(part(value, parts, name).keySet());
+                case TRUNCATE -> part(value, parts, name).forEach((path, size) -> truncations.add(cut(path, size)));
                 default -> throw new DataException(
                         "a value with the field '%s' and without an _id is neither a document nor an update"
-                                .formatted(part.getKey()));
+                                .formatted(name));
             }
         }
         return new Update(set, unset, truncations);
     }
 
-    private static BsonDocument part(BsonDocument value, String operator) {
-        BsonValue part = value.get(operator);
-        if (!part.isDocument() || part.asDocument().isEmpty()) {
-            throw new DataException("%s of an update must name at least one path".formatted(operator));
-        }
-        return part.asDocument();
+    private static RawBsonDocument part(byte[] value, BsonElements parts, String name) {
+        int length = parts.valueEnd() - parts.valueStart();
+        if (parts.type() != BsonElements.DOCUMENT || !new BsonElements(value, parts.valueStart()).next())
+            throw new DataException("%s of an update must name at least one path".formatted(name));
+        return new RawBsonDocument(value, parts.valueStart(), length);
     }
 
-    private static List<Truncation> truncations(BsonDocument part) {
-        List<Truncation> truncations = new ArrayList<>();
-        for (Map.Entry<String, BsonValue> cut : part.entrySet()) {
-            if (!cut.getValue().isInt32()) {
-                throw new DataException(
-                        "array '%s' cut to %s: the length must be an int32".formatted(cut.getKey(), cut.getValue()));
-            }
-            truncations.add(
-                    new Truncation(cut.getKey(), cut.getValue().asInt32().getValue()));
-        }
-        return truncations;
+    private static Truncation cut(String path, BsonValue size) {
+        if (!size.isInt32())
+            throw new DataException("array '%s' cut to %s: the length must be an int32".formatted(path, size));
+        return new Truncation(path, size.asInt32().getValue());
     }
 }

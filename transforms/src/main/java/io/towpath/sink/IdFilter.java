@@ -11,7 +11,6 @@ import org.bson.RawBsonDocument;
 
 /** The filter that finds a document by its {@code _id}, in the bytes that the {@code _id} has. */
 final class IdFilter {
-    private static final byte[] ID = "_id".getBytes(US_ASCII);
     private static final byte[] EQ = "$eq".getBytes(US_ASCII);
 
     private IdFilter() {}
@@ -20,14 +19,15 @@ final class IdFilter {
     static Optional<BsonDocument> of(byte[] document) {
         BsonElements elements = new BsonElements(document, 0);
         while (elements.next()) {
-            if (!elements.nameIs(ID)) continue;
+            if (!elements.nameIs(BsonElements.ID)) continue;
             ByteBuffer value =
                     ByteBuffer.wrap(document, elements.valueStart(), elements.valueEnd() - elements.valueStart());
             if (elements.type() != BsonElements.DOCUMENT)
-                return Optional.of(new RawBsonDocument(single(elements.type(), ID, value)));
+                return Optional.of(new RawBsonDocument(single(elements.type(), BsonElements.ID, value)));
             // compared as a whole, so that no name in it is read as an operator
             byte[] compared = single(BsonElements.DOCUMENT, EQ, value);
-            return Optional.of(new RawBsonDocument(single(BsonElements.DOCUMENT, ID, ByteBuffer.wrap(compared))));
+            return Optional.of(
+                    new RawBsonDocument(single(BsonElements.DOCUMENT, BsonElements.ID, ByteBuffer.wrap(compared))));
         }
         return Optional.empty();
     }

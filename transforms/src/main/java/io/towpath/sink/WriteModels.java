@@ -1,7 +1,5 @@
 package io.towpath.sink;
 
-import static java.nio.charset.StandardCharsets.US_ASCII;
-
 import com.mongodb.client.model.InsertOneModel;
 import com.mongodb.client.model.ReplaceOneModel;
 import com.mongodb.client.model.ReplaceOptions;
@@ -17,7 +15,6 @@ import org.bson.RawBsonDocument;
 
 /** The driver's writes for the parts of the record contract. */
 final class WriteModels {
-    private static final byte[] ID = "_id".getBytes(US_ASCII);
 
     private WriteModels() {}
 
@@ -42,7 +39,8 @@ final class WriteModels {
         BsonElements elements = new BsonElements(document, 0);
         while (elements.next()) {
             boolean isEmptyTimestamp = elements.type() == BsonElements.TIMESTAMP && elements.int64(0) == 0;
-            if (document[elements.nameStart()] == '$' || (isEmptyTimestamp && !elements.nameIs(ID))) return true;
+            if (document[elements.nameStart()] == '$' || (isEmptyTimestamp && !elements.nameIs(BsonElements.ID)))
+                return true;
         }
         return false;
     }

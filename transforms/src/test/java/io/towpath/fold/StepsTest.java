@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
 import org.bson.BsonDocument;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -59,6 +60,6 @@ class StepsTest {
     }
 
     private static Change.Update update(String json) {
-        return (Change.Update) Change.of(BsonDocument.parse(json));
+        return (Change.Update) Change.decode(BsonBytes.of(BsonDocument.parse(json)));
     }
 }

@@ -9,11 +9,8 @@ import io.towpath.record.Change;
 import io.towpath.record.Truncation;
 import io.towpath.support.Raw;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.kafka.common.record.TimestampType;
-import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 import org.bson.BsonString;
@@ -40,30 +37,21 @@ final class ChangeEvents {
         return events;
     }
 
-    static SinkRecord record(BsonDocument event, long offset) {
-        byte[] key = CanonicalKey.of(BsonBytes.of(event.getDocument("documentKey")));
-        String kind = event.getString("operationType").getValue();
-        String operation = kind.equals("insert") ? "c" : kind.equals("delete") ? "d" : "u";
-        ConnectHeaders headers = new ConnectHeaders();
-        headers.addBytes("op", operation.getBytes(StandardCharsets.US_ASCII));
-        return new SinkRecord(
-                "events",
-                0,
-                null,
-                key,
-                null,
-                change(event).encode(),
-                offset,
-                null,
-                TimestampType.NO_TIMESTAMP_TYPE,
-                headers);
+    /** The header op of the event's record. */
+    static String operation(BsonDocument event) {
+        return switch (event.getString("operationType").getValue()) {
+            case "insert" -> "c";
+            case "delete" -> "d";
+            default -> "u";
+        };
     }
 
     static RecordedChange recorded(BsonDocument event, MongoCollection<?> destination, long offset) {
-        SinkRecord record = record(event, offset);
-        byte[] key = (byte[]) record.key();
-        Change change = Change.decode((byte[]) record.value());
-        boolean isNew = event.getString("operationType").getValue().equals("insert");
+        byte[] key = CanonicalKey.of(BsonBytes.of(event.getDocument("documentKey")));
+        byte[] value = change(event).encode();
+        SinkRecord record = new SinkRecord("events", 0, null, key, null, value, offset);
+        Change change = Change.decode(value);
+        boolean isNew = operation(event).equals("c");
         return new RecordedChange(
                 record,
                 destination.getNamespace(),

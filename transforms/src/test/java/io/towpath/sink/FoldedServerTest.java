@@ -3,10 +3,8 @@ package io.towpath.sink;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.IndexOptions;
 import io.towpath.record.BsonBytes;
-import io.towpath.support.Server;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,38 +13,12 @@ import javax.management.ObjectName;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
-import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** A folded batch on a real destination: how many writes it is, and what happens when one of them is refused. */
-@Tag("server")
-@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
-class FoldedServerTest {
-    private static Server server;
-    private MongoCollection<RawBsonDocument> collection;
-
-    @BeforeAll
-    static void connect() {
-        server = new Server();
-    }
-
-    @AfterAll
-    static void close() {
-        server.close();
-    }
-
-    @BeforeEach
-    void fresh() {
-        collection = server.fresh("folded");
-        server.dropDatabase(Destination.DATABASE);
-    }
-
+class FoldedServerTest extends DestinationTest {
     @Test
     void aHundredPushesAreOneWrite() throws Exception {
         try (TestTask sink = TestTask.opened(collection)) {
@@ -85,6 +57,11 @@ class FoldedServerTest {
                 "2 | u {_id: 1, $truncate: {l: 2}} ; u {_id: 1, $set: {'l.2': 9}} ; u {_id: 1, $set: {'l.3': 9}}",
                 "1 | u {_id: 1, $set: {a: 2}} ; d {_id: 1} ; c {_id: 1, b: 1}",
                 "1 | u {_id: 1, $set: {a: 2}} ; r {_id: 1, a: 5} ; u {_id: 1, $set: {z: 1}} ; u {_id: 1, $set: {b: 1}}",
+                "3 | u {_id: 1, $truncate: {l: 2}} ; u {_id: 1, $set: {'l.2': 9, 'l.3': 9}} ; u {_id: 1, $truncate: {l: 3}}",
+                "1 | u {_id: 1, $truncate: {l: 3}} ; u {_id: 1, $set: {'d.x': 9}} ; u {_id: 1, $truncate: {l: 1}}",
+                "1 | r {_id: 1, l: [1, 2, 3]} ; u {_id: 1, $unset: {'l.1': '', 'l.7': '', 'l.x': '', 'm.n': ''}}",
+                "1 | r {_id: 1, l: [1, 2]} ; u {_id: 1, $set: {'l.4': 5}} ; u {_id: 1, $set: {'l.5.x': 1}, $truncate: {m: 0}}",
+                "1 | r {_id: 1, l: [1, 2]} ; u {_id: 1, $set: {'l.2.x': 1}} ; u {_id: 1, $truncate: {'l.2.y': 5}}",
                 "1 | u {_id: 1, $set: {a: 2}} ; d {_id: 1}"
             })
     void asFewWritesAsSayTheSame(int writes, String changes) throws Exception {
@@ -110,7 +87,7 @@ class FoldedServerTest {
 
     @Test
     void ofARefusedFoldExactlyTheRefusedRecordIsSetAside() {
-        server.run("{collMod: 'folded', validator: {n: {$not: {$gt: 5}}}}", "{create: 'folded'}");
+        server.run("{collMod: 'sink', validator: {n: {$not: {$gt: 5}}}}", "{create: 'sink'}");
         try (TestTask sink = TestTask.opened(collection)) {
             sink.put(0, "c {_id: 1, n: 1}", "c {_id: 2, n: 1}");
             sink.put(

@@ -9,7 +9,6 @@ import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.BulkWriteOptions;
 import com.mongodb.client.model.WriteModel;
 import io.towpath.record.BsonBytes;
-import io.towpath.support.Server;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -20,11 +19,7 @@ import java.util.Set;
 import java.util.stream.LongStream;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
-import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
@@ -32,31 +27,16 @@ import org.junit.jupiter.params.provider.MethodSource;
  * Histories of documents, made at the source change by change and applied folded, batch by batch, at the destination: the same bytes.
  * Each test is 5,000 histories of a dozen writes, cut into batches at random.
  */
-@Tag("server")
-@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
-class FolderServerTest {
+class FolderServerTest extends DestinationTest {
     private static final int DOCUMENTS = 5_000;
     private static final int WRITES = 12;
-    private static Server server;
     private MongoCollection<RawBsonDocument> source;
-    private MongoCollection<RawBsonDocument> destination;
     private int changes;
     private int writes;
 
-    @BeforeAll
-    static void connect() {
-        server = new Server();
-    }
-
-    @AfterAll
-    static void close() {
-        server.close();
-    }
-
     @BeforeEach
-    void fresh() {
+    void freshSource() {
         source = server.fresh("source");
-        destination = server.fresh("destination");
     }
 
     /** Four seeds, or as many as the environment variable says. */
@@ -71,7 +51,7 @@ class FolderServerTest {
         List<BsonDocument> events = ChangeEvents.during(source, () -> write(random.nextLong()));
         Map<ByteBuffer, List<RecordedChange>> histories = new LinkedHashMap<>();
         for (BsonDocument event : events) {
-            RecordedChange change = ChangeEvents.recorded(event, destination, changes++);
+            RecordedChange change = ChangeEvents.recorded(event, collection, changes++);
             histories.computeIfAbsent(change.id(), unused -> new ArrayList<>()).add(change);
         }
         while (!histories.isEmpty()) {
@@ -105,7 +85,7 @@ class FolderServerTest {
         writes += folded.size();
         for (List<Waves.Bulk> wave : Waves.of(folded)) {
             for (Waves.Bulk bulk : wave) {
-                destination
+                collection
                         .withDocumentClass(BsonDocument.class)
                         .bulkWrite(
                                 bulk.writes().stream().map(Write::model).toList(),
@@ -116,7 +96,7 @@ class FolderServerTest {
 
     private void assertSame() {
         List<BsonDocument> wanted = TestTask.stored(source);
-        List<BsonDocument> found = TestTask.stored(destination);
+        List<BsonDocument> found = TestTask.stored(collection);
         assertEquals(wanted.size(), found.size());
         for (int i = 0; i < wanted.size(); i++) {
             BsonDocument at = wanted.get(i);
