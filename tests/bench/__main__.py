@@ -126,7 +126,7 @@ def main() -> int:
 def _one(name: str, options: Mapping[str, int], directory: Path | None, results: Path) -> None:
     bench, begun = BENCHES[name], time.monotonic()
     say(f"{name}: {', '.join(f'{key} {value}' for key, value in options.items())}")
-    with _stack(directory, bench.broker) as stack:
+    with _stack(directory / name if directory else None, bench.broker) as stack:
         found = bench.measure(stack, **options)
     told = report.as_json(name, _command(), options, found, time.monotonic() - begun)
     report.show(found)
@@ -155,9 +155,7 @@ def _options() -> argparse.ArgumentParser:
 def _way(ways: Any, name: str, words: str) -> argparse.ArgumentParser:
     way: argparse.ArgumentParser = ways.add_parser(name, help=words, description=words, allow_abbrev=False)
     way.add_argument("--results", type=Path, default=_RESULTS, metavar="DIR", help=f"default: {_RESULTS}")
-    way.add_argument(
-        "--directory", type=Path, metavar="DIR", help="of the stack, new or empty; default: a temporary one"
-    )
+    way.add_argument("--directory", type=Path, metavar="DIR", help="where stacks are made; default: a temporary one")
     way.add_argument("--small", action="store_true", help="as little as shows that it works; the figures mean nothing")
     return way
 
@@ -175,6 +173,10 @@ def _number(least: int) -> Callable[[str], int]:
 def _stack(directory: Path | None, broker: Mapping[str, str]) -> Iterator[embedded.Stack]:
     with tempfile.TemporaryDirectory(prefix="towpath-bench-") as temporary:
         place = directory or Path(temporary)
+        if embedded.options_of(place) is not None:
+            raise ValueError(
+                f"{place} holds a stack already, which would be stopped at the end; name another --directory"
+            )
         options = embedded.StackOptions(place, connect_heap_mb=4096, oplog_mb=4096, metrics=True, broker=broker)
         try:
             yield embedded.up(options, say)
