@@ -97,6 +97,23 @@ BENCHES = {
 }
 
 
+_WORDS = {
+    "cap": "readings that a capped array keeps",
+    "changes": "written in all",
+    "devices": "documents that grow",
+    "documents": "there are before the first change",
+    "length": "readings that a document holds already",
+    "pushes": "of each device",
+    "repetitions": "runs of each side",
+    "schemas": "1: stock's JsonConverter with schemas.enable=true",
+    "seconds": "that changes are written at a pace",
+    "seed": "of all that is drawn at random",
+    "steps": "at which a growing document is looked at",
+    "threads": "that MongoSource copies with",
+    "tiny": "documents in each of four collections",
+}
+
+
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *about: sys.exit(128 + signal.SIGTERM))  # the stack is stopped then, too
     chosen = vars(_options().parse_args())
@@ -146,7 +163,9 @@ def _options() -> argparse.ArgumentParser:
         way = _way(ways, name, bench.about)
         for option, default in bench.options.items():
             least = 0 if option in ("schemas", "seed") else 1
-            way.add_argument(f"--{option}", type=_number(least), metavar="N", help=f"default: {default}")
+            way.add_argument(
+                f"--{option}", type=_number(least), metavar="N", help=f"{_WORDS[option]}; default: {default}"
+            )
     _way(ways, "all", "all of these with their defaults, and the report of them")
     _way(ways, "report", "make the report again, from the results that are there")
     return parser
