@@ -181,5 +181,11 @@ def _rounded(found: Mapping[str, float]) -> dict[str, float]:
 
 
 def _commit() -> str:
-    told = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    """What was measured; results that were just written are no change of it."""
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)docs/benchmarks")
+    return _git("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
+
+
+def _git(*words: str) -> str:
+    told = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     return told.stdout.strip()
