@@ -97,6 +97,23 @@ BENCHES = {
 }
 
 
+_WORDS = {
+    "cap": "readings that a capped array keeps",
+    "changes": "written in all",
+    "devices": "documents that grow",
+    "documents": "there are before the first change",
+    "length": "readings that a document holds already",
+    "pushes": "of each device",
+    "repetitions": "runs of each side",
+    "schemas": "1: stock's JsonConverter with schemas.enable=true",
+    "seconds": "that changes are written at a pace",
+    "seed": "of all that is drawn at random",
+    "steps": "at which a growing document is looked at",
+    "threads": "that MongoSource copies with",
+    "tiny": "documents in each of four collections",
+}
+
+
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *about: sys.exit(128 + signal.SIGTERM))  # the stack is stopped then, too
     chosen = vars(_options().parse_args())
@@ -126,7 +143,7 @@ def main() -> int:
 def _one(name: str, options: Mapping[str, int], directory: Path | None, results: Path) -> None:
     bench, begun = BENCHES[name], time.monotonic()
     say(f"{name}: {', '.join(f'{key} {value}' for key, value in options.items())}")
-    with _stack(directory, bench.broker) as stack:
+    with _stack(directory / name if directory else None, bench.broker) as stack:
         found = bench.measure(stack, **options)
     told = report.as_json(name, _command(), options, found, time.monotonic() - begun)
     report.show(found)
@@ -146,7 +163,9 @@ def _options() -> argparse.ArgumentParser:
         way = _way(ways, name, bench.about)
         for option, default in bench.options.items():
             least = 0 if option in ("schemas", "seed") else 1
-            way.add_argument(f"--{option}", type=_number(least), metavar="N", help=f"default: {default}")
+            way.add_argument(
+                f"--{option}", type=_number(least), metavar="N", help=f"{_WORDS[option]}; default: {default}"
+            )
     _way(ways, "all", "all of these with their defaults, and the report of them")
     _way(ways, "report", "make the report again, from the results that are there")
     return parser
@@ -155,9 +174,7 @@ def _options() -> argparse.ArgumentParser:
 def _way(ways: Any, name: str, words: str) -> argparse.ArgumentParser:
     way: argparse.ArgumentParser = ways.add_parser(name, help=words, description=words, allow_abbrev=False)
     way.add_argument("--results", type=Path, default=_RESULTS, metavar="DIR", help=f"default: {_RESULTS}")
-    way.add_argument(
-        "--directory", type=Path, metavar="DIR", help="of the stack, new or empty; default: a temporary one"
-    )
+    way.add_argument("--directory", type=Path, metavar="DIR", help="where stacks are made; default: a temporary one")
     way.add_argument("--small", action="store_true", help="as little as shows that it works; the figures mean nothing")
     return way
 
@@ -175,6 +192,10 @@ def _number(least: int) -> Callable[[str], int]:
 def _stack(directory: Path | None, broker: Mapping[str, str]) -> Iterator[embedded.Stack]:
     with tempfile.TemporaryDirectory(prefix="towpath-bench-") as temporary:
         place = directory or Path(temporary)
+        if embedded.options_of(place) is not None:
+            raise ValueError(
+                f"{place} holds a stack already, which would be stopped at the end; name another --directory"
+            )
         options = embedded.StackOptions(place, connect_heap_mb=4096, oplog_mb=4096, metrics=True, broker=broker)
         try:
             yield embedded.up(options, say)

@@ -31,6 +31,7 @@ SERIALIZED = "serialized record"
 _SIDES: tuple[Side, ...] = ("towpath", "stock")
 _FULL = 3600
 _TICK = 0.5  # seconds
+_Medians = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def bench(
         parts.append(Part(title, "push", runs))
     growth = {side: _growing(stack, side, steps, seed, schemas) for side in in_turn(_SIDES, 1)}
     array = len(bson.encode({"readings": [load.reading(Random(0), n) for n in range(cap)]}))
-    goals = _goals(parts[0].medians(), parts[1].medians(), array)
+    goals = _goals(*(part.medians() for part in parts), array=array)
     return Found(parts, goals, _notes(length + pushes, schemas), {"growth": growth, "reading": READING})
 
 
@@ -196,14 +197,16 @@ def _await_more(it: Way, before: dict[Place, tuple[int, int]]) -> None:
     await_fact("the push in the log", lambda: it.ends() != before)
 
 
-def _goals(
-    long: Mapping[str, Mapping[str, float]], capped: Mapping[str, Mapping[str, float]], array: int
-) -> list[Goal]:
+def _goals(long: _Medians, capped: _Medians, live: _Medians, *, array: int) -> list[Goal]:
     serialized, stored, oplog = f"{SERIALIZED} B/push", f"{hops.STORED} B/push", f"{hops.OPLOG} B/push"
     towpath, stock, mine = long["towpath"], long["stock"], capped["towpath"]
     return [
         at_least("serialized bytes of a push, stock against Towpath", stock[serialized] / towpath[serialized], 500),
         at_most("destination oplog of a push against the reading", towpath[oplog] / READING, 5),
+        told(
+            "the same at a pace",
+            f"{live['towpath'][oplog] / READING:.3g} times; stock {live['stock'][oplog] / READING:,.0f}",
+        ),
         at_most("serialized bytes of a capped push against the array's BSON", mine[serialized] / array, 1.1),
         told("on disk, lz4: a push into a long document", f"{towpath[stored]:,.0f} bytes; stock {stock[stored]:,.0f}"),
         told(

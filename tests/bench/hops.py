@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 from bson import Timestamp
@@ -33,28 +32,34 @@ _RECEIVED = "kafka_consumer_consumer_metrics_incoming_byte"
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """All counters at one moment; `time` is the newest operation of the destination."""
+    """All counters at one moment; `own` is what counting added to them afterwards.
+
+    `time` is the newest operation of the destination.
+    """
 
     bytes: Mapping[str, float]
+    own: Mapping[str, float]
     time: Timestamp
 
 
 def count(stack: embedded.Stack, way: Way, source: Client, destination: Client) -> Counted:
     metrics = httpx.get(stack.metrics_urls["connect-0"], timeout=30).text
+    read, written = _looks(source, "bytesOut"), _looks(destination, "bytesIn")
     found = {
-        READ: _network(source, "bytesOut"),
+        READ: read[0],
         PRODUCED: client_bytes(metrics, _SENT, f"connector-producer-{way.source}-"),
         STORED: _on_disk(stack.directory, way.names),
         CONSUMED: client_bytes(metrics, _RECEIVED, f"connector-consumer-{way.sink}-"),
-        WRITTEN: _network(destination, "bytesIn"),
+        WRITTEN: written[0],
     }
-    return Counted(found, newest(destination))
+    own = {hop: 2 * (second - first) for hop, (first, second) in ((READ, read), (WRITTEN, written))}
+    return Counted(found, own, newest(destination))
 
 
 def since(before: Counted, stack: embedded.Stack, way: Way, source: Client, destination: Client) -> dict[str, float]:
     """Hop → bytes since then."""
     after = count(stack, way, source, destination)
-    found = {hop: now - before.bytes[hop] for hop, now in after.bytes.items()}
+    found = {hop: now - before.bytes[hop] - before.own.get(hop, 0) for hop, now in after.bytes.items()}
     return found | {OPLOG: _oplog(destination, before.time)}
 
 
@@ -64,15 +69,10 @@ def client_bytes(metrics: str, name: str, client: str) -> float:
     return sum(float(value) for metric, of, value in found if metric == name and of.startswith(client))
 
 
-def _network(client: Client, name: str) -> float:
-    """The server's own count, with what this look and the next add to it taken off."""
-    first, second = (_look(client, name) for _ in range(2))
-    return second + (second - first)
-
-
-def _look(client: Client, name: str) -> float:
-    status: dict[str, Any] = client.admin.command("serverStatus")
-    return float(status["network"][name])
+def _looks(client: Client, name: str) -> tuple[float, float]:
+    """The server's own count, twice: the second time it holds what a look adds."""
+    first, second = (float(client.admin.command("serverStatus")["network"][name]) for _ in range(2))
+    return first, second
 
 
 def _on_disk(directory: Path, topics: tuple[str, ...]) -> float:

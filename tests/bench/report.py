@@ -106,6 +106,7 @@ def show(found: Found) -> None:
     """Print every run in the order in which it ran, the medians, and how many times as much the other sides take."""
     console = Console(width=None if Console().is_terminal else 200)
     for part in found.parts:
+        console.print(part.title, style="bold")
         console.print(_table(part))
     for goal in found.goals:
         verdict = ("met   " if goal.met else "MISSED") if goal.wanted else "      "
@@ -128,7 +129,7 @@ def per_second(item: str) -> str:
 def _table(part: Part) -> Table:
     """A line for each figure, a column for each side: the median, and from where to where the runs went."""
     medians, ratios = part.medians(), ratios_of(part.medians())
-    table = Table(title=part.title, title_justify="left")
+    table = Table()
     table.add_column("median (least–most)")
     for column in (*medians, *(f"{side} / {BASE}" for side in ratios)):
         table.add_column(column, justify="right")
@@ -181,5 +182,11 @@ def _rounded(found: Mapping[str, float]) -> dict[str, float]:
 
 
 def _commit() -> str:
-    told = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    """What was measured; results that were just written are no change of it."""
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(top,exclude)docs/benchmarks")
+    return _git("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
+
+
+def _git(*words: str) -> str:
+    told = subprocess.run(["git", *words], cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
     return told.stdout.strip()

@@ -49,6 +49,16 @@ def test_a_stack_has_the_addresses_of_its_ports(tmp_path: Path) -> None:
     }
 
 
+def test_a_stack_shows_metrics_where_it_was_asked_to(tmp_path: Path) -> None:
+    options = StackOptions(tmp_path, source_nodes=2, metrics=True, broker={"num.io.threads": "2"})
+    ports = PORTS | {"kafka-metrics": 7, "connect-0-metrics": 8}
+    assert set(options.port_names) == set(ports)
+    found = Stack.of(tmp_path, State({"options": options.written(), "ports": ports}, {}))
+    assert found.metrics_urls == {"kafka": "http://127.0.0.1:7/metrics", "connect-0": "http://127.0.0.1:8/metrics"}
+    assert Stack.of(tmp_path, _state(tmp_path)).metrics_urls == {}
+    assert StackOptions.of(tmp_path, State({"options": options.written()}, {})) == options
+
+
 def test_a_folder_without_a_stack_is_told(tmp_path: Path) -> None:
     with pytest.raises(NoStack, match=rf"there is no stack in {tmp_path}; `towpath stack up --dir {tmp_path}`"):
         stack.status(tmp_path)
