@@ -1,5 +1,5 @@
-"""What Towpath's own connectors cost beside the stock ones, measured in pairs on one machine, in alternation.
+"""What Towpath costs beside the stock connectors: both in turn on one machine. See `docs/benchmarks/README.md`.
 
-Run by `scripts/bench`. Times swing by a factor of two from run to run, so only runs of one call compare, and CPU
-seconds per document compare better than documents a second.
+Times swing by a factor of two from run to run, so only runs of one call compare, and CPU per document compares better
+than documents a second.
 """
