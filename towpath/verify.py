@@ -130,7 +130,7 @@ def verify(
         found = run(it, [] if recent else pairs(it.pipeline, only), options, asked)
         if follows:
             with nullcontext() if asked.alone else asking(it) as passed:
-                ended = go_on(it, begin, options, passed, as_json=as_json)
+                ended = go_on(it, begin, only, options, passed, as_json=as_json)
             if ended.unsettled:
                 raise click.exceptions.Exit(_TROUBLE)
             end(found, ended.differences + odd)
