@@ -114,7 +114,8 @@ def _lines(verdict: Verdict, examples: Sequence[Example]) -> Iterator[str]:
         yield ""
         yield f"{example.namespace} {_short(example.id)}: {example.kind}"
         for path, source, destination in example.paths:
-            yield f"    {path or 'the document'}: {_short(source)} at the source, {_short(destination)} at the destination"
+            sides = f"{_short(source)} at the source, {_short(destination)} at the destination"
+            yield f"    {path or 'the document'}: {sides}"
     if verdict.differences > len(examples):
         yield f"and {verdict.differences - len(examples):,} more"
     yield ""

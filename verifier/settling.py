@@ -29,6 +29,7 @@ from verifier.reading import ID_BYTES, IDS, Client, by_ids, collection, now
 from verifier.recheck import Passed, Recheck
 
 _JUDGED_BYTES = 1 << 24  # documents that are held at once while they are judged
+_GATHER = 0.1  # seconds in which documents gather, so that each look is worth its questions
 _STRIKES = 3  # a sink may split a transaction of the source, and show for a moment what the source never was
 _Digest = bytes
 
@@ -86,6 +87,7 @@ class Settling:
     _count: Iterator[int] = field(default_factory=itertools.count)
     _passed_until: Timestamp | None = None
     _bytes: int = 0
+    _not_before: float = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -104,13 +106,14 @@ class Settling:
 
     def pause(self) -> float | None:
         """Seconds until a document is due; None when none waits."""
-        return max(0.0, self._waiting[0][0] - time.monotonic()) if self._waiting else None
+        return max(0.0, max(self._waiting[0][0], self._not_before) - time.monotonic()) if self._waiting else None
 
     def step(self) -> list[tuple[int, Outcome]]:
         """Look at documents that are due, of one namespace, and tell what became of them."""
-        due = self._due()
+        due = self._due() if time.monotonic() >= self._not_before else []
         if not due:
             return []
+        self._not_before = time.monotonic() + (_GATHER if len(due) < IDS // 2 else 0)
         what = f"read documents of {due[0].pair.source} again"
         found = patiently(what, self.lost_for, lambda: self._look(due))
         self._bytes -= sum(len(suspect.id) for suspect, _ in found)
