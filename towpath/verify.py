@@ -52,7 +52,7 @@ class Asked:
 )
 @click.option("--quiet", is_flag=True, help="Nobody writes: compare by dbHash; refused when something is written.")
 @click.option(
-    "--screen", is_flag=True, help="Compare by digests, for a thin line; blind to types and fractions of numbers."
+    "--screen", is_flag=True, help="Compare by digests, for a thin line; blind to all but the whole part of numbers."
 )
 @click.option("--first", default=Recheck().first, show_default=True, help="Seconds until a difference is read again.")
 @click.option(
