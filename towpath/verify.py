@@ -144,13 +144,16 @@ def lines(
 ) -> Iterator[str]:
     """A verdict as JSON: a line for each difference as it is proven, then the counts."""
     names = {pair.source: pair.destination for pair in compared}
+    hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
     try:
         for found in verification:
             examples.add(found)
             yield verdicts.line(verdicts.as_json(found, names[found.namespace]))
     except VerifierError as error:
-        hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
         raise TowpathError(f"{error}{hint}") from error
+    except KeyboardInterrupt:
+        say(f"interrupted{hint}")
+        raise
     yield verdicts.line(counts(verification.verdict))
 
 

@@ -17,12 +17,12 @@ import pytest
 from bson import Int64
 from pymongo import MongoClient
 
-from stack.mongod import MongodSizes, start_replica_set, start_standalone
+from stack.mongod import MongodSizes, Root, start_replica_set, start_standalone
 from tests.support import bsonbytes as b
 from tests.support import raw
 from tests.support.corpus import Specimen
 from tests.support.replicator import Replicator
-from verifier import Difference, Options, Pair, Recheck, Unsuitable, Verification, compare
+from verifier import Difference, Options, Pair, Recheck, Unsuitable, Verification, VerifierError, compare
 
 SOON = Recheck(first=0.1, factor=1.5, tries=4, patience=30)
 SMALL = MongodSizes(0.25, 256)
@@ -334,3 +334,30 @@ def test_standalones_are_compared_by_what_stays_as_it_is(tmp_path: Path) -> None
         assert run.verdict.trouble == ["1 documents of v.c could not be judged"]
         with pytest.raises(Unsuitable, match="the source is a standalone mongod"):
             sides.verify(quiet=True)
+
+
+def test_the_rights_that_the_readme_names_suffice(tmp_path: Path) -> None:
+    """Those of the pipeline's user at the source, and `readWrite` on the database at the destination."""
+    root = Root("root", "secret")
+    reads = ["find", "changeStream", "listCollections", "collStats"]
+    with (
+        start_replica_set(tmp_path / "one", sizes=SMALL, root=root) as one,
+        start_replica_set(tmp_path / "two", sizes=SMALL, root=root) as two,
+        MongoClient[dict[str, Any]](one.uri) as source,
+        MongoClient[dict[str, Any]](two.uri) as destination,
+    ):
+        privileges = [{"resource": {"db": "", "collection": ""}, "actions": reads}]
+        source.admin.command("createRole", "towpathReader", roles=[], privileges=privileges)
+        source.admin.command("createUser", "reader", pwd="secret", roles=["towpathReader"])
+        destination.admin.command("createUser", "writer", pwd="secret", roles=[{"role": "readWrite", "db": "v"}])
+        for client in (source, destination):
+            client.v.c.insert_many([document(number) for number in range(500)])
+        destination.v.c.delete_one({"_id": 7})
+        sides = Sides(one.uri.replace("root:", "reader:"), two.uri.replace("root:", "writer:"))
+        with changing(source.v.c, lambda documents, count: _set("count", count)(documents, 8)):
+            run, found = sides.verify()
+        assert named(found) == [("different", 8), ("missing", 7)], "nobody replicates: 8 differs, however it changes"
+        assert not run.verdict.trouble
+        destination.admin.command("updateUser", "writer", roles=[])
+        with pytest.raises(VerifierError, match="not authorized"):
+            sides.verify()

@@ -14,7 +14,7 @@ from verifier.ranges import Bounds, Size, batch_size, between
 from verifier.workers import Range
 
 ID = b.document(("_id", b.Value(b.Type.STRING, b"\x02\0\0\0\xff\0")))
-RANGES = [Range(n, Pair("a.b", "c.d"), one, 7) for n, one in enumerate(between([ID]))]
+RANGES = [Range(n, Pair("a.b", "c.d"), one, 7, ordered=n == 0) for n, one in enumerate(between([ID]))]
 
 
 def test_a_journal_gives_back_the_plan_and_what_was_done_though_its_last_line_is_torn(tmp_path: Path) -> None:
