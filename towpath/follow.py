@@ -20,10 +20,11 @@ from towpath import running, verdicts
 from towpath.opened import Opened
 from towpath.running import Running
 from verifier import Difference, Namespace, Pair, Passed, Recheck
+from verifier.judging import Outcome, Same, Unsettled
 from verifier.lost import patiently
 from verifier.order import Key, id_key
 from verifier.reading import chunks
-from verifier.settling import Outcome, Same, Settling, Unsettled
+from verifier.settling import Settling
 from verifier.shown import extended_json
 
 _EVERY = 1.0  # seconds for which records are gathered before their documents are compared

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
+from pymongo.errors import PyMongoError
 
 from connectors.barrier import uncaptured
+from connectors.errors import ConnectorsError
 from connectors.lag import applied, gaps, peek, pipeline_ends
 from connectors.position import ClusterTime
 from connectors.source_state import SELECTION, read_state
 from connectors.topics import Place
-from towpath.opened import Opened
+from towpath.opened import Opened, say
 
 _KEPT = 1_000  # moments of which the ends of the log are remembered
 
@@ -25,8 +27,18 @@ class Passing:
     opened: Opened
     done: Callable[[], dict[Place, int]]
     _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
+    _told: bool = False
 
     def __call__(self, moment: Timestamp) -> bool:
+        try:
+            return self._passed(moment)
+        except (ConnectorsError, PyMongoError) as error:  # it may be back when the next document is due
+            if not self._told:
+                say(f"cannot ask how far the pipeline is: {error}; differences wait until it answers")
+            self._told = True
+            return False
+
+    def _passed(self, moment: Timestamp) -> bool:
         asked = ClusterTime(moment.time, moment.inc)
         ends = self._ends.get(asked)
         if ends is None:

@@ -61,7 +61,7 @@ class Asked:
 )
 @click.option("--quiet", is_flag=True, help="Nobody writes: compare by dbHash; refused when something is written.")
 @click.option(
-    "--screen", is_flag=True, help="Compare by digests, for a thin line; blind to types and fractions of numbers."
+    "--screen", is_flag=True, help="Compare by digests, for a thin line; blind to all but the whole part of numbers."
 )
 @click.option("--first", default=Recheck().first, show_default=True, help="Seconds until a difference is read again.")
 @click.option(
@@ -176,13 +176,16 @@ def lines(
     pipeline: Pipeline, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
 ) -> Iterator[str]:
     """A verdict as JSON: a line for each difference as it is proven, then the counts."""
+    hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
     try:
         for found in verification:
             examples.add(found)
             yield verdicts.line(verdicts.as_json(found, pipeline.renames.destination(found.namespace)))
     except VerifierError as error:
-        hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
         raise TowpathError(f"{error}{hint}") from error
+    except KeyboardInterrupt:
+        say(f"interrupted{hint}")
+        raise
     yield verdicts.line(counts(verification.verdict))
 
 

@@ -19,8 +19,8 @@ _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 _WIDTH = 100  # characters of a value on a line
 
 UNSEEN = (
-    "screened: digests see neither the type of a number nor what is behind its point (5, 5.0 and 5.7 are one to"
-    " them); leave --screen out to compare all bytes"
+    "screened: of a number, digests see only its whole part: not its type, not what is behind the point (5, 5.0 and 5.7"
+    " are one to them), NaN is 0, and a symbol is a string; leave --screen out to compare all bytes"
 )
 
 
