@@ -72,7 +72,7 @@ def test_the_text_names_counts_paths_and_what_digests_do_not_see(capsys: pytest.
     assert "note: shop.orders is odd" in said
     assert 'n: {"$numberInt": "5"} at the source, {"$numberLong": "5"} at the destination' in said
     assert "and 2 more" in said
-    assert "not the same: 10 documents in 2.0 s, 5 a second, 20 bytes a document over the network" in said
+    assert "not the same: 10 documents in 2.0 s, 5 a second, 20 bytes a document in replies" in said
     show(verdict(tally(way="screened")), [])
     assert UNSEEN in capsys.readouterr().out
 
