@@ -12,6 +12,7 @@ import click
 
 from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lifecycle import require
+from connectors.namespaces import is_pattern
 from towpath import verdicts
 from towpath.errors import TowpathError
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
@@ -66,7 +67,13 @@ class Asked:
     show_default=True,
     help="Seconds that a difference may wait for the pipeline.",
 )
-@click.option("--lost-for", default=60.0, show_default=True, help="Seconds to wait for a server that is lost.")
+@click.option(
+    "--lost-for",
+    type=click.FloatRange(0, 86_400),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for a server that is lost.",
+)
 @click.option(
     "--alone", is_flag=True, help="Do not ask Connect and Kafka how far the pipeline is: go by the tries alone."
 )
@@ -97,6 +104,7 @@ def verify(
     are the same, 1 when they differ, 2 when there is no verdict.
     """
     refuse_together(quiet=quiet, screen=screen, resume=resume)
+    refuse_bad_patterns(only)
     try:
         recheck = Recheck(first, factor, jitter, tries, patience)
     except ValueError as error:
@@ -114,6 +122,13 @@ def refuse_together(*, quiet: bool, screen: bool, resume: bool) -> None:
     """Raise `UsageError` for options that exclude each other."""
     if quiet and (screen or resume):
         raise click.UsageError(f"--quiet does not go with --{'screen' if screen else 'resume'}: it compares at one go")
+
+
+def refuse_bad_patterns(patterns: Sequence[str]) -> None:
+    """Raise `UsageError` for what is no pattern of namespaces."""
+    for pattern in patterns:
+        if not is_pattern(pattern):
+            raise click.UsageError(f"{pattern!r} is no namespace: write database.collection, with * for any characters")
 
 
 def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Verdict:

@@ -150,6 +150,9 @@ def test_fields_in_another_order_are_named_in_both() -> None:
         (["--quiet", "--screen"], "--quiet does not go with --screen"),
         (["--quiet", "--resume"], "--quiet does not go with --resume"),
         (["--jitter", "2"], "jitter 0 to 1"),
+        (["--first", "nan"], "first and patience are 0 or more"),
+        (["--lost-for", "-1"], "is not in the range"),
+        (["--namespace", "orders"], "write database.collection"),
         (["--processes", "0"], "is not in the range"),
     ],
 )
