@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ from connectors.source_state import SELECTION, read_state
 from connectors.topics import Place
 from towpath.opened import Opened, say
 
+_LATE = 10.0  # seconds behind after which it is told
 _KEPT = 1_000  # moments of which the ends of the log are remembered
 
 
@@ -28,6 +30,7 @@ class Passing:
     done: Callable[[], dict[Place, int]]
     _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
     _told: bool = False
+    _behind_since: float | None = None
 
     def __call__(self, moment: Timestamp) -> bool:
         try:
@@ -57,9 +60,19 @@ class Passing:
         pipeline, connect = self.opened.pipeline, self.opened.connect
         for name in pipeline.source_connectors:
             config = (connect.config(name) or {}) if pipeline.has_own_source else {}
-            if uncaptured(name, read_state(connect, name), moment, config.get(SELECTION)):
+            words = uncaptured(name, read_state(connect, name), moment, config.get(SELECTION))
+            if words:
+                self._say_late(words)
                 return False
+        self._behind_since = None
         return True
+
+    def _say_late(self, words: str) -> None:
+        """Tell once what capture is at, when it has been behind for a while."""
+        self._behind_since = self._behind_since or time.monotonic()
+        if not self._told and time.monotonic() - self._behind_since > _LATE:
+            say(f"differences wait for the pipeline: {words}")
+            self._told = True
 
 
 @contextlib.contextmanager

@@ -120,7 +120,7 @@ def _lines(verdict: Verdict, examples: Sequence[Example]) -> Iterator[str]:
         yield f"and {verdict.differences - len(examples):,} more"
     yield ""
     rate = f"{verdict.compared / verdict.seconds:,.0f} a second" if verdict.seconds else ""
-    network = f"{verdict.read / verdict.compared:,.4g} bytes a document over the network" if verdict.read else ""
+    network = f"{verdict.read / verdict.compared:,.4g} bytes a document in replies" if verdict.read else ""
     figures = ", ".join(part for part in (f"{verdict.seconds:,.1f} s", rate, network) if part)
     yield f"{headline(verdict)}: {verdict.compared:,} documents in {figures}"
     if headline(verdict) == "screened":

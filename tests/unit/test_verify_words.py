@@ -72,7 +72,7 @@ def test_the_text_names_counts_paths_and_what_digests_do_not_see(capsys: pytest.
     assert "note: shop.orders is odd" in said
     assert 'n: {"$numberInt": "5"} at the source, {"$numberLong": "5"} at the destination' in said
     assert "and 2 more" in said
-    assert "not the same: 10 documents in 2.0 s, 5 a second, 20 bytes a document over the network" in said
+    assert "not the same: 10 documents in 2.0 s, 5 a second, 20 bytes a document in replies" in said
     show(verdict(tally(way="screened")), [])
     assert UNSEEN in capsys.readouterr().out
 
@@ -150,6 +150,9 @@ def test_fields_in_another_order_are_named_in_both() -> None:
         (["--quiet", "--screen"], "--quiet does not go with --screen"),
         (["--quiet", "--resume"], "--quiet does not go with --resume"),
         (["--jitter", "2"], "jitter 0 to 1"),
+        (["--first", "nan"], "first and patience are 0 or more"),
+        (["--lost-for", "-1"], "is not in the range"),
+        (["--namespace", "orders"], "write database.collection"),
         (["--processes", "0"], "is not in the range"),
     ],
 )
