@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -14,15 +14,17 @@ from typing import Any
 from connectors.clusters import connected
 from connectors.following import Following
 from connectors.lag import pipeline_ends
+from connectors.namespaces import Selection
 from connectors.topics import Place
 from towpath import running, verdicts
 from towpath.opened import Opened
 from towpath.running import Running
 from verifier import Difference, Namespace, Pair, Passed, Recheck
+from verifier.judging import Outcome, Same, Unsettled
 from verifier.lost import patiently
 from verifier.order import Key, id_key
 from verifier.reading import chunks
-from verifier.settling import Outcome, Same, Settling, Unsettled
+from verifier.settling import Settling
 from verifier.shown import extended_json
 
 _EVERY = 1.0  # seconds for which records are gathered before their documents are compared
@@ -44,6 +46,7 @@ def follow(
     begin: Mapping[Place, int],
     passed: Passed | None,
     tell: Callable[[Difference], None],
+    only: Sequence[str],
     *,
     recheck: Recheck | None = None,
     ignore_field_order: bool = False,
@@ -51,7 +54,8 @@ def follow(
     """Verify what is changed from these offsets on until interrupted; the verdict as it was then.
 
     Starts with the differences of the last verdict, keeps that verdict up to date, and the running one, which
-    `status` shows. `tell` is given each difference once it has settled.
+    `status` shows. `tell` is given each difference once it has settled. `only` holds patterns of namespaces at the
+    source; empty takes all in.
     """
     with (
         connected(it.pipeline.source_uri, "source") as source,
@@ -59,7 +63,8 @@ def follow(
         Following(it.pipeline, it.topics, begin) as log,
     ):
         settling = Settling(source, destination, recheck or Recheck(), passed, ignore_field_order)
-        follower = _Follower(it, log, settling, tell)
+        selection = Selection(it.pipeline.include, it.pipeline.exclude, tuple(only))
+        follower = _Follower(it, log, settling, tell, selection)
         with follower.kept(), suppress(KeyboardInterrupt):
             while True:
                 follower.turn()
@@ -72,6 +77,7 @@ class _Follower:
     log: Following
     settling: Settling
     tell: Callable[[Difference], None]
+    selection: Selection
     since: float = field(default_factory=time.time)
     compared: int = 0
     known: dict[_Id, dict[str, Any]] = field(default_factory=dict)
@@ -100,8 +106,10 @@ class _Follower:
             touched = []
             time.sleep(self.settling.pause() or 0)
         for namespace, group in groupby(sorted(touched, key=lambda one: one.namespace), lambda one: one.namespace):
-            self._compare(namespace, [one.key for one in group])
-        self.compared += len(touched)
+            if self.selection.matches(namespace):
+                keys = [one.key for one in group]
+                self._compare(namespace, keys)
+                self.compared += len(keys)
         if time.monotonic() > self.again:
             self._look_again()
         while self.settling.pause() == 0:

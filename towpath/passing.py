@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
+from pymongo.errors import PyMongoError
 
 from connectors.barrier import uncaptured
+from connectors.errors import ConnectorsError
 from connectors.lag import applied, gaps, peek, pipeline_ends
 from connectors.position import ClusterTime
 from connectors.source_state import SELECTION, read_state
 from connectors.topics import Place
-from towpath.opened import Opened
+from towpath.opened import Opened, say
 
+_LATE = 10.0  # seconds behind after which it is told
 _KEPT = 1_000  # moments of which the ends of the log are remembered
 
 
@@ -25,8 +29,19 @@ class Passing:
     opened: Opened
     done: Callable[[], dict[Place, int]]
     _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
+    _told: bool = False
+    _behind_since: float | None = None
 
     def __call__(self, moment: Timestamp) -> bool:
+        try:
+            return self._passed(moment)
+        except (ConnectorsError, PyMongoError) as error:  # it may be back when the next document is due
+            if not self._told:
+                say(f"cannot ask how far the pipeline is: {error}; differences wait until it answers")
+            self._told = True
+            return False
+
+    def _passed(self, moment: Timestamp) -> bool:
         asked = ClusterTime(moment.time, moment.inc)
         ends = self._ends.get(asked)
         if ends is None:
@@ -45,9 +60,19 @@ class Passing:
         pipeline, connect = self.opened.pipeline, self.opened.connect
         for name in pipeline.source_connectors:
             config = (connect.config(name) or {}) if pipeline.has_own_source else {}
-            if uncaptured(name, read_state(connect, name), moment, config.get(SELECTION)):
+            words = uncaptured(name, read_state(connect, name), moment, config.get(SELECTION))
+            if words:
+                self._say_late(words)
                 return False
+        self._behind_since = None
         return True
+
+    def _say_late(self, words: str) -> None:
+        """Tell once what capture is at, when it has been behind for a while."""
+        self._behind_since = self._behind_since or time.monotonic()
+        if not self._told and time.monotonic() - self._behind_since > _LATE:
+            say(f"differences wait for the pipeline: {words}")
+            self._told = True
 
 
 @contextlib.contextmanager

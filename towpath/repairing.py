@@ -19,8 +19,9 @@ from towpath.opened import Opened
 from towpath.wanted import Wanted, refused, unreadable
 from verifier import Namespace, Pair, Passed, Recheck
 from verifier.checking import outcomes
+from verifier.judging import Same, Unsettled
 from verifier.order import Key, id_key
-from verifier.settling import Same, Settling, Unsettled
+from verifier.settling import Settling
 
 #: What is asked for, applied and compared before the next is begun: memory stays bounded.
 _AT_ONCE, _BYTES = 20_000, 8 << 20

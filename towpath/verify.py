@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,6 +14,7 @@ import click
 
 from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lifecycle import require
+from connectors.namespaces import is_pattern
 from connectors.spec import Pipeline
 from towpath import verdicts
 from towpath.errors import TowpathError
@@ -61,7 +62,7 @@ class Asked:
 )
 @click.option("--quiet", is_flag=True, help="Nobody writes: compare by dbHash; refused when something is written.")
 @click.option(
-    "--screen", is_flag=True, help="Compare by digests, for a thin line; blind to types and fractions of numbers."
+    "--screen", is_flag=True, help="Compare by digests, for a thin line; blind to all but the whole part of numbers."
 )
 @click.option("--first", default=Recheck().first, show_default=True, help="Seconds until a difference is read again.")
 @click.option(
@@ -75,7 +76,13 @@ class Asked:
     show_default=True,
     help="Seconds that a difference may wait for the pipeline.",
 )
-@click.option("--lost-for", default=60.0, show_default=True, help="Seconds to wait for a server that is lost.")
+@click.option(
+    "--lost-for",
+    type=click.FloatRange(0, 86_400),
+    default=60.0,
+    show_default=True,
+    help="Seconds to wait for a server that is lost.",
+)
 @click.option(
     "--alone", is_flag=True, help="Do not ask Connect and Kafka how far the pipeline is: go by the tries alone."
 )
@@ -115,6 +122,7 @@ def verify(
     """
     recent = newest(last, since, only)
     refuse_together(quiet=quiet, screen=screen, resume=resume, log=bool(recent or follows))
+    refuse_bad_patterns(only)
     try:
         recheck = Recheck(first, factor, jitter, tries, patience)
     except ValueError as error:
@@ -130,7 +138,7 @@ def verify(
         found = run(it, [] if recent else pairs(it.pipeline, only), options, asked)
         if follows:
             with nullcontext() if asked.alone else asking(it) as passed:
-                ended = go_on(it, begin, options, passed, as_json=as_json)
+                ended = go_on(it, begin, only, options, passed, as_json=as_json)
             if ended.unsettled:
                 raise click.exceptions.Exit(_TROUBLE)
             end(found, ended.differences + odd)
@@ -143,6 +151,13 @@ def refuse_together(*, quiet: bool, screen: bool, resume: bool, log: bool) -> No
         raise click.UsageError(f"--quiet does not go with --{'screen' if screen else 'resume'}: it compares at one go")
     if log and (quiet or screen or resume):
         raise click.UsageError("--last, --since and --follow do not go with --quiet, --screen and --resume")
+
+
+def refuse_bad_patterns(patterns: Sequence[str]) -> None:
+    """Raise `UsageError` for what is no pattern of namespaces."""
+    for pattern in patterns:
+        if not is_pattern(pattern):
+            raise click.UsageError(f"{pattern!r} is no namespace: write database.collection, with * for any characters")
 
 
 def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Verdict:
@@ -176,13 +191,16 @@ def lines(
     pipeline: Pipeline, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
 ) -> Iterator[str]:
     """A verdict as JSON: a line for each difference as it is proven, then the counts."""
+    hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
     try:
         for found in verification:
             examples.add(found)
             yield verdicts.line(verdicts.as_json(found, pipeline.renames.destination(found.namespace)))
     except VerifierError as error:
-        hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
         raise TowpathError(f"{error}{hint}") from error
+    except KeyboardInterrupt:
+        say(f"interrupted{hint}")
+        raise
     yield verdicts.line(counts(verification.verdict))
 
 

@@ -52,7 +52,15 @@ def duration(context: click.Context, option: click.Parameter, text: str | None) 
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
-def go_on(it: Opened, begin: Mapping[Place, int], options: Options, passed: Passed | None, *, as_json: bool) -> Running:
+def go_on(
+    it: Opened,
+    begin: Mapping[Place, int],
+    only: Sequence[str],
+    options: Options,
+    passed: Passed | None,
+    *,
+    as_json: bool,
+) -> Running:
     """Follow until interrupted; print each difference as it settles, and at the end how things are."""
     renames = it.pipeline.renames
 
@@ -66,6 +74,8 @@ def go_on(it: Opened, begin: Mapping[Place, int], options: Options, passed: Pass
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service's stop is an interrupt
     say("following what changes, until interrupted; `towpath status` shows how that goes")
-    ended = follow(it, begin, passed, tell, recheck=options.recheck, ignore_field_order=options.ignore_field_order)
+    ended = follow(
+        it, begin, passed, tell, only, recheck=options.recheck, ignore_field_order=options.ignore_field_order
+    )
     click.echo(json.dumps(ended.as_json()) if as_json else ended.words)
     return ended

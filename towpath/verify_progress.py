@@ -19,7 +19,7 @@ def shown() -> Iterator[Callable[[Found], None]]:
     if not console.is_terminal:
         yield lambda found: None
         return
-    with Progress(TextColumn("comparing"), BarColumn(), TextColumn("{task.description}"), console=console) as bars:
+    with Progress(BarColumn(20), TextColumn("{task.description}"), console=console) as bars:
         task = bars.add_task("", total=None)
 
         def tell(found: Found) -> None:
@@ -36,5 +36,5 @@ def words(found: Found) -> str:
     if found.done < found.ranges and left is not None:
         line += f", {timedelta(seconds=round(left))} left"
     if found.waiting:
-        line += f"; {found.waiting:,} differed, and are looked at again"
+        line += f"; {found.waiting:,} looked at again"
     return line

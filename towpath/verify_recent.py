@@ -12,9 +12,10 @@ from connectors.namespaces import Selection
 from towpath.opened import Opened
 from towpath.recent import ids
 from verifier import Difference, Namespace, Options, Pair, Passed, Tally, Verdict
+from verifier.judging import Same, Unsettled
 from verifier.lost import patiently
 from verifier.reading import Client, chunks
-from verifier.settling import Same, Settling, Unsettled
+from verifier.settling import Settling
 
 _HELD = 50_000  # documents that wait to be looked at again, at most
 

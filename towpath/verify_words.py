@@ -19,8 +19,8 @@ _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 _WIDTH = 100  # characters of a value on a line
 
 UNSEEN = (
-    "screened: digests see neither the type of a number nor what is behind its point (5, 5.0 and 5.7 are one to"
-    " them); leave --screen out to compare all bytes"
+    "screened: of a number, digests see only its whole part: not its type, not what is behind the point (5, 5.0 and 5.7"
+    " are one to them), NaN is 0, and a symbol is a string; leave --screen out to compare all bytes"
 )
 
 
@@ -114,12 +114,13 @@ def _lines(verdict: Verdict, examples: Sequence[Example]) -> Iterator[str]:
         yield ""
         yield f"{example.namespace} {_short(example.id)}: {example.kind}"
         for path, source, destination in example.paths:
-            yield f"    {path or 'the document'}: {_short(source)} at the source, {_short(destination)} at the destination"
+            sides = f"{_short(source)} at the source, {_short(destination)} at the destination"
+            yield f"    {path or 'the document'}: {sides}"
     if verdict.differences > len(examples):
         yield f"and {verdict.differences - len(examples):,} more"
     yield ""
     rate = f"{verdict.compared / verdict.seconds:,.0f} a second" if verdict.seconds else ""
-    network = f"{verdict.read / verdict.compared:,.4g} bytes a document over the network" if verdict.read else ""
+    network = f"{verdict.read / verdict.compared:,.4g} bytes a document in replies" if verdict.read else ""
     figures = ", ".join(part for part in (f"{verdict.seconds:,.1f} s", rate, network) if part)
     yield f"{headline(verdict)}: {verdict.compared:,} documents in {figures}"
     if headline(verdict) == "screened":

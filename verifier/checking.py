@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from verifier.differences import Difference, Pair
 from verifier.errors import VerifierError
+from verifier.judging import Outcome, Same, Unsettled
 from verifier.lost import patiently
 from verifier.reading import Client, chunks
 from verifier.recheck import Passed, Recheck
-from verifier.settling import Outcome, Same, Settling, Unsettled
+from verifier.settling import Settling
 
 _DEFAULT = Recheck()
 _HELD = 50_000  # ids that wait to be looked at again, at most

@@ -12,12 +12,13 @@ from pymongo.errors import PyMongoError
 from verifier.checking import outcomes
 from verifier.differences import Difference, Pair, difference
 from verifier.errors import VerifierError
+from verifier.judging import Same, Unsettled
 from verifier.lost import in_words
 from verifier.merging import Equal, Side, Unequal, merged
 from verifier.order import Key, id_key
 from verifier.reading import in_id_order
 from verifier.recheck import Passed, Recheck
-from verifier.settling import Same, Settling, Unsettled
+from verifier.settling import Settling
 
 _BATCH = 4_000  # documents
 

@@ -25,6 +25,8 @@ class RangeRead:
     destination: Collection[Any]
     bounds: Bounds
     batch_size: int
+    ordered: bool = True
+    """Whether `verifier.order` knows the order of the `_id`s: without it a read cannot go on in the middle."""
     ignore_field_order: bool = False
     lost_for: float = 60.0
     """Seconds that a server may be lost."""
@@ -62,7 +64,7 @@ class RangeRead:
 
     def _await(self, error: PyMongoError, since: float) -> None:
         what = f"compare {self.source.full_name} with {self.destination.full_name}"
-        if not is_passing(error) or time.monotonic() - since > self.lost_for:
+        if not self.ordered or not is_passing(error) or time.monotonic() - since > self.lost_for:
             raise in_words(what, error) from error
         self.say(f"{what}: {brief(error)}; waiting up to {self.lost_for:g} s for the server")
         for documents in (self.source, self.destination):

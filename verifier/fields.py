@@ -25,7 +25,25 @@ def _ordered(element: Element) -> Element:
 
 def same_but_for_order(one: bytes, other: bytes) -> bool:
     """Whether two documents have the same fields of the same bytes, in whatever order."""
-    return len(one) == len(other) and in_one_order(one) == in_one_order(other)
+    return one == other or (len(one) == len(other) and _same_sorted(one, other))
+
+
+def _same_sorted(one: bytes, other: bytes) -> bool:
+    ours, theirs = (sorted(elements(raw), key=lambda element: element.name) for raw in (one, other))
+    return len(ours) == len(theirs) and all(map(_same, ours, theirs))
+
+
+def _same(one: Element, other: Element) -> bool:
+    if one == other:
+        return True
+    if (one.kind, one.name, len(one.value)) != (other.kind, other.name, len(other.value)):
+        return False
+    if one.kind == ARRAY:  # element by element: an array may hold a million
+        return all(
+            a is not None and b is not None and _same(a, b)
+            for a, b in zip_longest(elements(one.value), elements(other.value))
+        )
+    return one.kind == DOCUMENT and _same_sorted(one.value, other.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +59,12 @@ class Part:
     order: bool = False
 
 
-def differing(source: bytes, destination: bytes, path: str = "") -> Iterator[Part]:
+def differing(source: bytes, destination: bytes, path: str = "", *, array: bool = False) -> Iterator[Part]:
     """The paths at which two documents differ, deepest first; an object in another order is one path, its own."""
+    if array:
+        for one, other in zip_longest(elements(source), elements(destination)):
+            yield from _between(one, other, path)
+        return
     ours, theirs = list(elements(source)), list(elements(destination))
     if _has_twins(ours) or _has_twins(theirs):
         pairs = list(zip_longest(ours, theirs))  # by place: a name does not tell one from another
@@ -68,7 +90,7 @@ def _between(one: Element | None, other: Element | None, path: str) -> Iterator[
         return
     here = _joined(path, one.name if one else other.name if other else b"")
     if one and other and one.name == other.name and one.kind == other.kind and one.kind in (DOCUMENT, ARRAY):
-        yield from differing(one.value, other.value, here)
+        yield from differing(one.value, other.value, here, array=one.kind == ARRAY)
     else:
         yield Part(here, one, other)
 

@@ -45,6 +45,8 @@ class Watch:
         try:
             until = now(self.client) or self.since
             written = history.written(self.client, self.namespaces, self.since, until)
+        except PyMongoError as error:
+            raise in_words(f"look for writes to the {self.side}", error) from error
         except history.Unknown as error:
             raise Unsuitable(f"cannot see whether anything is written to the {self.side}: {error}; {_QUIET}") from error
         if written:

@@ -67,14 +67,20 @@ def _events(stream: ChangeStream[Any], after: Timestamp, to: Timestamp) -> Itera
 
 def written(client: Client, namespaces: Iterable[Namespace], after: Timestamp, to: Timestamp) -> set[Namespace]:
     """Those of these namespaces that something was written to, later than `after` and up to `to`. Raises `Unknown`."""
-    wanted = [{"db": database, "coll": name} for database, name in (one.split(".", 1) for one in namespaces)]
-    pipeline: list[Mapping[str, Any]] = [{"$match": {"ns": {"$in": wanted}}}, {"$project": {"ns": 1, "clusterTime": 1}}]
-    try:
-        with client.watch(pipeline, start_at_operation_time=after, max_await_time_ms=_AWAIT_MS) as stream:
-            events = _events(stream, after, to)
-            return {f"{event['ns']['db']}.{event['ns']['coll']}" for event in events}
-    except OperationFailure as error:
-        raise Unknown(str(error)) from error
+    wanted = set(namespaces)
+    found: set[Namespace] = set()
+    for database in sorted({namespace.split(".", 1)[0] for namespace in wanted}):
+        names = [name for one in wanted for place, name in (one.split(".", 1),) if place == database]
+        pipeline: list[Mapping[str, Any]] = [
+            {"$match": {"ns.coll": {"$in": names}}},
+            {"$project": {"ns": 1, "clusterTime": 1}},
+        ]
+        try:
+            with client[database].watch(pipeline, start_at_operation_time=after, max_await_time_ms=_AWAIT_MS) as stream:
+                found |= {f"{database}.{event['ns']['coll']}" for event in _events(stream, after, to)}
+        except OperationFailure as error:
+            raise Unknown(str(error)) from error
+    return found
 
 
 def states(documents: Collection[Any], id: bytes, moments: Sequence[Timestamp]) -> set[bytes | None]:

@@ -43,6 +43,7 @@ class Journal:
                 _hex(one.bounds.low),
                 _hex(one.bounds.high),
                 one.batch_size,
+                one.ordered,
             ]
             for one in ranges
         ]
@@ -72,8 +73,8 @@ class Journal:
                 " or begin anew without --resume"
             )
         ranges = [
-            Range(number, Pair(source, destination), Bounds(_bytes(low), _bytes(high)), batch_size)
-            for number, source, destination, low, high, batch_size in plan["ranges"]
+            Range(number, Pair(source, destination), Bounds(_bytes(low), _bytes(high)), batch_size, ordered)
+            for number, source, destination, low, high, batch_size, ordered in plan["ranges"]
         ]
         return ranges, {one.number: one for one in map(_done, others) if one}
 

@@ -53,7 +53,9 @@ def plan(
     for one in looked:
         cutting = _Cut(source, destination, one, None if left else range_bytes)
         ranges, found.expected[one.pair] = patiently(f"size and cut {one.pair.source}", lost_for, cutting)
-        found.ranges += [Range(len(found.ranges) + n, one.pair, *how) for n, how in enumerate(ranges)]
+        found.ranges += [
+            Range(len(found.ranges) + n, one.pair, *how, ordered=one.ordered_alike) for n, how in enumerate(ranges)
+        ]
     if left:
         planned, done = left
         found.ranges = [one for one in planned if one.number not in done]

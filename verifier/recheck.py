@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ class Recheck:
     patience: float = 300.0
 
     def __post_init__(self) -> None:
-        if self.first < 0 or self.factor < 1 or not 0 <= self.jitter < 1 or self.tries < 1 or self.patience < 0:
+        even = all(map(math.isfinite, (self.first, self.factor, self.patience)))
+        fits = self.first >= 0 and self.factor >= 1 and 0 <= self.jitter < 1 and self.tries >= 1 and self.patience >= 0
+        if not (even and fits):
             raise ValueError(
                 f"{self} cannot be: first and patience are 0 or more, factor 1 or more, jitter 0 to 1, tries 1 or more"
             )

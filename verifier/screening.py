@@ -1,6 +1,7 @@
 """A range compared by digests that the servers make: for a thin line, and blind to some differences.
 
-The server's hash takes 5, 5.0, 5.7 and a decimal 5 for the same. Digests of ranges travel, then of parts of a range
+The server's hash sees of a number only its whole part, in 64 bits: 5, 5.0, 5.7 and a decimal 5 are the same to it,
+NaN and 0, infinity and the largest int64. A symbol is a string. Digests of ranges travel, then of parts of a range
 that differs, then of single documents; which of those differ is for others to find out, by bytes.
 """
 

@@ -1,10 +1,4 @@
-"""Differences are read again until they are gone, or are proven.
-
-A difference is proven when the pipeline has passed a moment at which the source was asked for its time, and the
-destination then shows a document that the source's has not been at any time since that moment. That holds for
-documents that never stand still as well. Where the server cannot tell what a document has been (a standalone, no
-privilege for change streams), a difference counts when both documents have stayed as they are over all tries.
-"""
+"""Differences are read again, with growing pauses, until they are gone or proven; see `verifier.judging`."""
 
 from __future__ import annotations
 
@@ -15,59 +9,19 @@ import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from bson.timestamp import Timestamp
 
-from verifier import history
-from verifier.differences import Difference, Namespace, Pair, difference
-from verifier.fields import in_one_order, same_but_for_order
+from verifier.differences import Namespace, Pair
+from verifier.fields import in_one_order
+from verifier.judging import Judge, Outcome, Same, Suspect, Unsettled
 from verifier.lost import patiently
 from verifier.order import Key, id_key
-from verifier.raw import id_document
 from verifier.reading import ID_BYTES, IDS, Client, by_ids, collection, now
 from verifier.recheck import Passed, Recheck
 
 _JUDGED_BYTES = 1 << 24  # documents that are held at once while they are judged
-_STRIKES = 3  # a sink may split a transaction of the source, and show for a moment what the source never was
-_Digest = bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Unsettled:
-    """A document that could not be judged in time; `why` tells what it waited for."""
-
-    namespace: Namespace
-    id: bytes
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Same:
-    """A document that was found to be the same on both sides."""
-
-    namespace: Namespace
-    id: bytes
-
-
-Outcome: TypeAlias = Difference | Unsettled | Same
-
-
-@dataclass(slots=True)
-class _Suspect:
-    pair: Pair
-    id: bytes
-    key: Key
-    owner: int
-    since: float
-    moment: Timestamp | None
-    tried: int = 0
-    seen: tuple[_Digest | None, _Digest | None] | None = None
-    steady: bool = True
-    strikes: int = 0
-    size: int = 0
-    soon: bool = False
-    why: str = ""
+_GATHER = 0.1  # seconds in which documents gather, so that each look is worth its questions
 
 
 @dataclass(slots=True)
@@ -82,10 +36,11 @@ class Settling:
     lost_for: float = 60.0
     """Seconds that a server may be lost."""
     chance: random.Random = field(default_factory=random.Random)
-    _waiting: list[tuple[float, int, _Suspect]] = field(default_factory=list)
+    _waiting: list[tuple[float, int, Suspect]] = field(default_factory=list)
     _count: Iterator[int] = field(default_factory=itertools.count)
     _passed_until: Timestamp | None = None
     _bytes: int = 0
+    _not_before: float = 0.0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -100,17 +55,18 @@ class Settling:
         moment = patiently("ask the source for its time", self.lost_for, lambda: now(self.source))
         for one in ids:
             self._bytes += len(one)
-            self._push(_Suspect(pair, one, id_key(one), owner, time.monotonic(), moment))
+            self._push(Suspect(pair, one, id_key(one), owner, time.monotonic(), moment))
 
     def pause(self) -> float | None:
         """Seconds until a document is due; None when none waits."""
-        return max(0.0, self._waiting[0][0] - time.monotonic()) if self._waiting else None
+        return max(0.0, max(self._waiting[0][0], self._not_before) - time.monotonic()) if self._waiting else None
 
     def step(self) -> list[tuple[int, Outcome]]:
         """Look at documents that are due, of one namespace, and tell what became of them."""
-        due = self._due()
+        due = self._due() if time.monotonic() >= self._not_before else []
         if not due:
             return []
+        self._not_before = time.monotonic() + (_GATHER if len(due) < IDS // 2 else 0)
         what = f"read documents of {due[0].pair.source} again"
         found = patiently(what, self.lost_for, lambda: self._look(due))
         self._bytes -= sum(len(suspect.id) for suspect, _ in found)
@@ -127,16 +83,16 @@ class Settling:
         nothing = (b"", 0)
         return [one for one in ids if ours.get(id_key(one), nothing)[0] != theirs.get(id_key(one), nothing)[0]]
 
-    def _push(self, suspect: _Suspect) -> None:
+    def _push(self, suspect: Suspect) -> None:
         pause = 0.0 if suspect.soon else self.recheck.pause(suspect.tried, self.chance)
         suspect.soon = False
         due = time.monotonic() + pause
         heapq.heappush(self._waiting, (due, next(self._count), suspect))
 
-    def _due(self) -> list[_Suspect]:
+    def _due(self) -> list[Suspect]:
         """Documents of one namespace that are due, as many as one command asks for."""
-        taken: list[_Suspect] = []
-        others: list[tuple[float, int, _Suspect]] = []
+        taken: list[Suspect] = []
+        others: list[tuple[float, int, Suspect]] = []
         size, limit = 0, time.monotonic()
         while self._waiting and self._waiting[0][0] <= limit and max(len(taken), len(others)) < IDS and size < ID_BYTES:
             first = heapq.heappop(self._waiting)
@@ -149,12 +105,12 @@ class Settling:
             heapq.heappush(self._waiting, one)
         return taken
 
-    def _look(self, due: Sequence[_Suspect]) -> list[tuple[_Suspect, Outcome]]:
+    def _look(self, due: Sequence[Suspect]) -> list[tuple[Suspect, Outcome]]:
         pair, ids = due[0].pair, [suspect.id for suspect in due]
         ours = self._digests(self.source, pair.source, ids)
         theirs = self._digests(self.destination, pair.destination, ids)
-        found: list[tuple[_Suspect, Outcome]] = []
-        ripe: list[_Suspect] = []
+        found: list[tuple[Suspect, Outcome]] = []
+        ripe: list[Suspect] = []
         for suspect in due:
             suspect.tried += 1
             one, other = ours.get(suspect.key), theirs.get(suspect.key)
@@ -166,23 +122,30 @@ class Settling:
             suspect.seen, suspect.size = seen, (one[1] if one else 0) + (other[1] if other else 0)
             ripe.append(suspect)
         now_judged, later = _up_to(_JUDGED_BYTES, self._passed(ripe))
-        found += self._judge(now_judged) if now_judged else []
+        if now_judged:
+            judge = Judge(self.source, self.destination, self.recheck.tries, self.ignore_field_order)
+            found += judge.judge(now_judged, self._start(now_judged))
         for suspect in later:
             suspect.soon = True
         settled = {id(suspect) for suspect, _ in found}
         late = [suspect for suspect in ripe if id(suspect) not in settled and self._is_late(suspect)]
         return found + [(suspect, Unsettled(pair.source, suspect.id, suspect.why)) for suspect in late]
 
-    def _digests(self, client: Client, namespace: Namespace, ids: Sequence[bytes]) -> dict[Key, tuple[_Digest, int]]:
+    def _digests(self, client: Client, namespace: Namespace, ids: Sequence[bytes]) -> dict[Key, tuple[bytes, int]]:
         documents = by_ids(collection(client, namespace), ids)
         normal = in_one_order if self.ignore_field_order else bytes
         return {one: (hashlib.sha256(normal(raw)).digest(), len(raw)) for one, raw in documents}
 
-    def _is_late(self, suspect: _Suspect) -> bool:
+    def _start(self, group: Sequence[Suspect]) -> Timestamp | None:
+        """A moment that the pipeline has passed, as far as can be known."""
+        moments = [suspect.moment for suspect in group if suspect.moment is not None]
+        return self._passed_until if self.passed is not None else max(moments, default=None)
+
+    def _is_late(self, suspect: Suspect) -> bool:
         waited = time.monotonic() - suspect.since
         return suspect.tried >= self.recheck.tries and waited > self.recheck.patience
 
-    def _passed(self, suspects: list[_Suspect]) -> list[_Suspect]:
+    def _passed(self, suspects: list[Suspect]) -> list[Suspect]:
         """Those that the pipeline is past."""
         if self.passed is None or any(suspect.moment is None for suspect in suspects):
             return [suspect for suspect in suspects if suspect.tried >= self.recheck.tries]
@@ -197,73 +160,8 @@ class Settling:
             suspect.why = f"the pipeline has not passed {suspect.moment}"
         return [suspect for suspect in suspects if until and suspect.moment and suspect.moment <= until]
 
-    def _judge(self, group: Sequence[_Suspect]) -> list[tuple[_Suspect, Outcome]]:
-        pair, ids = group[0].pair, [suspect.id for suspect in group]
-        documents = collection(self.source, pair.source)
-        theirs = dict(by_ids(collection(self.destination, pair.destination), ids))
-        ours = dict(by_ids(documents, ids))
-        moments = [suspect.moment for suspect in group if suspect.moment is not None]
-        start = self._passed_until if self.passed is not None else max(moments, default=None)
-        end = now(self.source)
-        found: list[tuple[_Suspect, Outcome]] = []
-        try:
-            if start is None or end is None:
-                raise history.Unknown("the source is no replica set")
-            changed = history.changes(documents, ids, start, end)
-        except history.Unknown as error:
-            return self._stayed(group, ours, theirs, str(error))
-        for suspect in group:
-            one = suspect.key
-            different = self._difference(suspect, ours.get(one), theirs.get(one))
-            outcome: Outcome | None = different or Same(pair.source, suspect.id)
-            if different is not None and one in changed:
-                outcome = self._of_busy(suspect, different, [start, *changed[one]])
-            if outcome is not None:
-                found.append((suspect, outcome))
-        return found
 
-    def _of_busy(self, suspect: _Suspect, different: Difference, moments: Sequence[Timestamp]) -> Outcome | None:
-        """What to say of a document that has changed since the pipeline passed it; None: not yet."""
-        documents = collection(self.source, suspect.pair.source)
-        try:
-            states = history.states(documents, suspect.id, moments)
-        except history.Unknown as error:
-            suspect.why = f"it keeps changing, and what it was cannot be read: {error}"
-            return None
-        if any(self._difference(suspect, state, different.destination) is None for state in states):
-            return Same(suspect.pair.source, suspect.id)
-        suspect.strikes += 1
-        suspect.why = "it keeps changing"
-        return different if suspect.strikes >= _STRIKES else None
-
-    def _stayed(
-        self,
-        group: Sequence[_Suspect],
-        ours: dict[Key, bytes],
-        theirs: dict[Key, bytes],
-        why: str,
-    ) -> list[tuple[_Suspect, Outcome]]:
-        found: list[tuple[_Suspect, Outcome]] = []
-        for suspect in group:
-            suspect.why = f"it keeps changing, and what it was cannot be read: {why}"
-            one = suspect.key
-            outcome = self._difference(suspect, ours.get(one), theirs.get(one))
-            if outcome is None:
-                found.append((suspect, Same(suspect.pair.source, suspect.id)))
-            elif suspect.steady and suspect.tried >= self.recheck.tries:
-                found.append((suspect, outcome))
-        return found
-
-    def _difference(self, suspect: _Suspect, source: bytes | None, destination: bytes | None) -> Difference | None:
-        both = source is not None and destination is not None
-        if both and self.ignore_field_order and same_but_for_order(source or b"", destination or b""):
-            return None
-        found = source or destination
-        id = id_document(found) if found else suspect.id  # which may be its canonical form, a record's key
-        return difference(suspect.pair.source, id, source, destination)
-
-
-def _up_to(most: int, suspects: Sequence[_Suspect]) -> tuple[list[_Suspect], list[_Suspect]]:
+def _up_to(most: int, suspects: Sequence[Suspect]) -> tuple[list[Suspect], list[Suspect]]:
     """The first of them whose documents may be held together, one at least, and the others."""
     sizes = itertools.accumulate(suspect.size for suspect in suspects)
     taken = max(1, sum(size <= most for size in sizes))

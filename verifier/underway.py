@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from verifier.differences import Difference, Pair
 from verifier.journal import Done, Journal
+from verifier.judging import Outcome, Same, Unsettled
 from verifier.order import Key, id_key
 from verifier.planning import Plan
-from verifier.settling import Outcome, Same, Settling, Unsettled
+from verifier.settling import Settling
 from verifier.tally import Tally
 from verifier.workers import Advanced, Finished, Message, Range, Said, Suspected
 

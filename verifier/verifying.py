@@ -143,6 +143,8 @@ class Verification:
             resume=chosen.resume,
             run=about(looked, ignore_field_order=chosen.ignore_field_order, screen=chosen.screen),
         )
+        if chosen.resume and not planned.done:
+            self._say("no range was done by an interrupted run: all are read")
         underway.begin(planned)
         unread = len(planned.ranges)
         with running(self._job, planned.ranges, min(chosen.processes, unread)) as workers:

@@ -54,6 +54,8 @@ class Range:
     pair: Pair
     bounds: Bounds
     batch_size: int
+    ordered: bool = True
+    """Whether `verifier.order` knows the order of the `_id`s; a collation has another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,16 @@ def _compared(job: Job, clients: tuple[Client, Client], work: Range, say: Any) -
     source, destination = (
         collection(c, ns) for c, ns in zip(clients, (work.pair.source, work.pair.destination), strict=True)
     )
-    reading = RangeRead(source, destination, work.bounds, work.batch_size, job.ignore_field_order, job.lost_for, say)
+    reading = RangeRead(
+        source,
+        destination,
+        work.bounds,
+        work.batch_size,
+        ordered=work.ordered,
+        ignore_field_order=job.ignore_field_order,
+        lost_for=job.lost_for,
+        say=say,
+    )
     documents = size = told = 0
     suspects: list[bytes] = []
     for one in reading:

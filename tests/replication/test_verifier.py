@@ -15,6 +15,8 @@ from tests.support import raw
 from tests.support.corpus import DOCUMENTS as SPECIMENS
 from tests.support.corpus import RAW_DOCUMENTS, Specimen
 from verifier import Pair, Recheck, check_ids, compare
+from verifier.order import id_key
+from verifier.reading import RAW
 
 DOCUMENTS = [{"_id": n, "n": n, "list": [{"t": n, "v": "x" * n}], "z": 1.5} for n in range(500)]
 OTHERS: list[dict[str, Any]] = [{"_id": name} for name in ("a", "b", b"c", None, 1.5, Int64(2**40))] + [
@@ -75,6 +77,9 @@ def test_every_type_of_id_and_value_is_compared(sides: tuple[raw.Documents, raw.
     found = compare(*sides)
     assert found.same
     assert found.compared == len(specimens)
+
+    stored = [id_key(bytes(one.raw)) for one in sides[0].with_options(RAW).find({}, hint=[("_id", 1)])]
+    assert stored == sorted(stored), "the server's order of _ids, all types of them, is that of the keys"
 
     damaged = [one for one in specimens if one.replaceable][::7]
     for specimen in damaged:

@@ -7,10 +7,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.support import bsonbytes as b
 from towpath import verdicts
 from towpath.errors import TowpathError
+from towpath.verify import verify
 from towpath.verify_progress import words
 from towpath.verify_words import UNSEEN, Example, counts, headline, show
 from verifier import Different, Extra, Missing, Pair, Progress, Tally, Verdict
@@ -70,7 +72,7 @@ def test_the_text_names_counts_paths_and_what_digests_do_not_see(capsys: pytest.
     assert "note: shop.orders is odd" in said
     assert 'n: {"$numberInt": "5"} at the source, {"$numberLong": "5"} at the destination' in said
     assert "and 2 more" in said
-    assert "not the same: 10 documents in 2.0 s, 5 a second, 20 bytes a document over the network" in said
+    assert "not the same: 10 documents in 2.0 s, 5 a second, 20 bytes a document in replies" in said
     show(verdict(tally(way="screened")), [])
     assert UNSEEN in capsys.readouterr().out
 
@@ -131,7 +133,7 @@ def test_a_verdict_that_broke_off_leaves_the_last_one_and_is_not_taken_for_whole
 
 def test_progress_tells_rate_and_time_left() -> None:
     line = words(Progress(50_000, 200_000, 0, 0, 10, 2, 3, 10.0))
-    assert line == "50,000 of about 200,000, 5,000 a second, 0:00:30 left; 3 differed, and are looked at again"
+    assert line == "50,000 of about 200,000, 5,000 a second, 0:00:30 left; 3 looked at again"
 
 
 def test_fields_in_another_order_are_named_in_both() -> None:
@@ -140,3 +142,21 @@ def test_fields_in_another_order_are_named_in_both() -> None:
     found = Different("shop.orders", ID, *sides)
     assert found.kind == "order"
     assert paths(found) == [("o", "fields in the order a, z", "fields in the order z, a")]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--quiet", "--screen"], "--quiet does not go with --screen"),
+        (["--quiet", "--resume"], "--quiet does not go with --resume"),
+        (["--jitter", "2"], "jitter 0 to 1"),
+        (["--first", "nan"], "first and patience are 0 or more"),
+        (["--lost-for", "-1"], "is not in the range"),
+        (["--namespace", "orders"], "write database.collection"),
+        (["--processes", "0"], "is not in the range"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options: list[str], words: str) -> None:
+    done = CliRunner().invoke(verify, ["nowhere.toml", *options])
+    assert done.exit_code == 2
+    assert words in done.output
