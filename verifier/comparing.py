@@ -42,16 +42,17 @@ class RangeRead:
     def __iter__(self) -> Iterator[Merged]:
         """What is equal and what is not, in `_id` order. Raises `ServerLost`, or `VerifierError` for a refusal."""
         done: bytes | None = None
-        since = time.monotonic()
+        lost_since: float | None = None
         while True:
             self._sides = self._open(done)
             try:
                 for one in merged(self._sides[0], self._sides[1], ignore_field_order=self.ignore_field_order):
                     yield one
-                    since = time.monotonic()
+                    lost_since = None
                 return
             except PyMongoError as error:
-                self._await(error, since)
+                lost_since = lost_since or time.monotonic()
+                self._await(error, lost_since)
                 done = _later(done, *(side.position for side in self._sides))
             finally:
                 self._closed, self._sides = self.read, []
