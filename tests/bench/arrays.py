@@ -68,7 +68,7 @@ def bench(
     parts = []
     for turn, (title, case) in enumerate(cases.items()):
         runs = [_case(stack, case, side, seed, schemas) for side in in_turn(_SIDES, turn)]
-        parts.append(Part(title, "push", runs))
+        parts.append(Part(title, "push", runs, rated=False))
     growth = {side: _growing(stack, side, steps, seed, schemas) for side in in_turn(_SIDES, 1)}
     array = len(bson.encode({"readings": [load.reading(Random(0), n) for n in range(cap)]}))
     goals = _goals(*(part.medians() for part in parts), array=array)
@@ -83,8 +83,8 @@ def _notes(length: int, schemas: int) -> list[str]:
         " A transaction's own bytes are shared by its batch, and pushes into one document are folded: with fewer pushes"
         " in a batch the destination's oplog holds more bytes for each.",
         "Stock looks an updated document up when it reads the change; in a backlog that is the document after its last"
-        f" push ({length:,} readings, or the cap). So most of its replaces change nothing, and its destination oplog"
-        " tells of those few that do. CPU includes the start of the source's task. The third table has neither.",
+        f" push ({length:,} readings, or the cap). So most of its replaces change nothing, its destination oplog tells of"
+        " those few that do, and no rate can be told. CPU includes the start of the source's task. The third table has neither.",
         "Stock was given max.request.size and max.queue.size.in.bytes as Towpath has them; with the defaults its"
         f" records of long documents are refused. JsonConverter with schemas.enable={'true' if schemas else 'false'}.",
     ]
@@ -102,7 +102,7 @@ def _case(stack: embedded.Stack, case: Case, side: Side, seed: int, schemas: int
         _copied(it, destination[DATABASE][COLLECTION], case.devices)
         run = _pushed(stack, it, case, source, destination, random)
         _same(stack, it.side, case)
-    say(f"arrays: {case.name}: {side}: {run.per_second:,.0f} pushes a second")
+    say(f"arrays: {case.name}: {side}: {run.items:,} pushes")
     return run
 
 

@@ -30,12 +30,19 @@ class Part:
     title: str
     item: str
     runs: Sequence[Run]
+    rated: bool = True
+    """Whether the time that the work took may be compared."""
+
+    def figures(self, run: Run) -> dict[str, float]:
+        """Every figure of a run, by its name in tables."""
+        cpu = {f"{process}: CPU µs/{self.item}": run.micros(process) for process in run.cpu}
+        return {**({per_second(self.item): run.per_second} if self.rated else {}), **cpu, **run.figures}
 
     def medians(self) -> dict[str, dict[str, float]]:
         """Side → figure → its median; Towpath first."""
         found = {}
         for side in sorted({run.side for run in self.runs}, key=lambda side: (not side.startswith(BASE), side)):
-            mine = [figures(run, self.item) for run in self.runs if run.side == side]
+            mine = [self.figures(run) for run in self.runs if run.side == side]
             found[side] = {key: median(one[key] for one in mine) for key in mine[0]}
         return found
 
@@ -115,12 +122,6 @@ def show(found: Found) -> None:
         console.print(note, style="dim")
 
 
-def figures(run: Run, item: str) -> dict[str, float]:
-    """Every figure of a run, by its name in tables."""
-    cpu = {f"{process}: CPU µs/{item}": run.micros(process) for process in run.cpu}
-    return {per_second(item): run.per_second, **cpu, **run.figures}
-
-
 def per_second(item: str) -> str:
     """What the rate of such items is called."""
     return f"{item}es/s" if item.endswith("sh") else f"{item}s/s"
@@ -140,7 +141,7 @@ def _table(part: Part) -> Table:
 
 
 def _spread(part: Part, side: str, name: str) -> str:
-    runs = [figures(run, part.item).get(name) for run in part.runs if run.side == side]
+    runs = [part.figures(run).get(name) for run in part.runs if run.side == side]
     found = [value for value in runs if value is not None]
     if not found:
         return ""
@@ -171,7 +172,7 @@ def _part(part: Part) -> dict[str, Any]:
     return {
         "title": part.title,
         "item": part.item,
-        "runs": [told | _rounded(figures(run, part.item)) for told, run in zip(runs, part.runs, strict=True)],
+        "runs": [told | _rounded(part.figures(run)) for told, run in zip(runs, part.runs, strict=True)],
         "medians": {side: _rounded(found) for side, found in medians.items()},
         "ratios": {side: _rounded(found) for side, found in ratios_of(medians).items()},
     }

@@ -120,6 +120,7 @@ final class BatchWriter {
             inSourceOrder = true; // by classes, what takes a unique value may have come before what frees it
         } else if (write.isFolded()) {
             apart.add(write.document());
+            sizes.shrink(stretch.size(), 1);
         } else {
             deadLetters.setAside(write.record(), write.namespace().getFullName(), refused.code(), refused.reason());
             if (refused.code() != Verdict.DUPLICATE_KEY) sizes.shrink(stretch.size(), 1);
