@@ -83,8 +83,9 @@ def _notes(length: int, schemas: int) -> list[str]:
         " A transaction's own bytes are shared by its batch, and pushes into one document are folded: with fewer pushes"
         " in a batch the destination's oplog holds more bytes for each.",
         "Stock looks an updated document up when it reads the change; in a backlog that is the document after its last"
-        f" push ({length:,} readings, or the cap). So most of its replaces change nothing, its destination oplog tells of"
-        " those few that do, and no rate can be told. CPU includes the start of the source's task. The third table has neither.",
+        f" push ({length:,} readings, or the cap). So most of its replaces change nothing, its destination oplog"
+        " tells of those few that do, and no rate can be told. CPU includes the start of the source's task. The third"
+        " table has neither.",
         "Stock was given max.request.size and max.queue.size.in.bytes as Towpath has them; with the defaults its"
         f" records of long documents are refused. JsonConverter with schemas.enable={'true' if schemas else 'false'}.",
     ]
