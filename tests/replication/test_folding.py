@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pymongo import UpdateOne
 
-from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.batches import await_backlog, sink_paused
-from tests.support.pipeline import Pipeline, Settings, towpath
+from tests.support.pipeline import Pipeline, towpath
 
 DOCUMENTS, PUSHES = 1000, 100
 
@@ -40,21 +39,6 @@ def test_a_backlog_of_pushes_is_a_few_writes_a_document_and_both_sides_are_equal
     pipeline.assert_same("docs", at_least=DOCUMENTS)
     assert sink["records"] == DOCUMENTS * (PUSHES + 1)
     assert sent <= 3 * DOCUMENTS
-
-
-def test_without_folding_every_change_is_a_write_and_both_sides_are_equal(make_pipeline: MakePipeline) -> None:
-    pipeline = make_pipeline(Settings(write={"fold": False}))
-    pipeline.source("docs").insert_many({"_id": n, "readings": [0]} for n in range(100))
-    pipeline.deploy()
-    pipeline.wait()
-    with sink_paused(pipeline):
-        for turn in range(10):
-            pipeline.source("docs").update_many({}, {"$push": {"readings": turn}})
-        await_backlog(pipeline, 1000)
-    pipeline.wait()
-    pipeline.assert_same("docs", at_least=100)
-    sink = pipeline.status()["sink"]
-    assert (sink["records"], sink["writes"], sink["updates"]) == (1100, 1100, 1000)
 
 
 def test_the_numbers_of_status_are_those_of_what_was_written(pipeline: Pipeline) -> None:

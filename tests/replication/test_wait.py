@@ -11,7 +11,7 @@ def test_what_was_written_before_wait_is_there_when_it_returns(pipeline: Pipelin
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
     documents.insert_one({"_id": "counter", "n": 0})
     pipeline.deploy()
-    for turn in range(8):
+    for turn in range(4):
         documents.update_one({"_id": "counter"}, {"$inc": {"n": 1}})
         documents.insert_many([{"_id": f"{turn}-{n}", "turn": turn} for n in range(1 + turn % 5 * 100)])
         pipeline.source(f"new{turn % 3}").insert_one({"turn": turn})
