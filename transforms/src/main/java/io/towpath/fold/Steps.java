@@ -23,6 +23,7 @@ public final class Steps {
     private static final Slice NO_ELEMENTS = new Slice(BsonElements.ARRAY, new byte[] {5, 0, 0, 0, 0}, 0, 5);
 
     private final List<Step> steps;
+    private Boolean areOperators; // asked for twice when an update is alone
 
     Steps(List<Step> steps) {
         this.steps = steps;
@@ -52,7 +53,11 @@ public final class Steps {
      * was there before. No operator may name a place within another one's.
      */
     public boolean areOperators() {
-        if (!areApart()) return false;
+        if (areOperators == null) areOperators = areApart() && arePlainAndAscend();
+        return areOperators;
+    }
+
+    private boolean arePlainAndAscend() {
         Map<String, String> lastIn = new HashMap<>();
         for (Step step : steps) {
             if (!isPlain(step)) return false;

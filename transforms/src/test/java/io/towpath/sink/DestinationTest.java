@@ -1,7 +1,13 @@
 package io.towpath.sink;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
 import com.mongodb.client.MongoCollection;
+import io.towpath.record.BsonBytes;
 import io.towpath.support.Server;
+import java.util.List;
+import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.Assumptions;
@@ -30,5 +36,17 @@ abstract class DestinationTest {
     void fresh() {
         collection = server.fresh("sink");
         server.dropDatabase(Destination.DATABASE);
+    }
+
+    /** The collection holds what the source holds, byte for byte. */
+    final void assertHolds(MongoCollection<RawBsonDocument> source) {
+        List<BsonDocument> wanted = TestTask.stored(source);
+        List<BsonDocument> found = TestTask.stored(collection);
+        assertEquals(wanted.size(), found.size());
+        for (int i = 0; i < wanted.size(); i++) {
+            BsonDocument at = wanted.get(i);
+            BsonDocument other = found.get(i);
+            assertArrayEquals(BsonBytes.of(at), BsonBytes.of(other), () -> "wanted %s%nfound %s".formatted(at, other));
+        }
     }
 }
