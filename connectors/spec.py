@@ -26,6 +26,16 @@ class Copy:
     bytes_per_second: int
 
 
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """How Kafka's cleaner may work on the log; what is younger than the lag is never touched."""
+
+    lag_ms: int
+    """`min.compaction.lag.ms`: within it every update has to be followed by the whole document of its key."""
+    delete_retention_ms: int
+    """`delete.retention.ms`: for so long at least a delete stays after the cleaner came by it first."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Pipeline:
     """One pipeline. URIs may hold passwords: print `source_address` and `destination_address` instead."""
@@ -60,6 +70,8 @@ class Pipeline:
     batch_bytes: int
     retention_ms: int
     """-1 keeps the log for ever."""
+    compaction: Compaction | None
+    """None for a log that keeps every record."""
 
     @property
     def exactly_once(self) -> bool:

@@ -13,7 +13,7 @@ import platformdirs
 from pydantic import ValidationError
 
 from connectors.namespaces import Renames, is_pattern
-from connectors.spec import Copy, Pipeline
+from connectors.spec import Compaction, Copy, Pipeline
 from towpath.errors import BadPipelineFile
 from towpath.sections import Cluster, PipelineFile
 
@@ -84,6 +84,7 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         batch_records=file.write.batch_records,
         batch_bytes=file.write.batch_bytes,
         retention_ms=_milliseconds(file.log.retention),
+        compaction=_compaction(file),
     )
 
 
@@ -96,6 +97,12 @@ def _copy(file: PipelineFile) -> Copy:
         documents_per_second=capture.documents_per_second,
         bytes_per_second=capture.bytes_per_second,
     )
+
+
+def _compaction(file: PipelineFile) -> Compaction | None:
+    if not file.log.compact:
+        return None
+    return Compaction(_milliseconds(file.log.compaction_lag), _milliseconds(file.log.delete_retention))
 
 
 def _http(url: str, path: Path) -> str:

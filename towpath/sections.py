@@ -23,6 +23,12 @@ def _duration(text: str) -> str:
     return text
 
 
+def _time(text: str) -> str:
+    if not re.fullmatch(r"[1-9][0-9]*[smhdw]", text):
+        raise ValueError(f"{text!r} is no length of time; write a number with s, m, h, d or w, such as 24h")
+    return text
+
+
 def _timeout(text: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]{0,3}[sm]", text):
         raise ValueError(f"{text!r} is no timeout; write a number of up to four digits with s or m, such as 60s")
@@ -31,6 +37,7 @@ def _timeout(text: str) -> str:
 
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Duration = Annotated[str, AfterValidator(_duration)]
+Time = Annotated[str, AfterValidator(_time)]
 Timeout = Annotated[str, AfterValidator(_timeout)]
 #: Per second; 0 is no limit. Both fit into a Java int or long.
 Documents = Annotated[int, Field(ge=0, lt=2**31)]
@@ -93,6 +100,9 @@ class Write(_Section):
 
 class Log(_Section):
     retention: Duration = "forever"
+    compact: bool = False
+    compaction_lag: Time = "24h"
+    delete_retention: Time = "7d"
 
 
 class PipelineFile(_Section):
@@ -116,5 +126,10 @@ class PipelineFile(_Section):
                 '[capture] copy = "debezium" does not go with mode = "exactly-once": Debezium\'s own copy overlaps the'
                 " stream, so that changes would be applied to rows that already hold them; leave copy out (Towpath"
                 ' copies, each row at a known time), or set mode = "plain"'
+            )
+        if self.log.compact and self.mode == "plain" and self.capture.copy_way != "towpath":
+            raise ValueError(
+                "[log] compact = true needs documents that are read again, which Debezium's own connector does not do;"
+                ' set mode = "exactly-once", or [capture] copy = "towpath"'
             )
         return self

@@ -36,6 +36,7 @@ PIPELINE = Pipeline(
     batch_records=50_000,
     batch_bytes=16 << 20,
     retention_ms=-1,
+    compaction=None,
 )
 GOOD_BROKER = {
     "socket.request.max.bytes": "104857600",
