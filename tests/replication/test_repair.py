@@ -39,12 +39,14 @@ def lines(*arguments: str | Path, expect: int) -> tuple[list[dict[str, Any]], di
 
 
 def writer(documents: Documents, seed: int) -> Ticker:
-    """Counts up a field of some documents all the time, damaged ones among them."""
-    random = Random(seed)
-    return Ticker(
-        0.05,
-        lambda: documents.update_many({"_id": {"$in": random.sample(range(COUNT), 20)}}, {"$inc": {"v": 1}}),
-    )
+    """Counts up a field of some documents all the time, half of them those that `damage` harms with this seed."""
+    random, harmed = Random(seed), Random(seed).sample(range(COUNT), PLACES)
+
+    def change() -> None:
+        some = random.sample(harmed, 10) + random.sample(range(COUNT), 10)
+        documents.update_many({"_id": {"$in": some}}, {"$inc": {"v": 1}})
+
+    return Ticker(0.05, change)
 
 
 def named(found: list[dict[str, Any]]) -> dict[bytes, str]:
@@ -69,7 +71,7 @@ def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipel
         found, counts = lines("verify", pipeline.file, expect=1)
         assert named(found) == harmed
         assert (counts["clean"], counts["compared"]) == (False, COUNT + list(harmed.values()).count("extra"))
-        assert f"{PLACES} documents" in towpath("repair", pipeline.file, "--dry-run").stdout
+        assert f"{PLACES:,} documents" in towpath("repair", pipeline.file, "--dry-run").stdout
         found, counts = lines("repair", pipeline.file, expect=0)
         assert {bytes.fromhex(one["id_bson"]): one["result"] for one in found} == dict.fromkeys(harmed, "mended")
         assert (counts["mended"], counts["left"]) == (PLACES, 0)
@@ -84,15 +86,16 @@ def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipel
 
 def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) -> None:
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
-    documents.update_many({"_id": {"$lt": 100}}, {"$inc": {"v": 1}})
-    documents.delete_one({"_id": 100})
+    changed = COUNT // 20
+    documents.update_many({"_id": {"$lt": changed}}, {"$inc": {"v": 1}})
+    documents.delete_one({"_id": changed})
     pipeline.wait()
     copies.update_one({"_id": 50}, {"$set": {"deep.list.0.to.1": "c"}})
-    copies.insert_one(document(100))
+    copies.insert_one(document(changed))
     copies.delete_one({"_id": COUNT - 1})  # which nobody has changed lately
-    harmed = {bson.encode({"_id": 50}): "different", bson.encode({"_id": 100}): "extra"}
-    found, counts = lines("verify", pipeline.file, "--last", "101", expect=1)
-    assert (named(found), counts["compared"]) == (harmed, 101)
+    harmed = {bson.encode({"_id": 50}): "different", bson.encode({"_id": changed}): "extra"}
+    found, counts = lines("verify", pipeline.file, "--last", str(changed + 1), expect=1)
+    assert (named(found), counts["compared"]) == (harmed, changed + 1)
     found, counts = lines("verify", pipeline.file, "--since", "1h", "-n", pipeline.namespace("other"), expect=0)
     assert (found, counts["compared"]) == ([], 0)
     found, counts = lines("verify", pipeline.file, "--since", "1h", expect=1)
