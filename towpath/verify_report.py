@@ -22,6 +22,7 @@ h1 span.same { background: #1b7f3b; } h1 span.screened { background: #8a6d00; }
 table { border-collapse: collapse; width: 100%; } td, th { padding: .3em .8em .3em 0; text-align: left; }
 th { border-bottom: 1px solid #999; } td.n, th.n { text-align: right; }
 .bar { display: flex; height: 1em; min-width: 12em; background: #eee; }
+th i { display: inline-block; width: .7em; height: .7em; }
 .bar i { min-width: 2px; } .same, i.same { background: #6fbf8b; } i.missing { background: #b3261e; }
 i.extra { background: #e08a00; } i.different { background: #6a3fb5; } i.order { background: #4a90d9; }
 h1 .same { color: #fff; }
@@ -56,20 +57,20 @@ def _page(pipeline: Pipeline, found: Found) -> Iterator[str]:
         yield f"<p><b>No verdict:</b> {escape(words)}</p>\n"
     if headline == "screened":
         yield f"<p>{escape(UNSEEN)}.</p>\n"
-    heads = "".join(f'<th class="n">{kind}</th>' for kind in KINDS)
+    heads = "".join(f'<th class="n"><i class="{kind}"></i> {kind}</th>' for kind in KINDS)
     yield f'<h2>Namespaces</h2>\n<table><tr><th>namespace</th><th class="n">documents</th>{heads}'
     yield "<th>compared</th><th>verdict</th></tr>\n"
     for tally in verdict.tallies:
         yield _row(tally)
     yield "</table>\n"
+    if found.metadata:
+        yield from _metadata(found.metadata)
     if found.examples:
         shown = len(found.examples)
         more = f"; {verdict.differences - shown:,} more" if verdict.differences > shown else ""
         yield f"<h2>Differences</h2>\n<p>The first {shown}{more}.</p>\n"
     for example in found.examples:
         yield from _example(example)
-    if found.metadata:
-        yield from _metadata(found.metadata)
     yield "</body></html>\n"
 
 
@@ -135,4 +136,6 @@ def _example(example: Example) -> Iterator[str]:
             yield f"<tr><td>{escape(path or 'the document')}</td>{cells}</tr>"
         yield "</table>\n"
     sides = (f"<pre>{'nothing' if one is None else escape(one)}</pre>" for one in (example.source, example.destination))
-    yield f'<div class="sides">{"".join(sides)}</div>\n'
+    shown = " open" if example.source is None or example.destination is None else ""
+    documents = f'<div class="sides">{"".join(sides)}</div>'
+    yield f"<details{shown}><summary>source and destination</summary>{documents}</details>\n"

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from towpath.checks.finding import counted
 from towpath.verdicts import KINDS
 from verifier import Difference, Kind, Tally, Verdict
 from verifier.metadata import MetadataDifference
@@ -155,7 +156,7 @@ def _end(found: Found) -> Iterator[str]:
     rate = f"{verdict.compared / verdict.seconds:,.0f} a second" if verdict.seconds else ""
     network = f"{verdict.read / verdict.compared:,.4g} bytes a document in replies" if verdict.read else ""
     figures = ", ".join(part for part in (f"{verdict.seconds:,.1f} s", rate, network) if part)
-    yield f"{found.headline}: {verdict.compared:,} documents in {figures}{_besides(found)}"
+    yield f"{found.headline}: {counted(verdict.compared, 'document')} in {figures}{_besides(found)}"
     if found.headline == "screened":
         yield UNSEEN
 
@@ -163,7 +164,7 @@ def _end(found: Found) -> Iterator[str]:
 def _besides(found: Found) -> str:
     if found.metadata is None:
         return ""
-    return f"; {len(found.metadata):,} differences in options, views and indexes"
+    return f"; {counted(len(found.metadata), 'difference')} in options, views and indexes"
 
 
 def _short(text: str | None) -> str:

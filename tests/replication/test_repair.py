@@ -141,7 +141,7 @@ def test_options_and_indexes_are_verified_unless_told_not_to(make_pipeline: Make
     pipeline.source_client[pipeline.name].command({"create": "seen", "viewOn": "docs", "pipeline": []})
     assert "in options, views and indexes" not in towpath("verify", pipeline.file, "--no-metadata").stdout
     said = towpath("verify", pipeline.file, expect=1).stdout
-    assert "not the same: 1 documents" in said
+    assert "not the same: 1 document" in said
     assert "2 differences in options, views and indexes" in said
     assert 'the index n_1 on {"n": 1} is missing' in said
     assert "the view is missing" in said
