@@ -86,7 +86,7 @@ def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipel
 
 def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) -> None:
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
-    changed = COUNT // 20
+    changed = COUNT // 10
     documents.update_many({"_id": {"$lt": changed}}, {"$inc": {"v": 1}})
     documents.delete_one({"_id": changed})
     pipeline.wait()
