@@ -15,6 +15,7 @@ from pymongo import MongoClient
 
 import stack as embedded
 from tests.support import raw
+from tests.support.clock import Clock
 from tests.support.pipeline import Addresses, Pipeline, Settings
 
 MakePipeline = Callable[[Settings], Pipeline]
@@ -35,7 +36,21 @@ def _say(words: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def addresses(stack: embedded.Stack) -> Addresses:
+def clock(stack: embedded.Stack) -> Iterator[Clock]:
+    """Lets the source's time go on ten times a second, as it does at a source that is in use."""
+    with Clock(stack.source) as running:
+        yield running
+
+
+@pytest.fixture
+def quiet_source(clock: Clock) -> Iterator[None]:
+    """Nothing but the server's own entry once a second lets the source's time go on during the test."""
+    with clock.stopped():
+        yield
+
+
+@pytest.fixture(scope="session")
+def addresses(stack: embedded.Stack, clock: Clock) -> Addresses:
     return Addresses(
         stack.source, stack.destination, stack.bootstrap, stack.connect, stack.directory.resolve() / "secrets"
     )

@@ -11,20 +11,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support import oracle, raw
+from tests.support import commands, oracle, raw
 
 #: The mode of a pipeline whose test does not say another.
 DEFAULT_MODE = "exactly-once"
 
 TOWPATH = Path(sys.executable).parent / "towpath"
+#: Verbs that start processes of their own, which begin with the program that was started; others are forked.
+ITSELF = ("verify", "repair")
 
 
 def towpath(*arguments: str | Path, expect: int = 0, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Run the command line; fail with all it said unless it ends with the exit status that is expected."""
-    start = time.monotonic()
-    done = subprocess.run([TOWPATH, *arguments], capture_output=True, text=True, timeout=timeout, check=False)
+    start, words = time.monotonic(), [str(one) for one in arguments]
+    if words[0] in ITSELF:
+        done = subprocess.run([TOWPATH, *words], capture_output=True, text=True, timeout=timeout, check=False)
+    else:
+        done = commands.run(words, timeout)
     said = f"stdout:\n{done.stdout}\nstderr:\n{done.stderr}"
-    line = f"towpath {' '.join(map(str, arguments))}"
+    line = f"towpath {' '.join(words)}"
     print(f"{line}: {time.monotonic() - start:.1f} s")
     assert done.returncode == expect, f"{line} ended with {done.returncode}, not {expect}\n{said}"
     assert "Traceback (most recent call last)" not in done.stderr, f"{line} fell over\n{said}"
