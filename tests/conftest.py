@@ -16,9 +16,21 @@ from pymongo import MongoClient
 import stack as embedded
 from tests.support import raw
 from tests.support.clock import Clock
+from tests.support.guard import guarded
 from tests.support.pipeline import Addresses, Pipeline, Settings
 
 MakePipeline = Callable[[Settings], Pipeline]
+
+
+# A JVM of a test lives for a minute or two: what its second compiler would save, it does not earn back.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing that tests have started outlives the run, even if that is killed."""
+    with guarded(tmp_path_factory.getbasetemp()):
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 
 from tests.support.pipeline import Pipeline, towpath
 
 
+@pytest.mark.usefixtures("quiet_source")
 def test_what_was_written_before_wait_is_there_when_it_returns(pipeline: Pipeline) -> None:
+    """With a source where nothing else happens: its time goes on by the server's own entry once a second."""
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
     documents.insert_one({"_id": "counter", "n": 0})
     pipeline.deploy()
