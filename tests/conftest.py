@@ -96,7 +96,7 @@ def make_pipeline(
 
     yield make
     for pipeline in made:
-        if pipeline.file.exists():
+        if pipeline.file.exists() and pipeline.has_left_something():
             pipeline.write()
             pipeline.remove()
         source_client.drop_database(pipeline.name)

@@ -31,7 +31,7 @@ def test_wait_gives_up_with_exit_1_while_the_sink_is_paused(pipeline: Pipeline) 
     sink = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink"
     httpx.put(f"{sink}/pause", timeout=30).raise_for_status()
     pipeline.source("docs").insert_one({"_id": 2})
-    said = towpath("wait", pipeline.file, "--timeout", "5", expect=1)
+    said = towpath("wait", pipeline.file, "--timeout", "3", expect=1)
     assert f"{pipeline.name}-sink" in said.stderr
     assert pipeline.status(expect=1)["state"] == "paused"
     assert pipeline.destination("docs").count_documents({"_id": 2}) == 0

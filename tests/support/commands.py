@@ -8,6 +8,7 @@ forks, and ends with whoever started it.
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import select
@@ -92,6 +93,7 @@ def _forked(asked: socket.socket) -> dict[str, Any]:
 if __name__ == "__main__":
     from towpath.cli import main
 
+    gc.freeze()  # what is shared with the forks is not looked through, and so not copied
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how its forks ended
     command = _serve(socket.socket(fileno=int(sys.argv[1])))
     os.chdir(command["folder"])

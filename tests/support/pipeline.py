@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
+from confluent_kafka.admin import AdminClient
+
 from tests.support import commands, oracle, raw
 
 #: The mode of a pipeline whose test does not say another.
@@ -141,6 +144,12 @@ class Pipeline:
     def status(self, expect: int = 0) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(towpath("status", self.file, "--json", expect=expect).stdout)
         return found
+
+    def has_left_something(self) -> bool:
+        """Whether there are connectors or topics of the pipeline: many tests end before there are."""
+        names = httpx.get(f"{self.addresses.connect}/connectors", timeout=90).raise_for_status().json()
+        topics = AdminClient({"bootstrap.servers": self.addresses.bootstrap}).list_topics(timeout=30).topics
+        return any(self.name in name for name in (*names, *topics))
 
     def remove(self) -> None:
         towpath("remove", self.file, "--topics", "--yes")
