@@ -102,7 +102,7 @@ def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path)
         "config.providers": "file",
         "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
         "config.providers.file.param.allowed.paths": str(directory / "secrets"),
-        "scheduled.rebalance.max.delay.ms": "1000",
+        "scheduled.rebalance.max.delay.ms": "3000",
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "2000",
     }
