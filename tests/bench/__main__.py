@@ -22,7 +22,7 @@ from pymongo.errors import PyMongoError
 import stack as embedded
 from connectors.errors import ConnectorsError
 from tests.bench import __doc__ as about
-from tests.bench import arrays, copying, draining, loading, page, report, streaming, verifying
+from tests.bench import arrays, copying, draining, loading, page, replaying, report, streaming, verifying
 from tests.bench.pairs import say
 
 _RESULTS = Path(__file__).parent.parent.parent / "docs" / "benchmarks"
@@ -93,6 +93,12 @@ BENCHES = {
         {"documents": 10_000, "changes": 50_000, "repetitions": 3, "seed": 1},
         {"documents": 500, "changes": 3_000, "repetitions": 1},
         _TOGETHER,
+    ),
+    "replay": Bench(
+        "a destination rebuilt from the log, against the first copy",
+        replaying.bench,
+        {"documents": 200_000, "threads": 4, "repetitions": 3, "seed": 1},
+        {"documents": 2_000, "repetitions": 1},
     ),
     "verify": Bench(
         "a full comparison, against merely reading both sides, and --screen",

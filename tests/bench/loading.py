@@ -81,13 +81,13 @@ def _loaded(stack: embedded.Stack, name: str, side: Side, settings: Settings, do
                 for connector in (it.source, it.sink):
                     is_state(it.connect, connector, "RUNNING")
 
-            seconds, cpu = _timed(stack, client, settings.namespaces, documents, make, is_well)
+            seconds, cpu = timed(stack, client, settings.namespaces, documents, make, is_well)
         if side != "stock":  # which changes types
             oracle.assert_same(stack.source, stack.destination, settings.namespaces, at_least=documents)
     return Run(side, documents, seconds, cpu)
 
 
-def _timed(
+def timed(
     stack: embedded.Stack, client: Client, namespaces: Sequence[str], documents: int, begin: _Work, look: _Work
 ) -> tuple[float, dict[str, float]]:
     """Seconds until the last write at the destination, and processor time until it holds so many documents."""
@@ -117,7 +117,7 @@ def _dumped(stack: embedded.Stack, namespaces: Sequence[str], documents: int) ->
                 restore = ["mongorestore", f"--uri={stack.destination}", "--archive", "--quiet", *wanted]
                 subprocess.run(restore, stdin=dumping.stdout, check=True)
 
-        seconds, cpu = _timed(stack, client, namespaces, documents, begin, lambda: None)
+        seconds, cpu = timed(stack, client, namespaces, documents, begin, lambda: None)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         oracle.assert_same(stack.source, stack.destination, namespaces, at_least=documents)
     tools = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime

@@ -153,6 +153,11 @@ def _prepared(it: Opened, side: Side, settings: Settings, done: Callable[[], dic
     return Way(side, it.connect, it.topics, source, sink, names, deployment.wanted(), done)
 
 
+def pipeline_file(stack: embedded.Stack, name: str) -> Path:
+    """Where the pipeline file of a run is."""
+    return stack.directory / f"{name}.toml"
+
+
 def _write_file(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> Path:
     """The pipeline file of one run."""
     copy = ([] if settings.copy else ['copy = "none"']) if side == "plain" or not settings.copy else []
@@ -173,7 +178,7 @@ def _write_file(stack: embedded.Stack, name: str, side: Side, settings: Settings
         f"tasks = {settings.tasks}",
         f"concern = {json.dumps(settings.concern)}",
     ]
-    file = stack.directory / f"{name}.toml"
+    file = pipeline_file(stack, name)
     file.write_text("\n".join([*lines, ""]))
     file.chmod(0o600)
     return file
