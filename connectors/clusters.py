@@ -47,7 +47,8 @@ def connected(uri: str, side: str, *, timeout: float = 10) -> Iterator[MongoClie
         except ConnectionFailure as error:
             found = str(error).split(", Timeout:")[0]
             raise MongoUnreachable(
-                f"cannot reach the {side} at {address}: {found}; is it running and the address right? ({_setting(side)})"
+                f"cannot reach the {side} at {address}: {found}; is it running and the address right?"
+                f" ({_setting(side)})"
             ) from error
         except OperationFailure as error:
             raise MongoUnreachable(_refusal(side, address, error)) from error
@@ -63,7 +64,9 @@ def _refusal(side: str, address: str, error: OperationFailure) -> str:
     if error.code == _UNAUTHENTICATED:
         return f"the {side} at {address} refuses the user or the password: {words} ({_setting(side)})"
     if error.code == _UNAUTHORISED:
-        return f"the user in {_setting(side)} may not do what is needed at {address}: {words}; grant it the missing role"
+        return (
+            f"the user in {_setting(side)} may not do what is needed at {address}: {words}; grant it the missing role"
+        )
     return f"the {side} at {address} refused: {words}"
 
 
@@ -116,7 +119,9 @@ def destination_set(client: MongoClient[dict[str, Any]], *, transactions: bool) 
 def _identity(client: MongoClient[dict[str, Any]], side: str) -> ReplicaSet:
     hello = client.admin.command("hello")
     if hello.get("msg") == "isdbgrid":
-        raise Refused(f"the {side} is a mongos: sharded clusters are not supported; name a replica set ({_setting(side)})")
+        raise Refused(
+            f"the {side} is a mongos: sharded clusters are not supported; name a replica set ({_setting(side)})"
+        )
     if "setName" not in hello:
         host, port = client.address or ("", 0)
         return ReplicaSet("", (f"{host}:{port}",))

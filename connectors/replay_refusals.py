@@ -38,7 +38,7 @@ def selected(pipeline: Pipeline, only: Sequence[str], existing: Mapping[str, Top
     everything = {namespace_of(pipeline.name, t.name): t for t in change_topics(pipeline, (), existing)}
     if not everything:
         raise Refused(
-            f"there is no topic {pipeline.name}.* of the pipeline's collections at {pipeline.bootstrap}: there is no log"
+            f"there is no topic {pipeline.name}.* of the pipeline's collections at {pipeline.bootstrap}, and so no log"
             " to replay; has the pipeline been deployed, and is its name the same?"
         )
     for pattern in only:
@@ -86,8 +86,8 @@ def captured(pipeline: Pipeline, connect: Connect) -> Captured:
 def refuse_uncopied(pipeline: Pipeline, *, force: bool) -> None:
     if pipeline.copy.way == "none" and not force:
         raise Refused(
-            f'{pipeline.name} has [capture] copy = "none": its log never had what the source held when it began, so that'
-            " a destination rebuilt from it lacks that; --force rebuilds the rest"
+            f'{pipeline.name} has [capture] copy = "none": its log never had what the source held when it began, so'
+            " that a destination rebuilt from it lacks that; --force rebuilds the rest"
         )
 
 

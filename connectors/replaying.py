@@ -69,7 +69,7 @@ def overtaken(replay: Replay, topics: Topics) -> list[str]:
 
 
 def moved_heads(pipeline: Pipeline, log: Log, topics: Topics) -> dict[tuple[str, int], tuple[int, str]]:
-    """Partitions whose beginning the brokers have deleted since `log` was looked at: the first offset now, and words."""
+    """Partitions whose beginning the brokers have deleted since `log` was looked at: their first offset now, words."""
     now = topics.ends(change_topics(pipeline, (), topics.all()))
     return {
         place: (now[place][0], f"{place[0]}, partition {place[1]}: {first:,} to {now[place][0] - 1:,}")
@@ -95,9 +95,7 @@ def stop(replay: Replay, connect: Connect) -> None:
     wait_state(connect, replay.name, "STOPPED")
 
 
-def remove(
-    replay: Replay, connect: Connect, topics: Topics, *, keep_letters: bool, say: Callable[[str], None]
-) -> None:
+def remove(replay: Replay, connect: Connect, topics: Topics, *, keep_letters: bool, say: Callable[[str], None]) -> None:
     """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
 
     With `keep_letters` that topic stays unless it is empty. A destination that does not answer keeps the positions:

@@ -23,7 +23,7 @@ from connectors.namespaces import Selection, namespace_of
 from connectors.position import ClusterTime, cluster_time
 from connectors.refusals import DESTINATION_SET, REPLAY_OF
 from connectors.spec import Pipeline
-from connectors.topics import Place, Topic
+from connectors.topics import Place, Topic, Topics
 
 PLAN = "towpath.replay"
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
@@ -209,3 +209,11 @@ def _replay(pipeline: Pipeline, label: str, config: Mapping[str, str]) -> Replay
             f" ({error!r}); delete it in Kafka Connect, or choose another --name"
         ) from error
     return Replay(pipeline, label, destination, secrets.read_destination(secrets_of(pipeline, label)), plan)
+
+
+def left_behind(topics: Topics, pipeline: Pipeline, label: str) -> Replay | None:
+    """What there is of a replay without its connector: dead letters that were kept, or a removal that was killed."""
+    plan = Plan((), None, follow=False, forced=False, began=0.0, letters=0, log={})
+    uri = secrets.read_destination(secrets_of(pipeline, label))
+    found = Replay(pipeline, label, ReplicaSet("", ()), uri, plan)
+    return found if uri is not None or found.dead_letter_topic in topics.all() else None

@@ -26,7 +26,10 @@ from towpath.replay_verdict import tell
 @click.option("--destination-env", "uri_env", metavar="NAME", help="An environment variable that holds the URI.")
 @click.option("--rebuild", is_flag=True, help="Empty the pipeline's own destination and write it anew from the log.")
 @click.option(
-    "--only", multiple=True, metavar="NAMESPACE", help="Only this namespace or pattern, by the source's names; repeatable."
+    "--only",
+    multiple=True,
+    metavar="NAMESPACE",
+    help="Only this namespace or pattern, by the source's names; repeatable.",
 )
 @click.option(
     "--until",

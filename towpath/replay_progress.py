@@ -21,9 +21,7 @@ def shown() -> Iterator[Callable[[Found], None]]:
         return
     with Progress(BarColumn(20), TextColumn("{task.description}"), console=console) as bars:
         task = bars.add_task("", total=None)
-        yield lambda found: bars.update(
-            task, completed=found.done, total=max(found.of, 1), description=words(found)
-        )
+        yield lambda found: bars.update(task, completed=found.done, total=max(found.of, 1), description=words(found))
 
 
 @contextmanager
@@ -33,7 +31,9 @@ def checking() -> Iterator[Callable[[int, int], None]]:
     if not console.is_terminal:
         yield lambda done, of: None
         return
-    with Progress(TextColumn("checking the log"), BarColumn(20), TextColumn("{task.description}"), console=console) as b:
+    with Progress(
+        TextColumn("checking the log"), BarColumn(20), TextColumn("{task.description}"), console=console
+    ) as b:
         task = b.add_task("", total=None, visible=False)
         yield lambda done, of: b.update(
             task, completed=done, total=max(of, 1), description=f"{done:,} of {of:,} records", visible=True

@@ -14,9 +14,9 @@ from bson.errors import InvalidBSON
 
 from connectors.dead_letters import DeadLetter
 from connectors.log_check import BrokenKey, Headless, LogCheck
+from connectors.position import ClusterTime
 from connectors.records import extended_json
 from connectors.replay_refusals import shown
-from connectors.position import ClusterTime
 
 _SHOWN = 20
 
@@ -70,9 +70,8 @@ class Verdict:
         rate = f"{self.records / max(self.seconds, 0.001):,.0f} a second"
         now = ", and follows from now on" if self.following else ""
         upto = f", as of {shown(self.until)}" if self.until else ""
-        yield (
-            f"{self.what}: applied {self.records:,} records in {_duration(self.seconds)}, {rate}; {documents}{upto}{now}"
-        )
+        took = f"{self.records:,} records in {_duration(self.seconds)}, {rate}"
+        yield f"{self.what}: applied {took}; {documents}{upto}{now}"
         if self.uncopied:
             yield 'missing  what the source held when the log began ([capture] copy = "none")'
         yield from lacking(self.check)
@@ -144,12 +143,12 @@ def missing(check: LogCheck | None) -> list[dict[str, Any]]:
 
 
 def _headless(one: Headless) -> str:
-    since = (
-        f"what came in before {time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(one.first_time_ms / 1000))} UTC"
-        if one.first_time_ms is not None
-        else "everything so far"
-    )
-    return f"{one.namespace}, partition {one.partition}: retention has deleted {since} (offsets up to {one.first_offset - 1:,})"
+    gone = "everything so far"
+    if one.first_time_ms is not None:
+        first = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(one.first_time_ms / 1000))
+        gone = f"what came in before {first} UTC"
+    last = one.first_offset - 1
+    return f"{one.namespace}, partition {one.partition}: retention has deleted {gone} (offsets up to {last:,})"
 
 
 def _place(key: BrokenKey) -> str:

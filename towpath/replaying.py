@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from pymongo import MongoClient
 from connectors import dead_letters, rebuilding, replaying
 from connectors import replay_refusals as refuse
 from connectors.clusters import REPLAY_SIDE, ReplicaSet, connected, replay_set
-from connectors.connect import Connect
 from connectors.course import Course
 from connectors.errors import Refused
 from connectors.log_check import LogCheck, check
@@ -61,11 +60,9 @@ def replay(it: Opened, asked: Asked) -> Verdict:
     label = asked.label or default_label(destination)
     refuse_label(label)
     found = find(it.connect, it.pipeline, label)
-    if found is None:
-        running = _begun(it, asked, label, destination)
-    else:
-        running = _gone_on(it, asked, found, destination)
+    running = _gone_on(it, asked, found, destination) if found else _begun(it, asked, label, destination)
     what = f"replay {label}"
+    say(f"{what}: {length(running.replay.plan.log)}, to {without_credentials(asked.uri)}")
     follow_up = f"`towpath remove PIPELINE --replay {label}` gives it up"
     run(replaying.course(running.replay, it.connect, it.topics), asked.timeout, what, follow_up)
     return _ended(it, running, what)
@@ -140,8 +137,9 @@ def checked(
         for line in lacking(found):
             say(line)
         say(
-            "the log cannot rebuild all documents; nothing was changed. `towpath repair` has documents read again at the"
-            " source, which mends what is named by its _id; --force rebuilds what can be rebuilt, and lists the rest"
+            "the log cannot rebuild all documents, and nothing was changed. --force rebuilds what can be rebuilt, and"
+            " lists the rest; `towpath repair --ids` has documents read again at the source, which puts them whole into"
+            " the log"
         )
         raise click.exceptions.Exit(1)
     return found
@@ -216,6 +214,11 @@ def documents(pipeline: Pipeline, uri: str, side: str, log: Log) -> dict[str, in
             database, collection = target.split(".", 1)
             found[target] = client[database][collection].estimated_document_count()
     return found
+
+
+def length(log: Log) -> str:
+    records = sum(end - first for first, end in log.values())
+    return f"{records:,} records of {len({topic for topic, _ in log}):,} topics"
 
 
 def _utc(seconds: float) -> str:
