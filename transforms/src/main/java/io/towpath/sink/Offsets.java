@@ -4,6 +4,7 @@ import static com.mongodb.client.model.Filters.and;
 import static com.mongodb.client.model.Filters.eq;
 
 import com.mongodb.MongoCommandException;
+import com.mongodb.MongoException;
 import com.mongodb.ReadPreference;
 import com.mongodb.WriteConcern;
 import com.mongodb.client.ClientSession;
@@ -18,8 +19,11 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.sink.SinkTaskContext;
 import org.bson.BsonArray;
+import org.bson.BsonDateTime;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonInt64;
@@ -35,6 +39,7 @@ final class Offsets {
     static final String OFFSET = "offset";
     static final String EPOCH = "epoch";
     private static final String SESSION = "session";
+    private static final int PATIENCE_S = 2;
 
     /** What is the case with a transaction that did not find the offsets where it expected them. */
     enum Standing {
@@ -46,16 +51,26 @@ final class Offsets {
         BEHIND
     }
 
+    /**
+     * Where a transaction ends in a partition.
+     *
+     * @param offset of the next record
+     * @param atMs the broker's time of the last one; null if it has none
+     */
+    record End(long offset, Long atMs) {}
+
     private record Position(long epoch, long offset) {}
 
     private final String pipeline;
     private final MongoClient client;
     private final MongoCollection<BsonDocument> collection;
+    private final DeleteGuard guard;
     private final Map<TopicPartition, Position> positions = new HashMap<>();
 
-    Offsets(String pipeline, MongoClient client) {
+    Offsets(String pipeline, MongoClient client, DeleteGuard guard) {
         this.pipeline = pipeline;
         this.client = client;
+        this.guard = guard;
         this.collection = client.getDatabase(Destination.DATABASE)
                 .getCollection(COLLECTION, BsonDocument.class)
                 .withReadPreference(ReadPreference.primary());
@@ -69,13 +84,25 @@ final class Offsets {
                 .withWriteConcern(WriteConcern.MAJORITY)
                 .findOneAndUpdate(
                         id,
-                        Updates.combine(
-                                Updates.inc(EPOCH, 1L),
-                                Updates.set(SESSION, session),
-                                Updates.setOnInsert(OFFSET, new BsonInt64(0))),
+                        List.of(
+                                set(EPOCH, "{$add: [{$ifNull: ['$epoch', {$numberLong: '0'}]}, {$numberLong: '1'}]}"),
+                                set(OFFSET, "{$ifNull: ['$offset', {$numberLong: '0'}]}"),
+                                new BsonDocument(
+                                        "$set", new BsonDocument(SESSION, new BsonDocument("$literal", session))),
+                                new BsonDocument("$set", guard.opening(System.currentTimeMillis()))),
                         new FindOneAndUpdateOptions().upsert(true).returnDocument(ReturnDocument.AFTER));
-        positions.put(partition, position(taken));
-        return offset(taken);
+        return found(partition, taken).offset();
+    }
+
+    private static Bson set(String name, String expression) {
+        return BsonDocument.parse("{$set: {%s: %s}}".formatted(name, expression));
+    }
+
+    private Position found(TopicPartition partition, BsonDocument stored) {
+        Position position = new Position(epoch(stored), offset(stored));
+        positions.put(partition, position);
+        guard.found(partition, stored);
+        return position;
     }
 
     /** A killed owner's transaction would hold its documents until the server ends it after a minute. */
@@ -91,6 +118,7 @@ final class Offsets {
 
     void forget(TopicPartition partition) {
         positions.remove(partition);
+        guard.forget(partition);
     }
 
     /** The offset of the next record to apply; empty for a partition that is not this task's. */
@@ -106,21 +134,41 @@ final class Offsets {
         return all;
     }
 
-    /** Within a transaction, move partitions on to these offsets. False when one is not where it should be: see {@link #standing}. */
-    boolean advance(ClientSession session, Map<TopicPartition, Long> to) {
+    /** Within a transaction, move partitions on to these ends. False when one is not where it should be: see {@link #standing}. */
+    boolean advance(ClientSession session, Map<TopicPartition, End> to) {
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
-        to.forEach((partition, offset) -> {
-            Position from = positions.get(partition);
-            Bson expected = and(id(partition), eq(EPOCH, from.epoch()), eq(OFFSET, from.offset()));
-            updates.add(new UpdateOneModel<>(expected, Updates.set(OFFSET, new BsonInt64(offset))));
+        to.forEach((partition, end) -> {
+            BsonDocument set = new BsonDocument(OFFSET, new BsonInt64(end.offset()));
+            if (guard.watches(partition) && end.atMs() != null)
+                set.append(DeleteGuard.AT, new BsonDateTime(end.atMs()));
+            Bson expected =
+                    and(owned(partition), eq(OFFSET, positions.get(partition).offset()));
+            updates.add(new UpdateOneModel<>(expected, new BsonDocument("$set", set)));
         });
         return collection.bulkWrite(session, updates).getMatchedCount() == updates.size();
     }
 
     /** The transaction has been committed. */
-    void advanced(Map<TopicPartition, Long> to) {
-        to.forEach((partition, offset) ->
-                positions.computeIfPresent(partition, (unused, position) -> new Position(position.epoch(), offset)));
+    void advanced(Map<TopicPartition, End> to) {
+        to.forEach((partition, end) -> {
+            positions.computeIfPresent(partition, (unused, from) -> new Position(from.epoch(), end.offset()));
+            if (end.atMs() != null) guard.applied(partition, end.atMs());
+        });
+    }
+
+    /** To be called at each poll, whatever it brought. Throws when deletes may be gone that are not applied; see {@link DeleteGuard}. */
+    void guard(SinkTaskContext context) {
+        if (guard.isOn()) context.timeout(guard.everyMs()); // Connect may poll for longer
+        List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
+        guard.look(all())
+                .forEach((partition, atMs) -> updates.add(
+                        new UpdateOneModel<>(owned(partition), Updates.set(DeleteGuard.AT, new BsonDateTime(atMs)))));
+        if (updates.isEmpty()) return;
+        try {
+            collection.withTimeout(PATIENCE_S, TimeUnit.SECONDS).bulkWrite(updates);
+        } catch (MongoException error) {
+            // the next time; what is stored is older and no less true
+        }
     }
 
     /** Read what is stored, which holds from now on. Throws {@link Fenced} when a partition has another owner. */
@@ -129,8 +177,8 @@ final class Offsets {
         for (TopicPartition partition : partitions) {
             BsonDocument stored = collection.find(id(partition)).first();
             Position expected = positions.get(partition);
-            if (stored == null || position(stored).epoch() != expected.epoch()) throw new Fenced(partition);
-            positions.put(partition, position(stored));
+            if (stored == null || epoch(stored) != expected.epoch()) throw new Fenced(partition);
+            found(partition, stored);
             int moved = Long.compare(offset(stored), expected.offset());
             standings.put(partition, moved == 0 ? Standing.SAME : moved > 0 ? Standing.AHEAD : Standing.BEHIND);
         }
@@ -145,8 +193,13 @@ final class Offsets {
                         .append("partition", new BsonInt32(partition.partition())));
     }
 
-    private static Position position(BsonDocument stored) {
-        return new Position(stored.getNumber(EPOCH).longValue(), offset(stored));
+    /** Its document, while no other task has taken it over. */
+    private Bson owned(TopicPartition partition) {
+        return and(id(partition), eq(EPOCH, positions.get(partition).epoch()));
+    }
+
+    private static long epoch(BsonDocument stored) {
+        return stored.getNumber(EPOCH).longValue();
     }
 
     private static long offset(BsonDocument stored) {
