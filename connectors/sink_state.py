@@ -20,6 +20,8 @@ from connectors.spec import Pipeline
 from connectors.topics import Place
 
 DATABASE, OFFSETS, TASKS = "towpath", "offsets", "tasks"
+#: Rebuilds that are under way; see `connectors.rebuilding`.
+REBUILDS = "rebuilds"
 Client = MongoClient[dict[str, Any]]
 
 
@@ -104,6 +106,7 @@ def _camel(name: str) -> str:
 
 def forget(client: Client, pipeline: Pipeline) -> int:
     """Remove all that the sink keeps for the pipeline, which must be gone from Connect; the number of documents."""
+    _collection(client, REBUILDS).delete_one({"_id": pipeline.name})
     return sum(
         _collection(client, name).delete_many(_whose(pipeline, second)).deleted_count
         for name, second in ((OFFSETS, "topic"), (TASKS, "task"))

@@ -44,7 +44,7 @@ def rebuild(it: Opened, asked: Asked) -> Verdict:
     say(f"rebuild: {length(rebuild.log)}, to {without_credentials(it.pipeline.destination_uri)}")
     course = rebuilding.course(it.pipeline, rebuild, it.connect, it.topics)
     run(course, asked.timeout, "rebuild", "`towpath status` shows it as well")
-    return _ended(it, rebuild, lacks)
+    return _ended(it, rebuild, lacks, resumed=found is not None)
 
 
 def _begun(it: Opened, asked: Asked) -> tuple[Rebuild, LogCheck | None]:
@@ -91,7 +91,7 @@ def _empty(it: Opened, begun: Rebuild) -> Rebuild:
     return emptied
 
 
-def _ended(it: Opened, rebuild: Rebuild, lacks: LogCheck | None) -> Verdict:
+def _ended(it: Opened, rebuild: Rebuild, lacks: LogCheck | None, *, resumed: bool) -> Verdict:
     pipeline = it.pipeline
     with connected(pipeline.destination_uri, "destination") as client:
         rebuilding.unmark(client, pipeline)
@@ -103,6 +103,7 @@ def _ended(it: Opened, rebuild: Rebuild, lacks: LogCheck | None) -> Verdict:
         until=None,
         following=False,
         check=lacks,
+        resumed=resumed,
         uncopied=pipeline.copy.way == "none",
         refused=replaying.refused(pipeline, it.topics, rebuild.letters),
         letters=pipeline.dead_letter_topic,

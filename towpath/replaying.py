@@ -73,6 +73,7 @@ class _Running:
     replay: Replay
     check: LogCheck | None
     """What the log lacks; None when it is whole."""
+    resumed: bool
 
 
 def _begun(it: Opened, asked: Asked, label: str, destination: ReplicaSet) -> _Running:
@@ -97,7 +98,7 @@ def _begun(it: Opened, asked: Asked, label: str, destination: ReplicaSet) -> _Ru
     plan = Plan(asked.only, asked.until, asked.follow, found is not None, time.time(), letters, log)
     begun = Replay(pipeline, label, destination, asked.uri, plan)
     replaying.begin(begun, it.connect, it.topics, say)
-    return _Running(begun, found)
+    return _Running(begun, found, resumed=False)
 
 
 def _gone_on(it: Opened, asked: Asked, found: Replay, destination: ReplicaSet) -> _Running:
@@ -120,7 +121,8 @@ def _gone_on(it: Opened, asked: Asked, found: Replay, destination: ReplicaSet) -
     say(f"replay {found.label}: going on with what was begun at {_utc(found.plan.began)}")
     replaying.go_on(found, it.connect, say)
     copied = refuse.captured(it.pipeline, it.connect).copied
-    return _Running(found, checked(it, found.plan.log, copied, until=None, force=True) if found.plan.forced else None)
+    lacks = checked(it, found.plan.log, copied, until=None, force=True) if found.plan.forced else None
+    return _Running(found, lacks, resumed=True)
 
 
 def checked(
@@ -194,6 +196,7 @@ def _ended(it: Opened, running: _Running, what: str) -> Verdict:
         until=plan.until,
         following=plan.follow,
         check=running.check,
+        resumed=running.resumed,
         uncopied=it.pipeline.copy.way == "none",
         refused=replaying.refused(replay.sink, it.topics, plan.letters),
         letters=replay.dead_letter_topic,
