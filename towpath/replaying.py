@@ -92,8 +92,12 @@ def _begun(it: Opened, asked: Asked, label: str, destination: ReplicaSet) -> _Ru
     log = it.topics.ends(topics)
     targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, log)]
     refuse.refuse_written(pipeline, label, destination, targets, it.connect)
+    filled = _filled(asked, targets)
     found = checked(it, log, now.copied, until=asked.until, force=asked.force)
-    _emptied(asked, targets, without_credentials(asked.uri))
+    if filled:
+        confirm(filled, without_credentials(asked.uri), yes=asked.yes)
+        with connected(asked.uri, REPLAY_SIDE) as client:
+            rebuilding.empty(client, filled, say)
     letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, label)), it.topics)
     plan = Plan(asked.only, asked.until, asked.follow, found is not None, time.time(), letters, log)
     begun = Replay(pipeline, label, destination, asked.uri, plan)
@@ -147,14 +151,13 @@ def checked(
     return found
 
 
-def _emptied(asked: Asked, targets: Iterable[str], address: str) -> None:
+def _filled(asked: Asked, targets: Iterable[str]) -> dict[str, int]:
+    """What the namespaces hold, and is to be deleted. Raises `Refused` when it is not."""
     with connected(asked.uri, REPLAY_SIDE) as client:
         filled = refuse.holding(client, targets)
-        if not asked.empty:
-            refuse.refuse_filled(filled)
-        elif filled:
-            confirm(filled, address, yes=asked.yes)
-            rebuilding.empty(client, filled, say)
+    if not asked.empty:
+        refuse.refuse_filled(filled)
+    return filled
 
 
 def confirm(filled: Mapping[str, int], address: str, *, yes: bool) -> None:
@@ -182,12 +185,6 @@ def _ended(it: Opened, running: _Running, what: str) -> Verdict:
     plan = replay.plan
     if not plan.follow:
         replaying.stop(replay, it.connect)
-    earliest = None
-    if plan.until is not None:
-        copied = refuse.captured(it.pipeline, it.connect).copied
-        names = namespaces(it.pipeline, plan.log)
-        with checking() as tell:
-            earliest = check(it.pipeline, it.topics, names, copied, tell).earliest
     verdict = Verdict(
         what=what,
         records=replaying.counts(replay).records,
@@ -201,11 +198,19 @@ def _ended(it: Opened, running: _Running, what: str) -> Verdict:
         refused=replaying.refused(replay.sink, it.topics, plan.letters),
         letters=replay.dead_letter_topic,
         heads=[words for _, words in replaying.moved_heads(it.pipeline, plan.log, it.topics).values()],
-        earliest=earliest if plan.until and earliest and plan.until < earliest else None,
+        earliest=None if plan.until is None else _overrun(it, plan.log, plan.until),
     )
     if not plan.follow:
         replaying.remove(replay, it.connect, it.topics, keep_letters=True, say=say)
     return verdict
+
+
+def _overrun(it: Opened, log: Log, until: ClusterTime) -> ClusterTime | None:
+    """The earliest moment that can be rebuilt by now, when that is later than `until`."""
+    copied = refuse.captured(it.pipeline, it.connect).copied
+    with checking() as tell:
+        earliest = check(it.pipeline, it.topics, namespaces(it.pipeline, log), copied, tell).earliest
+    return earliest if earliest is not None and until < earliest else None
 
 
 def documents(pipeline: Pipeline, uri: str, side: str, log: Log) -> dict[str, int]:
