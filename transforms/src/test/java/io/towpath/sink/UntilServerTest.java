@@ -87,6 +87,6 @@ class UntilServerTest extends DestinationTest {
     }
 
     private static long offset() {
-        return server.offsets().find().first().getInt64(Offsets.OFFSET).getValue();
+        return server.offsets().find().first().getInt64(OffsetDocument.OFFSET).getValue();
     }
 }
