@@ -57,7 +57,8 @@ final class DeleteGuard {
 
     private static BsonDocument unlessNew(String name, long timeMs) {
         BsonDateTime time = new BsonDateTime(timeMs);
-        BsonDocument isBegun = new BsonDocument("$gt", array(new BsonString("$" + Offsets.OFFSET), new BsonInt64(0)));
+        BsonDocument isBegun =
+                new BsonDocument("$gt", array(new BsonString("$" + OffsetDocument.OFFSET), new BsonInt64(0)));
         BsonDocument stored = new BsonDocument("$ifNull", array(new BsonString("$" + name), time));
         return new BsonDocument("$cond", array(isBegun, stored, time));
     }

@@ -25,9 +25,7 @@ import org.apache.kafka.connect.sink.SinkTaskContext;
 import org.bson.BsonArray;
 import org.bson.BsonDateTime;
 import org.bson.BsonDocument;
-import org.bson.BsonInt32;
 import org.bson.BsonInt64;
-import org.bson.BsonString;
 import org.bson.conversions.Bson;
 
 /**
@@ -36,9 +34,6 @@ import org.bson.conversions.Bson;
  */
 final class Offsets {
     static final String COLLECTION = "offsets";
-    static final String OFFSET = "offset";
-    static final String EPOCH = "epoch";
-    private static final String SESSION = "session";
     private static final int PATIENCE_S = 2;
 
     /** What is the case with a transaction that did not find the offsets where it expected them. */
@@ -59,13 +54,11 @@ final class Offsets {
      */
     record End(long offset, Long atMs) {}
 
-    private record Position(long epoch, long offset) {}
-
     private final String pipeline;
     private final MongoClient client;
     private final MongoCollection<BsonDocument> collection;
     private final DeleteGuard guard;
-    private final Map<TopicPartition, Position> positions = new HashMap<>();
+    private final Map<TopicPartition, OffsetDocument> positions = new HashMap<>();
 
     Offsets(String pipeline, MongoClient client, DeleteGuard guard) {
         this.pipeline = pipeline;
@@ -84,22 +77,13 @@ final class Offsets {
                 .withWriteConcern(WriteConcern.MAJORITY)
                 .findOneAndUpdate(
                         id,
-                        List.of(
-                                set(EPOCH, "{$add: [{$ifNull: ['$epoch', {$numberLong: '0'}]}, {$numberLong: '1'}]}"),
-                                set(OFFSET, "{$ifNull: ['$offset', {$numberLong: '0'}]}"),
-                                new BsonDocument(
-                                        "$set", new BsonDocument(SESSION, new BsonDocument("$literal", session))),
-                                new BsonDocument("$set", guard.opening(System.currentTimeMillis()))),
+                        OffsetDocument.takenBy(session, guard.opening(System.currentTimeMillis())),
                         new FindOneAndUpdateOptions().upsert(true).returnDocument(ReturnDocument.AFTER));
         return found(partition, taken).offset();
     }
 
-    private static Bson set(String name, String expression) {
-        return BsonDocument.parse("{$set: {%s: %s}}".formatted(name, expression));
-    }
-
-    private Position found(TopicPartition partition, BsonDocument stored) {
-        Position position = new Position(epoch(stored), offset(stored));
+    private OffsetDocument found(TopicPartition partition, BsonDocument stored) {
+        OffsetDocument position = OffsetDocument.of(stored);
         positions.put(partition, position);
         guard.found(partition, stored);
         return position;
@@ -107,10 +91,13 @@ final class Offsets {
 
     /** A killed owner's transaction would hold its documents until the server ends it after a minute. */
     private void endTransaction(BsonDocument found, BsonDocument session) {
-        if (found == null || !found.containsKey(SESSION) || found.get(SESSION).equals(session)) return;
+        if (found == null
+                || !found.containsKey(OffsetDocument.SESSION)
+                || found.get(OffsetDocument.SESSION).equals(session)) return;
         try {
             client.getDatabase(Destination.DATABASE)
-                    .runCommand(new BsonDocument("killSessions", new BsonArray(List.of(found.get(SESSION)))));
+                    .runCommand(new BsonDocument(
+                            "killSessions", new BsonArray(List.of(found.get(OffsetDocument.SESSION)))));
         } catch (MongoCommandException error) {
             // then the server does so itself
         }
@@ -123,7 +110,7 @@ final class Offsets {
 
     /** The offset of the next record to apply; empty for a partition that is not this task's. */
     OptionalLong next(TopicPartition partition) {
-        Position position = positions.get(partition);
+        OffsetDocument position = positions.get(partition);
         return position == null ? OptionalLong.empty() : OptionalLong.of(position.offset());
     }
 
@@ -138,12 +125,13 @@ final class Offsets {
     boolean advance(ClientSession session, Map<TopicPartition, End> to) {
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
         to.forEach((partition, end) -> {
-            BsonDocument set = new BsonDocument(OFFSET, new BsonInt64(end.offset()));
+            BsonDocument set = new BsonDocument(OffsetDocument.OFFSET, new BsonInt64(end.offset()));
             if (guard.watches(partition) && end.atMs() != null)
                 set.append(DeleteGuard.AT, new BsonDateTime(end.atMs()));
-            Bson expected =
-                    and(owned(partition), eq(OFFSET, positions.get(partition).offset()));
-            updates.add(new UpdateOneModel<>(expected, new BsonDocument("$set", set)));
+            Bson expected = and(
+                    owned(partition),
+                    eq(OffsetDocument.OFFSET, positions.get(partition).offset()));
+            updates.add(new UpdateOneModel<>(expected, OffsetDocument.set(set)));
         });
         return collection.bulkWrite(session, updates).getMatchedCount() == updates.size();
     }
@@ -151,7 +139,7 @@ final class Offsets {
     /** The transaction has been committed. */
     void advanced(Map<TopicPartition, End> to) {
         to.forEach((partition, end) -> {
-            positions.computeIfPresent(partition, (unused, from) -> new Position(from.epoch(), end.offset()));
+            positions.computeIfPresent(partition, (unused, from) -> from.movedTo(end.offset()));
             if (end.atMs() != null) guard.applied(partition, end.atMs());
         });
     }
@@ -176,34 +164,22 @@ final class Offsets {
         Map<TopicPartition, Standing> standings = new HashMap<>();
         for (TopicPartition partition : partitions) {
             BsonDocument stored = collection.find(id(partition)).first();
-            Position expected = positions.get(partition);
-            if (stored == null || epoch(stored) != expected.epoch()) throw new Fenced(partition);
-            found(partition, stored);
-            int moved = Long.compare(offset(stored), expected.offset());
+            OffsetDocument expected = positions.get(partition);
+            if (stored == null || OffsetDocument.of(stored).epoch() != expected.epoch()) throw new Fenced(partition);
+            int moved = Long.compare(found(partition, stored).offset(), expected.offset());
             standings.put(partition, moved == 0 ? Standing.SAME : moved > 0 ? Standing.AHEAD : Standing.BEHIND);
         }
         return standings;
     }
 
     private Bson id(TopicPartition partition) {
-        return new BsonDocument(
-                "_id",
-                new BsonDocument("pipeline", new BsonString(pipeline))
-                        .append("topic", new BsonString(partition.topic()))
-                        .append("partition", new BsonInt32(partition.partition())));
+        return OffsetDocument.filter(pipeline, partition);
     }
 
     /** Its document, while no other task has taken it over. */
     private Bson owned(TopicPartition partition) {
-        return and(id(partition), eq(EPOCH, positions.get(partition).epoch()));
-    }
-
-    private static long epoch(BsonDocument stored) {
-        return stored.getNumber(EPOCH).longValue();
-    }
-
-    private static long offset(BsonDocument stored) {
-        return stored.getNumber(OFFSET).longValue();
+        return and(
+                id(partition), eq(OffsetDocument.EPOCH, positions.get(partition).epoch()));
     }
 
     /** Another task has taken a partition over. */
