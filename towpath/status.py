@@ -14,11 +14,11 @@ from rich.live import Live
 
 from connectors.looking import look
 from connectors.status import Status
-from towpath import replay_status, running
+from towpath import replay_status
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 from towpath.replay_status import Replays
-from towpath.running import Running
 from towpath.screen import screen
+from towpath.verified import Verified
 
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 
@@ -44,18 +44,17 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
             if as_json:
                 click.echo(json.dumps(_as_json(it, found)))
             else:
-                show(found, running.read(it.pipeline.name), replay_status.look(it))
+                show(found, Verified.read(it.pipeline.name), replay_status.look(it))
     if found.state != "running":
         raise click.exceptions.Exit(1)
 
 
 def _as_json(it: Opened, found: Status) -> dict[str, Any]:
-    verified = running.read(found.name)
-    return found.as_json() | {"verify": verified and verified.as_json()} | replay_status.look(it).as_json()
+    return found.as_json() | Verified.read(found.name).as_json() | replay_status.look(it).as_json()
 
 
-def show(found: Status, verified: Running | None = None, replays: Replays | None = None) -> None:
-    """Print the status for people, with the running verdict and the replays if there are any."""
+def show(found: Status, verified: Verified | None = None, replays: Replays | None = None) -> None:
+    """Print the status for people, with what was verified and the replays if there are any."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
     console.print(screen(found, verified, replays))
@@ -66,7 +65,7 @@ def _watch(it: Opened) -> Status:
     found = look(it.pipeline, it.connect, it.topics)
     with Live(console=Console(), auto_refresh=False) as live, suppress(KeyboardInterrupt):
         while True:
-            live.update(screen(found, running.read(found.name), replay_status.look(it)), refresh=True)
+            live.update(screen(found, Verified.read(found.name), replay_status.look(it)), refresh=True)
             time.sleep(1)
             found = look(it.pipeline, it.connect, it.topics)
     return found
