@@ -17,6 +17,7 @@ from connectors.log_check import BrokenKey, Headless, LogCheck
 from connectors.position import ClusterTime
 from connectors.records import extended_json
 from connectors.replay_refusals import shown
+from towpath.checks.finding import counted
 
 _SHOWN, _TOLD = 20, 1_000  # to people, and as JSON
 
@@ -74,7 +75,7 @@ class Verdict:
         }
 
     def words(self) -> Iterator[str]:
-        documents = f"{sum(self.documents.values()):,} documents in {len(self.documents):,} namespaces"
+        documents = f"{sum(self.documents.values()):,} documents in {counted(len(self.documents), 'namespace')}"
         rate = f"{self.records / max(self.seconds, 0.001):,.0f} a second"
         now = ", and follows from now on" if self.following else ""
         upto = f", as of {shown(self.until)}" if self.until else ""
@@ -127,10 +128,10 @@ def lacking(check: LogCheck | None) -> Iterator[str]:
         yield f"missing  {_headless(one)}"
     for key in check.broken[:_SHOWN]:
         yield f"missing  {key.namespace} {_key(key.key)}: updates without their document, from {_place(key)} on"
-    counted = Counter(key.namespace for key in check.broken)
+    by_namespace = Counter(key.namespace for key in check.broken)
     if len(check.broken) > _SHOWN:
         yield f"         and {len(check.broken) - _SHOWN:,} more documents"
-    for namespace, count in sorted(counted.items()):
+    for namespace, count in sorted(by_namespace.items()):
         yield f"{namespace}: {count:,} documents cannot be rebuilt: the log has updates of them, and not the documents"
 
 

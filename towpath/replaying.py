@@ -29,6 +29,7 @@ from connectors.replays import (
 )
 from connectors.secrets import without_credentials
 from connectors.spec import Pipeline
+from towpath.checks.finding import counted
 from towpath.opened import Opened, say
 from towpath.replay_progress import checking, shown
 from towpath.replay_verdict import Verdict, lacking
@@ -227,7 +228,7 @@ def documents(pipeline: Pipeline, uri: str, side: str, log: Log) -> dict[str, in
 
 def length(log: Log) -> str:
     records = sum(end - first for first, end in log.values())
-    return f"about {records:,} records of {len({topic for topic, _ in log}):,} topics"
+    return f"about {records:,} records of {counted(len({topic for topic, _ in log}), 'topic')}"
 
 
 def _utc(seconds: float) -> str:
