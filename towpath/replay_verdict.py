@@ -24,7 +24,7 @@ _SHOWN, _TOLD = 20, 1_000  # to people, and as JSON
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`records` are those that were applied. What is left out of a whole destination is in the five below them."""
+    """`records` are those that were applied; what keeps the destination from being whole comes after `following`."""
 
     what: str
     records: int
