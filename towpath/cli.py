@@ -16,6 +16,7 @@ from towpath.init import init
 from towpath.pause import pause, resume
 from towpath.remove import remove
 from towpath.repair import repair
+from towpath.replay import replay
 from towpath.restart import restart
 from towpath.stack import stack
 from towpath.status import status
@@ -37,7 +38,23 @@ def towpath() -> None:
     """
 
 
-for verb in (demo, stack, init, check, deploy, status, wait, verify, tail, repair, pause, resume, restart, remove):
+for verb in (
+    demo,
+    stack,
+    init,
+    check,
+    deploy,
+    status,
+    wait,
+    verify,
+    tail,
+    repair,
+    replay,
+    pause,
+    resume,
+    restart,
+    remove,
+):
     towpath.add_command(verb)
 
 

@@ -13,19 +13,22 @@ from rich.text import Text
 from connectors.copying import Copied
 from connectors.sink_state import Counts
 from connectors.status import RATE_WINDOW, Status
+from towpath.replay_status import Replays
 from towpath.verified import Verified
 
 #: More collections or causes than this are told as a number.
 _SHOWN = 20
 
 
-def screen(found: Status, verified: Verified | None = None) -> RenderableType:
+def screen(found: Status, verified: Verified | None = None, replays: Replays | None = None) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{found.name}: {found.state} ({found.mode})")
     for name, line in (*_copy(found), *_numbers(found), *_sink(found), *_dead_letters(found)):
         facts.add_row(Text(name), Text(line) if isinstance(line, str) else line)  # no [markup] in what servers say
     for line, is_different in verified.lines() if verified else ():
         facts.add_row("verified", Text(line, style="red" if is_different else ""))
+    for name, line, style in replays.rows() if replays else ():
+        facts.add_row(name, Text(line, style=style))
     words = [Text(f"{c.name}: {reason}", style="red") for c in found.connectors for reason in c.failures]
     words += [Text(trouble, style="red") for trouble in found.trouble]
     if words:

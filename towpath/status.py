@@ -14,7 +14,9 @@ from rich.live import Live
 
 from connectors.looking import look
 from connectors.status import Status
+from towpath import replay_status
 from towpath.opened import Opened, json_option, opened, pipeline_argument
+from towpath.replay_status import Replays
 from towpath.screen import screen
 from towpath.verified import Verified
 
@@ -36,26 +38,26 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         else:
             found = look(it.pipeline, it.connect, it.topics)
             while watch:
-                click.echo(json.dumps(_as_json(found)))
+                click.echo(json.dumps(_as_json(it, found)))
                 time.sleep(1)
                 found = look(it.pipeline, it.connect, it.topics)
             if as_json:
-                click.echo(json.dumps(_as_json(found)))
+                click.echo(json.dumps(_as_json(it, found)))
             else:
-                show(found, Verified.read(it.pipeline.name))
+                show(found, Verified.read(it.pipeline.name), replay_status.look(it))
     if found.state != "running":
         raise click.exceptions.Exit(1)
 
 
-def _as_json(found: Status) -> dict[str, Any]:
-    return found.as_json() | Verified.read(found.name).as_json()
+def _as_json(it: Opened, found: Status) -> dict[str, Any]:
+    return found.as_json() | Verified.read(found.name).as_json() | replay_status.look(it).as_json()
 
 
-def show(found: Status, verified: Verified | None = None) -> None:
-    """Print the status for people, with what was verified if that is known."""
+def show(found: Status, verified: Verified | None = None, replays: Replays | None = None) -> None:
+    """Print the status for people, with what was verified and the replays if there are any."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
-    console.print(screen(found, verified))
+    console.print(screen(found, verified, replays))
 
 
 def _watch(it: Opened) -> Status:
@@ -63,7 +65,7 @@ def _watch(it: Opened) -> Status:
     found = look(it.pipeline, it.connect, it.topics)
     with Live(console=Console(), auto_refresh=False) as live, suppress(KeyboardInterrupt):
         while True:
-            live.update(screen(found, Verified.read(found.name)), refresh=True)
+            live.update(screen(found, Verified.read(found.name), replay_status.look(it)), refresh=True)
             time.sleep(1)
             found = look(it.pipeline, it.connect, it.topics)
     return found
