@@ -14,7 +14,7 @@ def test_a_broker_that_sends_nothing_is_given_up_in_words(monkeypatch: pytest.Mo
     consumer = Topics("127.0.0.1:1").consumer()
     window = {("shop.orders", 1): (0, 5), ("shop.orders", 0): (5, 5)}
     try:
-        with pytest.raises(TopicError, match="^no answer from Kafka for 0 s when reading shop.orders, partition 1$"):
+        with pytest.raises(TopicError, match=r"^no answer from Kafka for 0 s when reading shop.orders, partition 1$"):
             list(reading.messages(consumer, window))
         assert list(reading.messages(consumer, {("shop.orders", 0): (5, 5)})) == []
     finally:
