@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import Message
+from confluent_kafka import Consumer, Message
 
 from connectors.lag import pipeline_ends
 from connectors.log_scan import Cut, Scan
@@ -25,6 +26,8 @@ from connectors.topics import Topic, Topics
 Say = Callable[[int, int], None]
 
 _SAID_EVERY = 10_000  # records
+#: A partition's end is told by an answer without records, which brokers put off for half a second by default.
+_AT_THE_END = {"fetch.wait.max.ms": 20}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +88,10 @@ def check(
         if namespaces is None or namespace_of(pipeline.name, place[0]) in namespaces
     }
     scans = _scans(topics, ends)
-    reading = _Reading(topics, say, 2 * sum(scan.length for scan in scans))
-    for topic in sorted({scan.place[0] for scan in scans}):
-        reading.read([scan for scan in scans if scan.place[0] == topic])
+    with closing(topics.consumer(**_AT_THE_END)) as consumer:
+        reading = _Reading(consumer, say, 2 * sum(scan.length for scan in scans))
+        for topic in sorted({scan.place[0] for scan in scans}):
+            reading.read([scan for scan in scans if scan.place[0] == topic])
     read = {scan.place for scan in scans}
     unread = sum(end - start for place, (start, end) in ends.items() if place not in read)
     return LogCheck(
@@ -132,8 +136,8 @@ def _scans(topics: Topics, ends: Window) -> list[Scan]:
 class _Reading:
     """Takes topics through both passes, and says how far it is."""
 
-    def __init__(self, topics: Topics, say: Say, of: int) -> None:
-        self._topics, self._say, self._of = topics, say, of
+    def __init__(self, consumer: Consumer, say: Say, of: int) -> None:
+        self._consumer, self._say, self._of = consumer, say, of
         self._done = 0
 
     def read(self, scans: Sequence[Scan]) -> None:
@@ -146,15 +150,11 @@ class _Reading:
 
     def _pass(self, scans: Sequence[Scan], take: Callable[[Scan, Message], None]) -> None:
         by_place = {scan.place: scan for scan in scans}
-        consumer = self._topics.consumer()
-        try:
-            window = {scan.place: (scan.start, scan.end) for scan in scans}
-            for number, (place, message) in enumerate(messages(consumer, window), 1):
-                take(by_place[place], message)
-                if number % _SAID_EVERY == 0:
-                    self._say(self._done + sum(scan.next - scan.start for scan in scans), self._of)
-        finally:
-            consumer.close()
+        window = {scan.place: (scan.start, scan.end) for scan in scans}
+        for number, (place, message) in enumerate(messages(self._consumer, window), 1):
+            take(by_place[place], message)
+            if number % _SAID_EVERY == 0:
+                self._say(self._done + sum(scan.next - scan.start for scan in scans), self._of)
         self._done += sum(scan.length for scan in scans)
         if self._of:
             self._say(self._done, self._of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import bson
@@ -13,6 +14,7 @@ from bson import Int64
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from connectors import log_check
 from connectors.errors import TopicError
 from connectors.log_check import BrokenKey, LogCheck, check
 from connectors.position import ClusterTime
@@ -169,22 +171,27 @@ def test_what_comes_while_it_is_checked_does_not_count(made: Log, monkeypatch: p
     assert made.check().is_whole
 
 
-def test_no_moment_is_given_that_the_cleaner_may_have_passed(made: Log) -> None:
-    lag = {"cleanup.policy": "compact", "min.compaction.lag.ms": "3000"}
-    one, two, once = made.make("one", lag), made.make("two", lag), made.make("once", lag | {"cleanup.policy": "delete"})
+def test_no_moment_is_given_that_the_cleaner_may_have_passed(made: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, once = made.make("one", HOUR), made.make("two", HOUR), made.make("once", HOUR | TOPIC_SETTINGS)
     never = made.make("never")
     made.write(one, document(1, 105), document(2, 106))
     made.write(two, document(1, 103))
     made.write(two, gone(1, 104), gone(2, 104), commit=False)  # as offsets are left by deletes that are cleaned
     made.write(once, document(1, 105))
     made.write(never, document(1, 300))
-    time.sleep(3.1)
+    time.sleep(0.05)
+    between = time.time()
+    time.sleep(0.05)
     for topic in (one, two, once):
         made.write(topic, document(3, 120), document(4, 130))
+    assert made.check().earliest == COPIED, "younger than the lag"
+    monkeypatch.setattr(log_check, "time", SimpleNamespace(time=lambda: between + 3600))
     assert made.check("one", "never").earliest == ClusterTime(106, 1)
     assert made.check("once").earliest == ClusterTime(105, 1), "it was compacted before"
     assert made.check("two").earliest == ClusterTime(120, 1), "deletes may have been there until the next record"
     assert made.check().earliest == ClusterTime(120, 1)
+    monkeypatch.setattr(log_check, "time", SimpleNamespace(time=lambda: between + 7200))
+    assert made.check("one").earliest == ClusterTime(130, 1)
 
 
 def test_what_is_no_record_of_ours_is_said(made: Log) -> None:
