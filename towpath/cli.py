@@ -9,6 +9,7 @@ import click
 from connectors.errors import ConnectorsError, NotYet
 from stack import StackError
 from towpath.check import check
+from towpath.compact import compact
 from towpath.demo import demo
 from towpath.deploy import deploy
 from towpath.errors import TowpathError
@@ -37,7 +38,23 @@ def towpath() -> None:
     """
 
 
-for verb in (demo, stack, init, check, deploy, status, wait, verify, tail, repair, pause, resume, restart, remove):
+for verb in (
+    demo,
+    stack,
+    init,
+    check,
+    deploy,
+    status,
+    wait,
+    verify,
+    tail,
+    repair,
+    compact,
+    pause,
+    resume,
+    restart,
+    remove,
+):
     towpath.add_command(verb)
 
 

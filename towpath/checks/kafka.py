@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from connectors.errors import ConnectorsError, Refused, TopicError
+from connectors.log_settings import change_settings
 from connectors.refusals import refuse_partition_count, refuse_partitioned
 from connectors.spec import Pipeline
-from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic, Topics, retention_settings
+from connectors.topics import LARGEST_RECORD, Topic, Topics
 from towpath.checks.cluster import Known
 from towpath.checks.finding import Finding, counted, error, ok, refusal, warning
 
@@ -98,7 +99,7 @@ def _bytes(settings: Settings, key: str) -> int:
 
 def _would_create(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
     """Ask for a topic as `deploy` would make it, validation only: policies, rights, replicas that cannot be had."""
-    settings = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
+    settings = change_settings(pipeline)
     try:
         topics.create(_PROBE, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
     except TopicError as refused:
@@ -138,7 +139,7 @@ def topic(found: Topic, settings: Settings, pipeline: Pipeline) -> Iterator[Find
             "deploy sets cleanup.policy=delete; if records were compacted away already, `towpath remove --topics` the"
             " pipeline and deploy it again",
         )
-    wanted = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
+    wanted = change_settings(pipeline)
     other = {key: settings.get(key) for key, value in wanted.items() if settings.get(key) != value}
     if other:
         yield warning(
