@@ -28,7 +28,8 @@ MOST_DIRTY = 200_000
 _AT_ONCE, _BYTES = 10_000, 8 << 20  # that are asked for and have not come yet
 _SLICE = 0.2  # seconds
 _LOOK = 2.0  # seconds between two questions to Connect
-_TOLD = 30.0  # seconds between two words about the same trouble
+_TOLD = 30.0  # seconds between two words about the same trouble, and between two commits
+_LONG = 10.0  # seconds that answers may take before it is told
 _JOIN = 60.0  # seconds until the group must have given out the partitions
 _SHARED = 10.0  # seconds for which partitions that other instances give up are waited for
 
@@ -74,6 +75,7 @@ class Compactor:
         self._told: dict[str, float] = {}
         self._on: set[str] = set()
         """Topics known to be compacted."""
+        self._committed = time.monotonic()
 
     def round(self) -> Round:
         start, before = time.monotonic(), self._reader.records
@@ -85,7 +87,7 @@ class Compactor:
         wanted = [*self._dirty(), *self._nudges()]
         askable = [one for one in wanted if not self._unreadable(one[1])]
         arrived = self._ask(askable)
-        self._reader.commit()
+        self._commit()
         return Round(
             records=self._reader.records - before,
             asked=len(askable),
@@ -103,7 +105,7 @@ class Compactor:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and self._reader.dirty <= MOST_DIRTY:
             self._reader.read(min(left, _TOLD))
-            self._reader.commit()
+            self._commit()
 
     def rest(self, seconds: float) -> None:
         """Wait for so long after trouble, and stay in the group if that can be."""
@@ -160,13 +162,14 @@ class Compactor:
         last = {
             name: requests.write(self._pipeline, self._topics, name, keys) or 0 for name, keys in namespaces.items()
         }
-        look, full = time.monotonic() + _LOOK, False
+        start, full = time.monotonic(), False
+        look = start + _LOOK
         while self._reader.awaited:
             full = self._reader.dirty > MOST_DIRTY
             self._reader.pause(paused=full)
             self._go_on(f"{self._reader.awaited:,} documents were asked for and have not come")
             if time.monotonic() > look:
-                if self._answered(last):
+                if self._answered(last, tell=time.monotonic() > start + _LONG):
                     break
                 look = time.monotonic() + _LOOK
         self._reader.pause(paused=False)
@@ -188,15 +191,17 @@ class Compactor:
             )
         return left
 
-    def _answered(self, last: Mapping[str, int]) -> bool:
-        """Whether the source connectors have answered these requests; says why not."""
+    def _answered(self, last: Mapping[str, int], *, tell: bool) -> bool:
+        """Whether the source connectors have answered these requests; with `tell` says why not."""
         try:
             for name, offset in last.items():
                 connector = self._pipeline.source_connector_of(name)
                 state = read_state(self._connect, connector)
                 if not state.has_answered(offset):
                     why = state.requests.waiting if state.requests else ""
-                    self._tell(f"{self._reader.awaited:,} documents wait for {connector}{f': {why}' if why else ''}")
+                    if tell or why:
+                        words = f": {why}" if why else ""
+                        self._tell(f"{self._reader.awaited:,} documents wait to be read again by {connector}{words}")
                     return False
             return True
         except ConnectorsError as error:  # the answers may come all the same
@@ -206,8 +211,14 @@ class Compactor:
     def _go_on(self, last_seen: str) -> None:
         self._reader.read(_SLICE)
         self._warn()
+        if time.monotonic() > self._committed + _TOLD:
+            self._commit()
         if self._deadline is not None and time.monotonic() > self._deadline:
             raise NotYet(f"{self._pipeline.name}: the log is not protected in time: {last_seen}")
+
+    def _commit(self) -> None:
+        self._reader.commit()
+        self._committed = time.monotonic()
 
     def _warn(self) -> None:
         """When the rule is near to being broken."""

@@ -14,7 +14,8 @@ from rich.live import Live
 
 from connectors.looking import look
 from connectors.status import Status
-from towpath import running
+from towpath import log_seen, running
+from towpath.log_seen import LogSeen
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 from towpath.running import Running
 from towpath.screen import screen
@@ -37,27 +38,28 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         else:
             found = look(it.pipeline, it.connect, it.topics)
             while watch:
-                click.echo(json.dumps(_as_json(found)))
+                click.echo(json.dumps(_as_json(found, log_seen.look(it))))
                 time.sleep(1)
                 found = look(it.pipeline, it.connect, it.topics)
+            log = log_seen.look(it)
             if as_json:
-                click.echo(json.dumps(_as_json(found)))
+                click.echo(json.dumps(_as_json(found, log)))
             else:
-                show(found, running.read(it.pipeline.name))
+                show(found, running.read(it.pipeline.name), log)
     if found.state != "running":
         raise click.exceptions.Exit(1)
 
 
-def _as_json(found: Status) -> dict[str, Any]:
+def _as_json(found: Status, log: LogSeen) -> dict[str, Any]:
     verified = running.read(found.name)
-    return found.as_json() | {"verify": verified and verified.as_json()}
+    return found.as_json() | {"verify": verified and verified.as_json(), "log": log.as_json()}
 
 
-def show(found: Status, verified: Running | None = None) -> None:
-    """Print the status for people, with the running verdict if there is one."""
+def show(found: Status, verified: Running | None = None, log: LogSeen | None = None) -> None:
+    """Print the status for people, with the running verdict if there is one, and what the log holds."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
-    console.print(screen(found, verified))
+    console.print(screen(found, verified, log))
 
 
 def _watch(it: Opened) -> Status:
@@ -65,7 +67,7 @@ def _watch(it: Opened) -> Status:
     found = look(it.pipeline, it.connect, it.topics)
     with Live(console=Console(), auto_refresh=False) as live, suppress(KeyboardInterrupt):
         while True:
-            live.update(screen(found, running.read(found.name)), refresh=True)
+            live.update(screen(found, running.read(found.name), log_seen.look(it)), refresh=True)
             time.sleep(1)
             found = look(it.pipeline, it.connect, it.topics)
     return found
