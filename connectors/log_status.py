@@ -14,6 +14,8 @@ from connectors.spec import Compaction, Pipeline
 from connectors.topics import Place, Topics
 from connectors.unprotected import Figures, figures
 
+_CONTROL = 1  # offset: the record that ends the last transaction
+
 
 @dataclass(frozen=True, slots=True)
 class TopicLog:
@@ -107,7 +109,7 @@ def _topic(
         dirty=sum(one.dirty for one in known) if known else None,
         oldest_seconds=_age(oldest),
         told_seconds=_age(min(one.at for one in known)) if len(known) == len(mine) else None,
-        behind=sum(max(0, end - told[place][0]) for place, (_, end) in mine.items() if place in told),
+        behind=sum(max(0, end - told[place][0] - _CONTROL) for place, (_, end) in mine.items() if place in told),
         settings=settings,
     )
 
