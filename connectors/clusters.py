@@ -14,6 +14,8 @@ from connectors.errors import MongoUnreachable, Refused
 from connectors.position import ClusterTime
 from connectors.secrets import without_credentials
 
+#: The side that a replay writes to, which is not in the pipeline file.
+REPLAY_SIDE = "replay's destination"
 _UNAUTHENTICATED, _UNAUTHORISED = 18, 13  # AuthenticationFailed, Unauthorized in MongoDB's error_codes.yml
 
 
@@ -28,7 +30,7 @@ class Collection:
 
 @contextmanager
 def connected(uri: str, side: str, *, timeout: float = 10) -> Iterator[MongoClient[dict[str, Any]]]:
-    """A client of the cluster on one `side` (source, destination). Raises `MongoUnreachable` with words.
+    """A client of the cluster on one `side` (source, destination, or a replay's). Raises `MongoUnreachable` with words.
 
     `timeout` is in seconds and bounds the choice of a server.
     """
@@ -38,25 +40,33 @@ def connected(uri: str, side: str, *, timeout: float = 10) -> Iterator[MongoClie
             uri, serverSelectionTimeoutMS=int(timeout * 1000), appname="towpath", tz_aware=True
         )
     except (ConfigurationError, ValueError, PyMongoError) as error:
-        raise MongoUnreachable(f"the URI of the {side} cannot be used: {error} ([{side}] uri)") from error
+        raise MongoUnreachable(f"the URI of the {side} cannot be used: {error} ({_setting(side)})") from error
     with client:
         try:
             yield client
         except ConnectionFailure as error:
             found = str(error).split(", Timeout:")[0]
             raise MongoUnreachable(
-                f"cannot reach the {side} at {address}: {found}; is it running and the address right? ([{side}] uri)"
+                f"cannot reach the {side} at {address}: {found}; is it running and the address right?"
+                f" ({_setting(side)})"
             ) from error
         except OperationFailure as error:
             raise MongoUnreachable(_refusal(side, address, error)) from error
 
 
+def _setting(side: str) -> str:
+    """What names the cluster on this side."""
+    return "--destination" if side == REPLAY_SIDE else f"[{side}] uri"
+
+
 def _refusal(side: str, address: str, error: OperationFailure) -> str:
     words = (error.details or {}).get("errmsg", str(error))
     if error.code == _UNAUTHENTICATED:
-        return f"the {side} at {address} refuses the user or the password: {words} ([{side}] uri)"
+        return f"the {side} at {address} refuses the user or the password: {words} ({_setting(side)})"
     if error.code == _UNAUTHORISED:
-        return f"the user in [{side}] uri may not do what is needed at {address}: {words}; grant it the missing role"
+        return (
+            f"the user in {_setting(side)} may not do what is needed at {address}: {words}; grant it the missing role"
+        )
     return f"the {side} at {address} refused: {words}"
 
 
@@ -109,11 +119,24 @@ def destination_set(client: MongoClient[dict[str, Any]], *, transactions: bool) 
 def _identity(client: MongoClient[dict[str, Any]], side: str) -> ReplicaSet:
     hello = client.admin.command("hello")
     if hello.get("msg") == "isdbgrid":
-        raise Refused(f"the {side} is a mongos: sharded clusters are not supported; name a replica set ([{side}] uri)")
+        raise Refused(
+            f"the {side} is a mongos: sharded clusters are not supported; name a replica set ({_setting(side)})"
+        )
     if "setName" not in hello:
         host, port = client.address or ("", 0)
         return ReplicaSet("", (f"{host}:{port}",))
     return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])))
+
+
+def replay_set(client: MongoClient[dict[str, Any]]) -> ReplicaSet:
+    """The replica set that a replay is to write to. Raises `Refused` for a standalone and for a mongos."""
+    found = _identity(client, REPLAY_SIDE)
+    if not found.name:
+        raise Refused(
+            f"the {REPLAY_SIDE} is a standalone mongod, which has no transactions; start it with --replSet and initiate"
+            " a replica set of one node"
+        )
+    return found
 
 
 def collections(client: MongoClient[dict[str, Any]], databases: Iterable[str] | None = None) -> list[Collection]:

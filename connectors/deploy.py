@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from connectors import refusals, secrets
 from connectors.connect import Connect
@@ -132,21 +133,29 @@ class Deployment:
         for name, config in wanted.items():
             before, after = present[name], config or {}
             if before is None:
-                yield Change(f"create connector {name}", partial(self._put, name, after))
+                yield Change(f"create connector {name}", partial(put, self.connect, name, after, self.pipeline.secrets))
                 continue
             keys = sorted(k for k in {*before, *after} - {"name"} if before.get(k) != after.get(k))
             if keys:
-                yield Change(f"update connector {name} ({', '.join(keys)})", partial(self._put, name, after))
+                words = f"update connector {name} ({', '.join(keys)})"
+                yield Change(words, partial(put, self.connect, name, after, self.pipeline.secrets))
 
-    def _put(self, name: str, config: Mapping[str, str]) -> None:
-        for key, messages in self.connect.errors(name, config).items():
-            raise ConnectError(f"Kafka Connect refuses {name}: {key}: {messages[0]}{_ADVICE.get(key, '')}")
-        try:
-            self.connect.put(name, config)
-        except ConnectError as error:
-            if "${file:" not in str(error) and str(self.pipeline.secrets) not in str(error):
-                raise
-            raise ConnectError(
-                f"{error}; every worker must have the config provider `file` (FileConfigProvider; see allowed.paths)"
-                f" and be able to read {self.pipeline.secrets} ([connect] secrets)"
-            ) from error
+
+def put(
+    connect: Connect, name: str, config: Mapping[str, str], secrets_file: Path, advice: Mapping[str, str] = _ADVICE
+) -> None:
+    """Create or change a connector. Raises `ConnectError` with what Connect, the connector or its cluster refuses.
+
+    `advice`: a setting of the connector → what its user can do.
+    """
+    for key, messages in connect.errors(name, config).items():
+        raise ConnectError(f"Kafka Connect refuses {name}: {key}: {messages[0]}{advice.get(key, '')}")
+    try:
+        connect.put(name, config)
+    except ConnectError as error:
+        if "${file:" not in str(error) and str(secrets_file) not in str(error):
+            raise
+        raise ConnectError(
+            f"{error}; every worker must have the config provider `file` (FileConfigProvider; see allowed.paths)"
+            f" and be able to read {secrets_file} ([connect] secrets)"
+        ) from error

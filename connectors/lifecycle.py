@@ -64,7 +64,8 @@ def wait_running(connect: Connect, pipeline: Pipeline, timeout: float) -> None:
         time.sleep(_PAUSE)
 
 
-def _wait_state(connect: Connect, name: str, state: str, timeout: float = 60) -> None:
+def wait_state(connect: Connect, name: str, state: str, timeout: float = 60) -> None:
+    """Wait until a connector is in a state, and when that is STOPPED until its tasks are gone; `timeout` in seconds."""
     end = time.monotonic() + timeout
     while (found := connect.status(name)).state != state or (state == "STOPPED" and found.tasks):
         if time.monotonic() > end:
@@ -82,8 +83,8 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
     for name in [name for name in names if connect.config(name) is not None]:
         if log:
             connect.stop(name)
-            _wait_state(connect, name, "STOPPED")
-            _forget_offsets(connect, name)
+            wait_state(connect, name, "STOPPED")
+            forget_offsets(connect, name)
         connect.delete(name)
         say(f"removed connector {name}" + (" and its position" if log else ""))
     if log:
@@ -109,7 +110,7 @@ def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> No
     stop=tenacity.stop_after_delay(60),
     reraise=True,
 )
-def _forget_offsets(connect: Connect, name: str) -> None:
+def forget_offsets(connect: Connect, name: str) -> None:
     """A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500."""
     connect.forget_offsets(name)
 

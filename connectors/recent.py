@@ -7,26 +7,20 @@ the log at a time, so that memory does not grow with what is asked for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer
 
-from connectors.errors import TopicError
 from connectors.lag import pipeline_ends
 from connectors.namespaces import namespace_of
+from connectors.reading import Window, messages
 from connectors.spec import Pipeline
 from connectors.topics import Place, Topic, Topics
 
-#: Of each partition: the first offset and the one after the last.
-Window = Mapping[Place, tuple[int, int]]
-
 _STRETCH = 100_000  # offsets that are read at a time, over all partitions
 _REMEMBERED = 1_000_000  # keys of a partition until they are forgotten, so that a document may come twice
-_AT_ONCE = 1_000  # messages handed over by the client at a time
-_GATHERED = 0.05  # seconds for which the client waits until there are so many
-_PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,31 +129,8 @@ class _Reader:
 def _keys(consumer: Consumer, stretch: Window) -> dict[Place, list[bytes]]:
     """The keys of all records in a stretch, in the log's order."""
     found: dict[Place, list[bytes]] = {place: [] for place in stretch}
-    unread = set(stretch)
-    consumer.assign([TopicPartition(*place, start) for place, (start, _) in stretch.items()])
-    patience = time.monotonic() + _PATIENCE
-    while unread:
-        messages = consumer.consume(_AT_ONCE, timeout=_GATHERED)
-        if messages:
-            patience = time.monotonic() + _PATIENCE
-        elif time.monotonic() > patience:
-            raise TopicError(f"no answer when reading {', '.join(topic for topic, _ in sorted(unread)[:3])}")
-        over = {place for message in messages if (place := _take(message, stretch, found)) in unread}
-        if over:
-            consumer.incremental_unassign([TopicPartition(*place) for place in over])
-            unread -= over
+    for place, message in messages(consumer, stretch):
+        key = message.key()
+        if isinstance(key, bytes):
+            found[place].append(key)
     return found
-
-
-def _take(message: Message, stretch: Window, found: dict[Place, list[bytes]]) -> Place | None:
-    """Keep the message's key; its partition when that is read to the end of the stretch."""
-    place, error = (str(message.topic()), message.partition() or 0), message.error()
-    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-        raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
-    end, offset = stretch[place][1], message.offset() or 0
-    if error is not None or offset >= end:
-        return place
-    key = message.key()
-    if isinstance(key, bytes):
-        found[place].append(key)
-    return place if offset + 1 == end else None

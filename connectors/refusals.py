@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from connectors.clusters import ReplicaSet
@@ -19,6 +19,8 @@ from connectors.topics import Topic, Topics
 
 #: Keys in the configuration of a source and of a sink connector that say which replica set it works on.
 SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"
+#: The key in the configuration of a replay's sink that names the pipeline whose log it reads.
+REPLAY_OF = "towpath.replay.of"
 _REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
 
 Configurations = Mapping[str, dict[str, str] | None]
@@ -37,24 +39,62 @@ def refuse_missing_plugins(pipeline: Pipeline, connect: Connect) -> None:
 def refuse_second_writer(pipeline: Pipeline, servers: Servers, connect: Connect) -> None:
     """Two pipelines that write one namespace overtake each other; also what a renamed pipeline looks like."""
     targets = {pipeline.renames.destination(name) for name in servers.namespaces}
-    for name in connect.names():
-        config = connect.config(name) if name != pipeline.sink_connector else None
-        mark = (config or {}).get(DESTINATION_SET)
-        if config is None or mark is None or not ReplicaSet.parse(mark).is_same(servers.destination):
-            continue
-        taken = sorted(targets & _written_by(name, config, servers.namespaces))
-        if taken:
+    for one in writers(connect, servers.destination, targets, but=pipeline.sink_connector):
+        if one.replay_of:
             raise Refused(
-                f"the connector {name} already writes {', '.join(taken[:3])} to this destination, and two pipelines on"
-                " one namespace overtake each other. If you renamed the pipeline: its log and its position stay with"
-                f" the old name ({name.removesuffix('-sink')}); keep that, or `towpath remove` the old pipeline first"
+                f"the replay {one.connector} of the pipeline {one.replay_of} already writes {one.some} to this"
+                " destination, and two sinks on one namespace overtake each other; end it first: `towpath remove"
+                f" … --replay {one.label}` with that pipeline's file"
             )
+        raise Refused(
+            f"the connector {one.connector} already writes {one.some} to this destination, and two pipelines on"
+            " one namespace overtake each other. If you renamed the pipeline: its log and its position stay with"
+            f" the old name ({one.connector.removesuffix('-sink')}); keep that, or `towpath remove` the old pipeline"
+            " first"
+        )
 
 
-def _written_by(sink: str, config: Mapping[str, str], namespaces: Iterable[str]) -> set[str]:
-    renames, prefix = json.loads(config["towpath.rename"]), sink.removesuffix("-sink")
-    topics = {namespace: topic_of(prefix, namespace) for namespace in namespaces}
-    return {renames.get(ns, ns) for ns, topic in topics.items() if re.fullmatch(config["topics.regex"], topic)}
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A sink connector and what it writes of the namespaces that were asked for."""
+
+    connector: str
+    replay_of: str
+    """The pipeline whose log it replays; empty for a pipeline's own sink."""
+    namespaces: tuple[str, ...]
+
+    @property
+    def some(self) -> str:
+        more = len(self.namespaces) - 3
+        return ", ".join(self.namespaces[:3]) + (f" and {more} more" if more > 0 else "")
+
+    @property
+    def label(self) -> str:
+        """Of a replay."""
+        return self.connector.removeprefix(f"{self.replay_of}-replay-")
+
+
+def writers(connect: Connect, destination: ReplicaSet, targets: Iterable[str], but: str) -> Iterator[Writer]:
+    """The sinks besides `but` that write one of these namespaces (destination's names) to this replica set."""
+    wanted = sorted(targets)
+    for name in connect.names():
+        config = connect.config(name) if name != but else None
+        mark = (config or {}).get(DESTINATION_SET)
+        if config is None or mark is None or not ReplicaSet.parse(mark).is_same(destination):
+            continue
+        replay_of = config.get(REPLAY_OF, "")
+        prefix = replay_of or name.removesuffix("-sink")
+        taken = tuple(target for target in wanted if _is_written(config, prefix, target))
+        if taken:
+            yield Writer(name, replay_of, taken)
+
+
+def _is_written(config: Mapping[str, str], prefix: str, target: str) -> bool:
+    renames: dict[str, str] = json.loads(config["towpath.rename"])
+    names = [old for old, new in renames.items() if new == target] + ([] if target in renames else [target])
+    listed, pattern = config.get("topics", "").split(","), config.get("topics.regex")
+    topics = [topic_of(prefix, name) for name in names]
+    return any(re.fullmatch(pattern, topic) if pattern else topic in listed for topic in topics)
 
 
 def refuse_moved_cluster(servers: Servers, present: Configurations) -> None:

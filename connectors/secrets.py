@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from connectors.errors import ConnectorsError
 from connectors.spec import Pipeline
 
+_DESTINATION = "destination.uri"
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_UNESCAPED = {escaped[1]: plain for plain, escaped in _ESCAPES.items()}
 
 
 def without_credentials(uri: str) -> str:
@@ -50,11 +53,27 @@ def properties(pipeline: Pipeline, source_set: str, destination_set: str) -> str
     Debezium wants the name of the replica set in the URI, so it is added where it is missing; a standalone has none.
     """
     destination = destination_uri(pipeline)
-    uris = {
-        "source.uri": with_option(pipeline.source_uri, "replicaSet", source_set),
-        "destination.uri": with_option(destination, "replicaSet", destination_set) if destination_set else destination,
-    }
-    return "".join(f"{key}={''.join(_ESCAPES.get(c, c) for c in uri)}\n" for key, uri in uris.items())
+    source = _line("source.uri", with_option(pipeline.source_uri, "replicaSet", source_set))
+    return source + destination_only(destination, destination_set)
+
+
+def destination_only(uri: str, destination_set: str) -> str:
+    """The text of the properties file of a sink alone, as a replay has it."""
+    return _line(_DESTINATION, with_option(uri, "replicaSet", destination_set) if destination_set else uri)
+
+
+def read_destination(file: Path) -> str | None:
+    """The destination's URI in a properties file of ours; None when that is not to be read here."""
+    try:
+        lines = file.read_text().split("\n")
+    except OSError:
+        return None
+    found = next((line for line in lines if line.startswith(f"{_DESTINATION}=")), None)
+    return None if found is None else re.sub(r"\\(.)", lambda escape: _UNESCAPED[escape[1]], found.partition("=")[2])
+
+
+def _line(key: str, uri: str) -> str:
+    return f"{key}={''.join(_ESCAPES.get(c, c) for c in uri)}\n"
 
 
 def differs(file: Path, text: str) -> bool:

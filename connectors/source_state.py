@@ -94,6 +94,8 @@ class SourceState:
     selection: str | None = None
     """The `collection.include.list` that the connector has taken up."""
     copies: tuple[CollectionCopy, ...] = ()
+    copied: ClusterTime | None = None
+    """The largest cluster time of everything that was ever copied: from then on the log tells every moment."""
     requests: Requests | None = None
     warning: str = ""
     """What users should know while it copies; empty when nothing."""
@@ -132,6 +134,7 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
             phase=root["phase"],
             selection=root["selection"],
             copies=_copies(json.loads(root["namespaces"]), ours),
+            copied=cluster_time(root["copied"]) if root.get("copied") else None,
             requests=_requests(requests[0]) if requests else None,
             warning=root.get("warning", ""),
         )

@@ -17,6 +17,7 @@ from towpath.init import init
 from towpath.pause import pause, resume
 from towpath.remove import remove
 from towpath.repair import repair
+from towpath.replay import replay
 from towpath.restart import restart
 from towpath.stack import stack
 from towpath.status import status
@@ -50,6 +51,7 @@ for verb in (
     tail,
     repair,
     compact,
+    replay,
     pause,
     resume,
     restart,

@@ -124,7 +124,7 @@ def _uri(cluster: Cluster, side: str, path: Path) -> str:
     if not uri.startswith(("mongodb://", "mongodb+srv://")):
         raise BadPipelineFile(f"{path}: [{side}]: the URI must begin with mongodb:// or mongodb+srv://")
     if cluster.uri is not None and urlsplit(uri).password:
-        _refuse_open(path, f"it holds the password of the {side}")
+        refuse_open(path, f"it holds the password of the {side}")
     return uri
 
 
@@ -133,11 +133,12 @@ def _from_file(file: Path, side: str, path: Path) -> str:
         uri = file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise BadPipelineFile(f"{path}: [{side}] uri_file: cannot read {file}: {error}") from error
-    _refuse_open(file, f"it holds the URI of the {side}")
+    refuse_open(file, f"it holds the URI of the {side}")
     return uri
 
 
-def _refuse_open(file: Path, why: str) -> None:
+def refuse_open(file: Path, why: str) -> None:
+    """Raise `BadPipelineFile` for a file that others can read."""
     if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         raise BadPipelineFile(f"{file} can be read by others, and {why}; run: chmod 600 {file}")
 

@@ -6,29 +6,54 @@ from pathlib import Path
 
 import click
 
-from connectors import lifecycle
-from towpath.opened import opened, pipeline_argument, say
+from connectors import lifecycle, replaying
+from connectors.replays import every, find, left_behind
+from towpath.errors import TowpathError
+from towpath.opened import Opened, opened, pipeline_argument, say
 
 
 @click.command()
 @pipeline_argument
 @click.option("--topics", "log", is_flag=True, help="Delete the log as well: all topics, and the positions.")
 @click.option("--yes", is_flag=True, help="Do not ask before the log is deleted.")
+@click.option("--replay", "label", metavar="LABEL", help="Remove only this replay: end it, or give it up.")
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
-def remove(file: Path, log: bool, yes: bool, dry_run: bool) -> None:
+def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -> None:
     """Remove the connectors of PIPELINE. Neither cluster's documents are touched.
 
     Without --topics the log and the positions stay, and `deploy` goes on where this ended, as long as the source's
-    oplog reaches back to it.
+    oplog reaches back to it. With --topics its replays end as well, for there is nothing left to follow.
     """
+    if label is not None and log:
+        raise click.UsageError("give one of --topics and --replay: a replay has no log of its own")
     with opened(file) as it:
         it.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
+        if label is not None:
+            _remove_replay(it, label, dry_run=dry_run)
+            return
+        replays = every(it.connect, it.pipeline) if log else ()
         doomed = lifecycle.pipeline_topics(it.pipeline, it.topics) if log else []
         if dry_run:
-            for name in (*it.pipeline.connectors, *doomed):
+            for name in (*(replay.name for replay in replays), *it.pipeline.connectors, *doomed):
                 say(f"would remove {name}")
             return
         if doomed and not yes:
-            click.confirm(f"Delete {len(doomed)} topics with all their records? They can't be brought back", abort=True)
+            ended = f" and end {len(replays)} replays" if replays else ""
+            words = f"Delete {len(doomed)} topics with all their records{ended}? They can't be brought back"
+            click.confirm(words, abort=True)
+        for replay in replays:
+            replaying.remove(replay, it.connect, it.topics, keep_letters=False, say=say)
         lifecycle.remove(it.pipeline, it.connect, it.topics, log=log, say=say)
         click.echo(f"{it.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
+
+
+def _remove_replay(it: Opened, label: str, *, dry_run: bool) -> None:
+    replay = find(it.connect, it.pipeline, label) or left_behind(it.topics, it.pipeline, label)
+    if replay is None:
+        names = ", ".join(one.label for one in every(it.connect, it.pipeline)) or "none"
+        raise TowpathError(f"{it.pipeline.name} has no replay {label}; there are: {names}")
+    if dry_run:
+        say(f"would remove {replay.name}")
+        return
+    replaying.remove(replay, it.connect, it.topics, keep_letters=False, say=say)
+    click.echo(f"{it.pipeline.name}: replay {label} removed; its destination keeps what it holds")

@@ -14,13 +14,16 @@ from connectors.copying import Copied
 from connectors.sink_state import Counts
 from connectors.status import RATE_WINDOW, Status
 from towpath.log_seen import LogSeen
+from towpath.replay_status import Replays
 from towpath.running import Running
 
 #: More collections or causes than this are told as a number.
 _SHOWN = 20
 
 
-def screen(found: Status, verified: Running | None = None, log: LogSeen | None = None) -> RenderableType:
+def screen(
+    found: Status, verified: Running | None = None, replays: Replays | None = None, log: LogSeen | None = None
+) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{found.name}: {found.state} ({found.mode})")
     for name, line in (*_copy(found), *_numbers(found), *_sink(found), *_dead_letters(found)):
@@ -29,6 +32,8 @@ def screen(found: Status, verified: Running | None = None, log: LogSeen | None =
         facts.add_row(Text(name), Text(line))
     if verified is not None:
         facts.add_row("verify", Text(verified.words, style="red" if verified.differences else ""))
+    for name, line, style in replays.rows() if replays else ():
+        facts.add_row(name, Text(line, style=style))
     words = [Text(f"{c.name}: {reason}", style="red") for c in found.connectors for reason in c.failures]
     words += [Text(trouble, style="red") for trouble in found.trouble]
     if words:

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 
 from connectors.looking import look
 from connectors.status import Status
-from towpath import log_seen, running
+from towpath import log_seen, replay_status, running
 from towpath.log_seen import LogSeen
 from towpath.opened import Opened, json_option, opened, pipeline_argument
+from towpath.replay_status import Replays
 from towpath.running import Running
 from towpath.screen import screen
 
@@ -38,28 +39,29 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         else:
             found = look(it.pipeline, it.connect, it.topics)
             while watch:
-                click.echo(json.dumps(_as_json(found, log_seen.look(it))))
+                click.echo(json.dumps(_as_json(it, found)))
                 time.sleep(1)
                 found = look(it.pipeline, it.connect, it.topics)
-            log = log_seen.look(it)
             if as_json:
-                click.echo(json.dumps(_as_json(found, log)))
+                click.echo(json.dumps(_as_json(it, found)))
             else:
-                show(found, running.read(it.pipeline.name), log)
+                show(found, running.read(it.pipeline.name), replay_status.look(it), log_seen.look(it))
     if found.state != "running":
         raise click.exceptions.Exit(1)
 
 
-def _as_json(found: Status, log: LogSeen) -> dict[str, Any]:
-    verified = running.read(found.name)
-    return found.as_json() | {"verify": verified and verified.as_json(), "log": log.as_json()}
+def _as_json(it: Opened, found: Status) -> dict[str, Any]:
+    verified, log = running.read(found.name), log_seen.look(it).as_json()
+    return found.as_json() | {"verify": verified and verified.as_json(), "log": log} | replay_status.look(it).as_json()
 
 
-def show(found: Status, verified: Running | None = None, log: LogSeen | None = None) -> None:
-    """Print the status for people, with the running verdict if there is one, and what the log holds."""
+def show(
+    found: Status, verified: Running | None = None, replays: Replays | None = None, log: LogSeen | None = None
+) -> None:
+    """Print the status for people, with the running verdict, the replays if there are any, and what the log holds."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
-    console.print(screen(found, verified, log))
+    console.print(screen(found, verified, replays, log))
 
 
 def _watch(it: Opened) -> Status:
@@ -67,7 +69,11 @@ def _watch(it: Opened) -> Status:
     found = look(it.pipeline, it.connect, it.topics)
     with Live(console=Console(), auto_refresh=False) as live, suppress(KeyboardInterrupt):
         while True:
-            live.update(screen(found, running.read(found.name), log_seen.look(it)), refresh=True)
+            live.update(_screen(it, found), refresh=True)
             time.sleep(1)
             found = look(it.pipeline, it.connect, it.topics)
     return found
+
+
+def _screen(it: Opened, found: Status) -> RenderableType:
+    return screen(found, running.read(found.name), replay_status.look(it), log_seen.look(it))

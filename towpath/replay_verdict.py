@@ -1,0 +1,167 @@
+"""What a replay or a rebuild came to, in words and as JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from bson.errors import InvalidBSON
+
+from connectors.dead_letters import DeadLetter
+from connectors.log_check import BrokenKey, Headless, LogCheck
+from connectors.position import ClusterTime
+from connectors.records import extended_json
+from connectors.replay_refusals import shown
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`records` are those that were applied. What is left out of a whole destination is in the five below them."""
+
+    what: str
+    """`replay <label>`, or `rebuild`."""
+    records: int
+    documents: Mapping[str, int]
+    """At the destination now: namespace → documents."""
+    seconds: float
+    until: ClusterTime | None
+    following: bool
+    check: LogCheck | None
+    """What the log was found to lack before; None when it was whole."""
+    uncopied: bool
+    """Whether the log never had what the source held at its beginning."""
+    refused: Sequence[DeadLetter]
+    letters: str
+    """The topic of the dead letters."""
+    heads: Sequence[str] = ()
+    """What the brokers deleted of the log meanwhile."""
+    earliest: ClusterTime | None = None
+    """The earliest moment that can be rebuilt, when that is later than the one asked for by now."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.check or self.uncopied or self.refused or self.heads or self.earliest)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "done": self.what,
+            "whole": self.is_whole,
+            "records": self.records,
+            "documents": dict(self.documents),
+            "seconds": round(self.seconds, 1),
+            "until": str(self.until) if self.until else None,
+            "following": self.following,
+            "refused": len(self.refused),
+            "uncopied": self.uncopied,
+            "missing": missing(self.check),
+            "deleted_meanwhile": list(self.heads),
+            "earliest": str(self.earliest) if self.earliest else None,
+        }
+
+    def words(self) -> Iterator[str]:
+        documents = f"{sum(self.documents.values()):,} documents in {len(self.documents):,} namespaces"
+        rate = f"{self.records / max(self.seconds, 0.001):,.0f} a second"
+        now = ", and follows from now on" if self.following else ""
+        upto = f", as of {shown(self.until)}" if self.until else ""
+        took = f"{self.records:,} records in {_duration(self.seconds)}, {rate}"
+        yield f"{self.what}: applied {took}; {documents}{upto}{now}"
+        if self.uncopied:
+            yield 'missing  what the source held when the log began ([capture] copy = "none")'
+        yield from lacking(self.check)
+        for head in self.heads:
+            yield f"deleted by retention meanwhile, and perhaps not applied: {head}"
+        if self.earliest and self.until:
+            yield (
+                f"Kafka's cleaner has passed {shown(self.until)} meanwhile, so that what it took may be missing; the"
+                f" earliest moment that can be rebuilt now is {shown(self.earliest)}"
+            )
+        yield from self._letters()
+        if not self.is_whole:
+            yield f"{self.what}: not whole"
+
+    def _letters(self) -> Iterator[str]:
+        for letter in self.refused[:_SHOWN]:
+            code = f" ({letter.code})" if letter.code else ""
+            yield f"refused  {letter.namespace} {_key(letter.key)}: {letter.reason}{code}"
+        more = len(self.refused) - _SHOWN
+        if more > 0:
+            yield f"         and {more:,} more"
+        if self.refused:
+            yield f"{len(self.refused):,} records that the destination refused are in the topic {self.letters}"
+
+
+def tell(verdict: Verdict, *, as_json: bool) -> None:
+    """Print it; exit 1 when the destination is not whole."""
+    if as_json:
+        click.echo(json.dumps(verdict.as_json(), ensure_ascii=False))
+    else:
+        for line in verdict.words():
+            click.echo(line)
+    if not verdict.is_whole:
+        raise click.exceptions.Exit(1)
+
+
+def lacking(check: LogCheck | None) -> Iterator[str]:
+    """What the log lacks to rebuild everything, for people."""
+    if check is None:
+        return
+    for one in check.headless:
+        yield f"missing  {_headless(one)}"
+    for key in check.broken[:_SHOWN]:
+        yield f"missing  {key.namespace} {_key(key.key)}: updates without their document, from {_place(key)} on"
+    counted = Counter(key.namespace for key in check.broken)
+    if len(check.broken) > _SHOWN:
+        yield f"         and {len(check.broken) - _SHOWN:,} more documents"
+    for namespace, count in sorted(counted.items()):
+        yield f"{namespace}: {count:,} documents cannot be rebuilt: the log has updates of them, and not the documents"
+
+
+def missing(check: LogCheck | None) -> list[dict[str, Any]]:
+    """The same as JSON: what is gone of a topic, and documents that cannot be rebuilt."""
+    if check is None:
+        return []
+    heads = [
+        {
+            "namespace": one.namespace,
+            "partition": one.partition,
+            "first_offset": one.first_offset,
+            "first_time_ms": one.first_time_ms,
+        }
+        for one in check.headless
+    ]
+    return heads + [
+        {"namespace": one.namespace, "partition": one.partition, "offset": one.offset, "key": _key(one.key)}
+        for one in check.broken
+    ]
+
+
+def _headless(one: Headless) -> str:
+    gone = "everything so far"
+    if one.first_time_ms is not None:
+        first = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(one.first_time_ms / 1000))
+        gone = f"what came in before {first} UTC"
+    last = one.first_offset - 1
+    return f"{one.namespace}, partition {one.partition}: retention has deleted {gone} (offsets up to {last:,})"
+
+
+def _place(key: BrokenKey) -> str:
+    return f"{key.partition}:{key.offset}"
+
+
+def _key(raw: bytes | None) -> str:
+    """The `_id` as Extended JSON, or the bytes in hexadecimal."""
+    try:
+        return extended_json(raw or b"", canonical=False)
+    except InvalidBSON:
+        return (raw or b"").hex()
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
