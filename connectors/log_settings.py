@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from connectors.spec import Compaction, Pipeline
-from connectors.topics import TOPIC_SETTINGS
+from connectors.topics import TOPIC_SETTINGS, retention_settings
 
 #: The only trace of compaction that stays when it is switched off: the mark that the topic was compacted once, so
 #: that no moment before that can be rebuilt from it.
@@ -23,7 +23,7 @@ _SEGMENTS = 2  # lags until the cleaner has to work
 
 def single_settings(pipeline: Pipeline) -> dict[str, str]:
     """Of the topics of requests and dead letters, whose records have no key, or not one of their own."""
-    return TOPIC_SETTINGS | {"retention.ms": str(pipeline.retention_ms)}
+    return TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
 
 
 def change_settings(pipeline: Pipeline) -> dict[str, str]:

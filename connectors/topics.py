@@ -46,6 +46,10 @@ _REACHED = 10.0  # seconds until no broker is taken to answer
 _TIMEOUT = 15.0  # seconds for one request to the brokers
 
 
+def retention_settings(retention_ms: int) -> dict[str, str]:
+    return {"retention.ms": str(retention_ms)}
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     name: str
