@@ -205,7 +205,7 @@ class Compactor:
                     return False
             return True
         except ConnectorsError as error:  # the answers may come all the same
-            self._tell(f"cannot ask how far the requests are: {error}")
+            self._tell(f"cannot ask how far the requests are: {str(error).splitlines()[0]}")
             return False
 
     def _go_on(self, last_seen: str) -> None:
