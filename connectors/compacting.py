@@ -14,26 +14,23 @@ from dataclasses import dataclass
 
 from connectors import nudging, requests
 from connectors.connect import Connect
-from connectors.errors import ConnectorsError, NotYet
-from connectors.log_settings import POLICY, change_settings, is_compacted
+from connectors.errors import ConnectorsError, NotYet, TopicError
 from connectors.namespaces import namespace_of
 from connectors.source_state import read_state
 from connectors.spec import Compaction, Pipeline
-from connectors.topics import Place, Topics
-from connectors.unprotected import figures
+from connectors.switching_on import SwitchOn
+from connectors.topics import Topics
+from connectors.unprotected import Wanted, batches
 from connectors.unprotected_reader import Reader
 
 #: Documents with unprotected updates that are kept in memory; when there are more, they are asked for at once.
 MOST_DIRTY = 200_000
-_AT_ONCE, _BYTES = 10_000, 8 << 20  # that are asked for and have not come yet
 _SLICE = 0.2  # seconds
 _LOOK = 2.0  # seconds between two questions to Connect
 _TOLD = 30.0  # seconds between two words about the same trouble, and between two commits
 _LONG = 10.0  # seconds that answers may take before it is told
 _JOIN = 60.0  # seconds until the group must have given out the partitions
 _SHARED = 10.0  # seconds for which partitions that other instances give up are waited for
-
-Wanted = tuple[Place, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +40,7 @@ class Round:
     records: int
     asked: int
     arrived: int
+    """In this instance's reading, or that of the one that has the partition now."""
     unreadable: int
     """Documents whose `_id` no driver can ask for as it is."""
     dirty: int
@@ -73,32 +71,36 @@ class Compactor:
         self._topics, self._reader, self._say, self._unreadable = topics, reader, say, unreadable
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._told: dict[str, float] = {}
-        self._on: set[str] = set()
-        """Topics known to be compacted."""
+        self._switch = SwitchOn(pipeline, compaction, topics)
         self._committed = time.monotonic()
 
     def round(self) -> Round:
         start, before = time.monotonic(), self._reader.records
-        for part in self._reader.parts.values():
-            part.awaited.clear()
+        self._begin_anew()
         self._reader.refresh()
         self._join()
         self._catch_up()
         wanted = [*self._dirty(), *self._nudges()]
         askable = [one for one in wanted if not self._unreadable(one[1])]
-        arrived = self._ask(askable)
+        unanswered = self._ask(askable)
         self._commit()
         return Round(
             records=self._reader.records - before,
             asked=len(askable),
-            arrived=arrived,
+            arrived=len(askable) - unanswered,
             unreadable=len(wanted) - len(askable),
             dirty=self._reader.dirty,
             oldest_seconds=self.oldest_seconds(),
             partitions=len(self._reader.parts),
-            switched_on=tuple(self._switch_on()),
+            switched_on=tuple(self._switch.protected({topic for topic, _ in self._reader.parts})),
             seconds=time.monotonic() - start,
         )
+
+    def _begin_anew(self) -> None:
+        """Whatever trouble ended the round before."""
+        self._reader.pause(paused=False)
+        for part in self._reader.parts.values():
+            part.awaited.clear()
 
     def pause(self, seconds: float) -> None:
         """Read on for so long, unless very many documents have to be asked for; keeps the figures for `status` new."""
@@ -123,7 +125,7 @@ class Compactor:
         while not self._reader.parts and time.monotonic() < start + (_SHARED if self._reader.joined else _JOIN):
             self._go_on("the group's coordinator has not given out the partitions")
         if not self._reader.joined:
-            raise NotYet(f"no broker has let this instance into the group {self._pipeline.compaction_group}")
+            raise TopicError(f"no broker has let this instance into the group {self._pipeline.compaction_group}")
 
     def _catch_up(self) -> None:
         """Read up to the present ends."""
@@ -149,8 +151,8 @@ class Compactor:
                 yield place, key
 
     def _ask(self, wanted: Iterable[Wanted]) -> int:
-        """Have these documents read again, and wait until they have; how many came."""
-        return sum(self._settle(batch) for batch in _batches(wanted))
+        """Have these documents read again, and wait until they have; how many were not."""
+        return sum(self._settle(batch) for batch in batches(wanted))
 
     def _settle(self, batch: list[Wanted]) -> int:
         namespaces: dict[str, list[bytes]] = {}
@@ -158,7 +160,6 @@ class Compactor:
             if (part := self._reader.parts.get(place)) is not None:
                 part.awaited.add(key)
                 namespaces.setdefault(namespace_of(self._pipeline.name, place[0]), []).append(key)
-        asked = self._reader.awaited
         last = {
             name: requests.write(self._pipeline, self._topics, name, keys) or 0 for name, keys in namespaces.items()
         }
@@ -173,7 +174,7 @@ class Compactor:
                     break
                 look = time.monotonic() + _LOOK
         self._reader.pause(paused=False)
-        return asked - self._left(trusted=full)
+        return self._left(trusted=full)
 
     def _left(self, *, trusted: bool) -> int:
         """What was not answered, once all that was asked for should have come."""
@@ -236,36 +237,3 @@ class Compactor:
         if time.monotonic() > self._told.get(key, 0) + _TOLD:
             self._told[key] = time.monotonic()
             self._say(words)
-
-    def _switch_on(self) -> Iterator[str]:
-        """Let the cleaner at topics that held records before, now that all of their updates are followed."""
-        names = {topic for topic, _ in self._reader.parts} - self._on
-        existing = self._topics.all() if names else {}
-        known = self._topics.committed_with_words(self._pipeline.compaction_group) if names else {}
-        for name, settings in sorted(self._topics.settings_of_all(names & existing.keys()).items()):
-            places = [(name, number) for number in range(existing[name].partitions)]
-            if is_compacted(settings):
-                self._on.add(name)
-            elif all(place in known and self._is_protected(known[place][1]) for place in places):
-                self._topics.alter(name, {POLICY: change_settings(self._pipeline)[POLICY]})
-                self._on.add(name)
-                yield name
-
-    def _is_protected(self, metadata: str) -> bool:
-        found = figures(metadata)
-        if found is None:
-            return False
-        return found.oldest is None or time.time() * 1000 - found.oldest < self._compaction.lag_ms / 2
-
-
-def _batches(wanted: Iterable[Wanted]) -> Iterator[list[Wanted]]:
-    batch: list[Wanted] = []
-    size = 0
-    for one in wanted:
-        batch.append(one)
-        size += len(one[1])
-        if len(batch) == _AT_ONCE or size > _BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

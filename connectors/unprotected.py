@@ -7,11 +7,18 @@ document of its key, or by its delete, before the cleaner may touch it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 
+from connectors.topics import Place
+
+#: A document in its partition, by its key.
+Wanted = tuple[Place, bytes]
+
+_AT_ONCE, _BYTES = 10_000, 8 << 20  # that are asked for and have not come yet
 _ID = b"_id\0"
 
 
@@ -101,3 +108,17 @@ class Part:
     def figures(self, now_ms: int) -> Figures:
         oldest = self.oldest.time_ms if self.oldest else None
         return Figures(now_ms, len(self.dirty), oldest, self.last_ms, self.quiet)
+
+
+def batches(wanted: Iterable[Wanted]) -> Iterator[list[Wanted]]:
+    """What is asked for together."""
+    batch: list[Wanted] = []
+    size = 0
+    for one in wanted:
+        batch.append(one)
+        size += len(one[1])
+        if len(batch) == _AT_ONCE or size > _BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
