@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from connectors.disk import bytes_of_topics
 from connectors.lag import pipeline_ends
 from connectors.log_settings import is_compacted
 from connectors.namespaces import namespace_of
@@ -25,6 +26,8 @@ class TopicLog:
     topic: str
     records: int
     """The span of the offsets: control records count, and so do records that the cleaner has removed."""
+    bytes: int | None
+    """On the brokers' disks, of one replica; None when they do not tell."""
     begins: int
     """The largest first offset of its partitions: above 0 the beginning is gone."""
     compacted: bool
@@ -82,11 +85,11 @@ def _first(names: list[str]) -> str:
 def look(pipeline: Pipeline, topics: Topics) -> LogStatus:
     """The log as it is now."""
     ends = pipeline_ends(pipeline, topics)
-    names = sorted({topic for topic, _ in ends})
+    names, sizes = sorted({topic for topic, _ in ends}), bytes_of_topics(topics.bootstrap)
     settings = topics.settings_of_all(names)
     committed = topics.committed_with_words(pipeline.compaction_group) if pipeline.compaction else {}
     told = {place: (offset, known) for place, (offset, words) in committed.items() if (known := figures(words))}
-    found = (_topic(pipeline, name, ends, settings[name], told) for name in names)
+    found = (_topic(pipeline, name, ends, settings[name], told, sizes) for name in names)
     return LogStatus(pipeline.compaction, tuple(found))
 
 
@@ -96,6 +99,7 @@ def _topic(
     ends: Mapping[Place, tuple[int, int]],
     settings: Mapping[str, str],
     told: Mapping[Place, tuple[int, Figures]],
+    sizes: Mapping[str, int] | None,
 ) -> TopicLog:
     mine = {place: bounds for place, bounds in ends.items() if place[0] == name}
     known = [told[place][1] for place in mine if place in told]
@@ -104,6 +108,7 @@ def _topic(
         namespace=namespace_of(pipeline.name, name),
         topic=name,
         records=sum(end - first for first, end in mine.values()),
+        bytes=sizes.get(name, 0) if sizes is not None else None,
         begins=max((first for first, _ in mine.values()), default=0),
         compacted=is_compacted(settings),
         dirty=sum(one.dirty for one in known) if known else None,

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from rich.filesize import decimal
+
 from connectors import log_status
 from connectors.log_status import LogStatus, TopicLog
 from towpath.checks.log import guard
@@ -33,8 +35,8 @@ class LogSeen:
 
 
 def _line(one: TopicLog, *, compacts: bool) -> str:
-    """Bytes are left out: the client library cannot ask the brokers for them (DescribeLogDirs)."""
-    line = f"{one.namespace}: {one.records:,} offsets"
+    size = "" if one.bytes is None else f", {decimal(one.bytes)}"
+    line = f"{one.namespace}: {one.records:,} offsets{size}"
     if not compacts:
         return line
     if one.told_seconds is None or one.dirty is None:

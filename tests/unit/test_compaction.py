@@ -136,7 +136,7 @@ def test_a_file_that_gives_the_service_no_time_is_a_trap() -> None:
 
 def test_status_warns_from_half_of_the_lag_on() -> None:
     def topic(dirty: int | None, oldest: float | None, told: float | None, behind: int) -> list[str]:
-        one = TopicLog("shop.a", "move.shop.a", 10, 0, True, dirty, oldest, told, behind, {})
+        one = TopicLog("shop.a", "move.shop.a", 10, None, 0, True, dirty, oldest, told, behind, {})
         return list(LogStatus(COMPACTION, (one,)).warnings)
 
     half = COMPACTION.lag_ms / 2000
