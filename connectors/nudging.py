@@ -20,7 +20,8 @@ def is_due(part: Part, compaction: Compaction, now_ms: int) -> bool:
     """Whether the newest record is as old as the lag. Once closed, only tombstones have to go: their time is longer."""
     if part.last_ms is None or part.dirty:
         return False
-    return now_ms - part.last_ms > (compaction.delete_retention_ms if part.quiet else compaction.lag_ms)
+    tombstones_ms = max(compaction.delete_retention_ms, 2 * compaction.lag_ms)  # sooner the cleaner does not come by
+    return now_ms - part.last_ms > (tombstones_ms if part.quiet else compaction.lag_ms)
 
 
 def key_in(topics: Topics, place: Place) -> bytes | None:
