@@ -19,6 +19,7 @@ from connectors.topics import Place, Topics
 
 _PAUSE = 0.5  # seconds between two looks
 _FAILED_FOR = 5.0  # seconds: a failure may be that of tasks that are about to be replaced
+_AGAIN = "mend the cause and give the same command again: it goes on where it was"
 _WINDOW = 20  # looks by which the rate is reckoned
 
 
@@ -84,7 +85,7 @@ class Course:
                     return
                 moved, done = (now, found.done) if found.done != done else (moved, done)
             if now > well + _FAILED_FOR:
-                raise ConnectorsError(f"{self.connector} has failed: {'; '.join(failures)}")
+                raise ConnectorsError(f"{self.connector} has failed: {'; '.join(failures)}; {_AGAIN}")
             if now > moved + timeout:
                 raise ConnectorsError(self._stuck(timeout, trouble))
             time.sleep(_PAUSE)
@@ -115,4 +116,4 @@ class Course:
         if not words:
             (connector,) = statuses(self.connect, [self.connector])
             words = f"it is {connector.state} with {len(connector.tasks)} tasks"
-        return f"{self.connector} has not come any further for {timeout:.0f} s: {words}"
+        return f"{self.connector} has not come any further for {timeout:.0f} s: {words}; {_AGAIN}"

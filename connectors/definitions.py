@@ -63,6 +63,7 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
 
 
 def _sink(pipeline: Pipeline) -> dict[str, str]:
+    compaction = pipeline.compaction
     values = {
         "name": pipeline.name,
         "database": pipeline.database,
@@ -76,6 +77,10 @@ def _sink(pipeline: Pipeline) -> dict[str, str]:
         "batch_records": pipeline.batch_records,
         "batch_bytes": pipeline.batch_bytes,
         "poll_records": next(n for n in range(POLL_RECORDS, 0, -1) if pipeline.batch_records % n == 0),
+        "until": "",
+        "compaction_lag_ms": compaction.lag_ms if compaction else -1,
+        "delete_retention_ms": compaction.delete_retention_ms if compaction else -1,
+        "worker_bootstrap": pipeline.worker_bootstrap,
         "dead_letter_topic": pipeline.dead_letter_topic,
         "replication_factor": pipeline.replication_factor,
     }

@@ -21,11 +21,10 @@ from connectors.course import Course
 from connectors.lag import measure
 from connectors.lifecycle import wait_state
 from connectors.replays import Log
-from connectors.sink_state import DATABASE
+from connectors.sink_state import DATABASE, REBUILDS
 from connectors.spec import Pipeline
 from connectors.topics import Topics
 
-REBUILDS = "rebuilds"
 #: What is being done: the namespaces are emptied, or the log is applied.
 Phase = Literal["emptying", "applying"]
 Client = MongoClient[dict[str, Any]]

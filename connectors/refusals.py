@@ -84,12 +84,13 @@ def writers(connect: Connect, destination: ReplicaSet, targets: Iterable[str], b
             continue
         replay_of = config.get(REPLAY_OF, "")
         prefix = replay_of or name.removesuffix("-sink")
-        taken = tuple(target for target in wanted if _is_written(config, prefix, target))
+        taken = tuple(target for target in wanted if is_written(config, prefix, target))
         if taken:
             yield Writer(name, replay_of, taken)
 
 
-def _is_written(config: Mapping[str, str], prefix: str, target: str) -> bool:
+def is_written(config: Mapping[str, str], prefix: str, target: str) -> bool:
+    """Whether a sink of this configuration, which reads topics `<prefix>.…`, writes the namespace `target`."""
     renames: dict[str, str] = json.loads(config["towpath.rename"])
     names = [old for old, new in renames.items() if new == target] + ([] if target in renames else [target])
     listed, pattern = config.get("topics", "").split(","), config.get("topics.regex")

@@ -16,7 +16,7 @@ from connectors.namespaces import namespace_of
 from connectors.position import ClusterTime
 from connectors.refusals import DESTINATION_SET, SOURCE_SET, writers
 from connectors.replays import END_OF_SECOND, change_topics, chosen, name_of
-from connectors.source_state import SourceState, read_state
+from connectors.source_state import SELECTION, SourceState, read_state
 from connectors.spec import Pipeline
 from connectors.topics import Topic
 
@@ -61,15 +61,17 @@ class Captured:
     copying: tuple[str, ...]
     """Namespaces that are being copied."""
     copy_over: bool
-    """Whether the first copy is over."""
+    """Whether the first copy is over, and all that came into the pipeline later was taken up."""
 
 
 def captured(pipeline: Pipeline, connect: Connect) -> Captured:
     """How far capture is, of all source connectors together."""
     found: list[SourceState] = []
+    selections: list[str | None] = []
     for name in pipeline.source_connectors:
         try:
             found.append(read_state(connect, name))
+            selections.append((connect.config(name) or {}).get(SELECTION))
         except NoSuchConnector:
             return Captured(None, None, (), True)
     times = [state.position.time for state in found if state.position is not None]
@@ -79,7 +81,10 @@ def captured(pipeline: Pipeline, connect: Connect) -> Captured:
         passed=min(times) if len(times) == len(found) else None,
         copied=max(copied) if copied else None,
         copying=tuple(sorted(copy.namespace for state in found for copy in state.copying)),
-        copy_over=all(state.phase != "copy" for state in found),
+        copy_over=all(
+            state.phase == "stream" and state.selection == selection
+            for state, selection in zip(found, selections, strict=True)
+        ),
     )
 
 

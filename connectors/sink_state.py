@@ -1,7 +1,8 @@
 """What MongoSink keeps at the destination, in the database `towpath`: its positions, and how its tasks do.
 
 `offsets` holds `{_id: {pipeline, topic, partition}, offset, epoch}`, written in the transaction of the batch that it
-tells of, so that it is never ahead of the documents and never behind them. `tasks` holds
+tells of, so that it is never ahead of the documents and never behind them; of a compacted log also `at`, up to when
+deletes are known to be applied, and `began`, since when the sink's pass over the log counts. `tasks` holds
 `{_id: {pipeline, task}, records, writes, …, lastRetry}`, now and then.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from bson.max_key import MaxKey
@@ -19,7 +20,11 @@ from pymongo.collection import Collection
 from connectors.spec import Pipeline
 from connectors.topics import Place
 
+#: What a sink says that stopped because deletes may be gone from the log that it did not apply.
+MISSED_DELETES = "--accept-missed-deletes"
 DATABASE, OFFSETS, TASKS = "towpath", "offsets", "tasks"
+#: Rebuilds that are under way; see `connectors.rebuilding`.
+REBUILDS = "rebuilds"
 Client = MongoClient[dict[str, Any]]
 
 
@@ -102,8 +107,19 @@ def _camel(name: str) -> str:
     return first + "".join(other.title() for other in others)
 
 
+def accept_missed_deletes(client: Client, pipeline: Pipeline) -> int:
+    """Have the sink's pass over the log begin now at all of its positions; the number of positions.
+
+    From now on every delete is there for `delete.retention.ms`, however old it is: until then the sink goes on.
+    """
+    now = datetime.now(UTC)
+    changed = _collection(client, OFFSETS).update_many(_whose(pipeline, "topic"), {"$set": {"began": now}})
+    return changed.matched_count
+
+
 def forget(client: Client, pipeline: Pipeline) -> int:
     """Remove all that the sink keeps for the pipeline, which must be gone from Connect; the number of documents."""
+    _collection(client, REBUILDS).delete_one({"_id": pipeline.name})
     return sum(
         _collection(client, name).delete_many(_whose(pipeline, second)).deleted_count
         for name, second in ((OFFSETS, "topic"), (TASKS, "task"))

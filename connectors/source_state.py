@@ -95,7 +95,8 @@ class SourceState:
     """The `collection.include.list` that the connector has taken up."""
     copies: tuple[CollectionCopy, ...] = ()
     copied: ClusterTime | None = None
-    """The largest cluster time of everything that was ever copied: from then on the log tells every moment."""
+    """The largest cluster time of everything that was copied so far; from it on the log tells every moment, once
+    nothing is being copied any more. None when it is not known."""
     requests: Requests | None = None
     warning: str = ""
     """What users should know while it copies; empty when nothing."""
@@ -129,17 +130,25 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
         if root is None:
             return SourceState(position)
         requests = [offset for partition, offset in ours if "requests" in partition]
+        copies = _copies(json.loads(root["namespaces"]), ours)
         return SourceState(
             position=position,
             phase=root["phase"],
             selection=root["selection"],
-            copies=_copies(json.loads(root["namespaces"]), ours),
-            copied=cluster_time(root["copied"]) if root.get("copied") else None,
+            copies=copies,
+            copied=_copied(root, copies),
             requests=_requests(requests[0]) if requests else None,
             warning=root.get("warning", ""),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ConnectorsError(f"the source connector committed offsets that cannot be understood: {error!r}") from error
+
+
+def _copied(root: Mapping[str, Any], copies: Iterable[CollectionCopy]) -> ClusterTime | None:
+    """The connector writes it when a copy is over; the times of those under way are with their ranges."""
+    if "copied" not in root:
+        return None
+    return max([cluster_time(root["copied"]), *(copy.time for copy in copies if copy.time)])
 
 
 def _copies(namespaces: Iterable[str], ours: list[tuple[Any, Any]]) -> tuple[CollectionCopy, ...]:

@@ -9,14 +9,14 @@ from connectors import dead_letters, rebuilding, replaying
 from connectors import replay_refusals as refuse
 from connectors.clusters import connected
 from connectors.errors import Refused
-from connectors.lifecycle import require
+from connectors.lifecycle import require, statuses
 from connectors.log_check import LogCheck
 from connectors.rebuilding import Rebuild
 from connectors.replays import namespaces
 from connectors.secrets import without_credentials
 from towpath.opened import Opened, say
 from towpath.replay_verdict import Verdict
-from towpath.replaying import checked, confirm, documents, run
+from towpath.replaying import checked, confirm, documents, length, run
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,12 @@ def rebuild(it: Opened, asked: Asked) -> Verdict:
     if rebuild.phase == "emptying":
         rebuild = _empty(it, rebuild)
     it.connect.resume(it.pipeline.sink_connector)
+    if any(connector.failures for connector in statuses(it.connect, [it.pipeline.sink_connector])):
+        it.connect.restart(it.pipeline.sink_connector, only_failed=True)
+    say(f"rebuild: {length(rebuild.log)}, to {without_credentials(it.pipeline.destination_uri)}")
     course = rebuilding.course(it.pipeline, rebuild, it.connect, it.topics)
     run(course, asked.timeout, "rebuild", "`towpath status` shows it as well")
-    return _ended(it, rebuild, lacks)
+    return _ended(it, rebuild, lacks, resumed=found is not None)
 
 
 def _begun(it: Opened, asked: Asked) -> tuple[Rebuild, LogCheck | None]:
@@ -88,7 +91,7 @@ def _empty(it: Opened, begun: Rebuild) -> Rebuild:
     return emptied
 
 
-def _ended(it: Opened, rebuild: Rebuild, lacks: LogCheck | None) -> Verdict:
+def _ended(it: Opened, rebuild: Rebuild, lacks: LogCheck | None, *, resumed: bool) -> Verdict:
     pipeline = it.pipeline
     with connected(pipeline.destination_uri, "destination") as client:
         rebuilding.unmark(client, pipeline)
@@ -100,6 +103,7 @@ def _ended(it: Opened, rebuild: Rebuild, lacks: LogCheck | None) -> Verdict:
         until=None,
         following=False,
         check=lacks,
+        resumed=resumed,
         uncopied=pipeline.copy.way == "none",
         refused=replaying.refused(pipeline, it.topics, rebuild.letters),
         letters=pipeline.dead_letter_topic,

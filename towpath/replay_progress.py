@@ -19,7 +19,7 @@ def shown() -> Iterator[Callable[[Found], None]]:
     if not console.is_terminal:
         yield lambda found: None
         return
-    with Progress(BarColumn(20), TextColumn("{task.description}"), console=console) as bars:
+    with Progress(BarColumn(20), TextColumn("{task.description}"), console=console, refresh_per_second=2) as bars:
         task = bars.add_task("", total=None)
         yield lambda found: bars.update(task, completed=found.done, total=max(found.of, 1), description=words(found))
 

@@ -35,6 +35,8 @@ class Verdict:
     following: bool
     check: LogCheck | None
     """What the log was found to lack before; None when it was whole."""
+    resumed: bool
+    """Whether it was there before, so that its seconds are since then."""
     uncopied: bool
     """Whether the log never had what the source held at its beginning."""
     refused: Sequence[DeadLetter]
@@ -71,6 +73,8 @@ class Verdict:
         now = ", and follows from now on" if self.following else ""
         upto = f", as of {shown(self.until)}" if self.until else ""
         took = f"{self.records:,} records in {_duration(self.seconds)}, {rate}"
+        if self.resumed:
+            took = f"{self.records:,} records since it was begun {_duration(self.seconds)} ago"
         yield f"{self.what}: applied {took}; {documents}{upto}{now}"
         if self.uncopied:
             yield 'missing  what the source held when the log began ([capture] copy = "none")'
@@ -164,4 +168,6 @@ def _key(raw: bytes | None) -> str:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -73,6 +73,7 @@ class _Running:
     replay: Replay
     check: LogCheck | None
     """What the log lacks; None when it is whole."""
+    resumed: bool
 
 
 def _begun(it: Opened, asked: Asked, label: str, destination: ReplicaSet) -> _Running:
@@ -91,13 +92,17 @@ def _begun(it: Opened, asked: Asked, label: str, destination: ReplicaSet) -> _Ru
     log = it.topics.ends(topics)
     targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, log)]
     refuse.refuse_written(pipeline, label, destination, targets, it.connect)
+    filled = _filled(asked, targets)
     found = checked(it, log, now.copied, until=asked.until, force=asked.force)
-    _emptied(asked, targets, without_credentials(asked.uri))
+    if filled:
+        confirm(filled, without_credentials(asked.uri), yes=asked.yes)
+        with connected(asked.uri, REPLAY_SIDE) as client:
+            rebuilding.empty(client, filled, say)
     letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, label)), it.topics)
     plan = Plan(asked.only, asked.until, asked.follow, found is not None, time.time(), letters, log)
     begun = Replay(pipeline, label, destination, asked.uri, plan)
     replaying.begin(begun, it.connect, it.topics, say)
-    return _Running(begun, found)
+    return _Running(begun, found, resumed=False)
 
 
 def _gone_on(it: Opened, asked: Asked, found: Replay, destination: ReplicaSet) -> _Running:
@@ -120,7 +125,8 @@ def _gone_on(it: Opened, asked: Asked, found: Replay, destination: ReplicaSet) -
     say(f"replay {found.label}: going on with what was begun at {_utc(found.plan.began)}")
     replaying.go_on(found, it.connect, say)
     copied = refuse.captured(it.pipeline, it.connect).copied
-    return _Running(found, checked(it, found.plan.log, copied, until=None, force=True) if found.plan.forced else None)
+    lacks = checked(it, found.plan.log, copied, until=None, force=True) if found.plan.forced else None
+    return _Running(found, lacks, resumed=True)
 
 
 def checked(
@@ -145,14 +151,13 @@ def checked(
     return found
 
 
-def _emptied(asked: Asked, targets: Iterable[str], address: str) -> None:
+def _filled(asked: Asked, targets: Iterable[str]) -> dict[str, int]:
+    """What the namespaces hold, and is to be deleted. Raises `Refused` when it is not."""
     with connected(asked.uri, REPLAY_SIDE) as client:
         filled = refuse.holding(client, targets)
-        if not asked.empty:
-            refuse.refuse_filled(filled)
-        elif filled:
-            confirm(filled, address, yes=asked.yes)
-            rebuilding.empty(client, filled, say)
+    if not asked.empty:
+        refuse.refuse_filled(filled)
+    return filled
 
 
 def confirm(filled: Mapping[str, int], address: str, *, yes: bool) -> None:
@@ -180,12 +185,6 @@ def _ended(it: Opened, running: _Running, what: str) -> Verdict:
     plan = replay.plan
     if not plan.follow:
         replaying.stop(replay, it.connect)
-    earliest = None
-    if plan.until is not None:
-        copied = refuse.captured(it.pipeline, it.connect).copied
-        names = namespaces(it.pipeline, plan.log)
-        with checking() as tell:
-            earliest = check(it.pipeline, it.topics, names, copied, tell).earliest
     verdict = Verdict(
         what=what,
         records=replaying.counts(replay).records,
@@ -194,15 +193,24 @@ def _ended(it: Opened, running: _Running, what: str) -> Verdict:
         until=plan.until,
         following=plan.follow,
         check=running.check,
+        resumed=running.resumed,
         uncopied=it.pipeline.copy.way == "none",
         refused=replaying.refused(replay.sink, it.topics, plan.letters),
         letters=replay.dead_letter_topic,
         heads=[words for _, words in replaying.moved_heads(it.pipeline, plan.log, it.topics).values()],
-        earliest=earliest if plan.until and earliest and plan.until < earliest else None,
+        earliest=None if plan.until is None else _overrun(it, plan.log, plan.until),
     )
     if not plan.follow:
         replaying.remove(replay, it.connect, it.topics, keep_letters=True, say=say)
     return verdict
+
+
+def _overrun(it: Opened, log: Log, until: ClusterTime) -> ClusterTime | None:
+    """The earliest moment that can be rebuilt by now, when that is later than `until`."""
+    copied = refuse.captured(it.pipeline, it.connect).copied
+    with checking() as tell:
+        earliest = check(it.pipeline, it.topics, namespaces(it.pipeline, log), copied, tell).earliest
+    return earliest if earliest is not None and until < earliest else None
 
 
 def documents(pipeline: Pipeline, uri: str, side: str, log: Log) -> dict[str, int]:

@@ -53,7 +53,10 @@ class DefinitionsTest {
             Map.entry("fold", "true"),
             Map.entry("batch_records", "50000"),
             Map.entry("poll_records", "4"),
-            Map.entry("batch_bytes", "16777216"));
+            Map.entry("batch_bytes", "16777216"),
+            Map.entry("until", ""),
+            Map.entry("compaction_lag_ms", "-1"),
+            Map.entry("delete_retention_ms", "-1"));
 
     @ParameterizedTest
     @ValueSource(strings = {"source.json", "plain-source.json"})

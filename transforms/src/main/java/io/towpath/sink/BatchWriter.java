@@ -94,7 +94,7 @@ final class BatchWriter {
         for (SinkRecord record : stretch) {
             if (deadLetters.contains(record)) continue;
             try {
-                changes.add(writes.read(record));
+                if (!settings.log().passesOver(record)) changes.add(writes.read(record));
             } catch (DataException | BSONException error) {
                 deadLetters.setAside(record, writes.namespace(record), 0, error.getMessage());
             }
@@ -146,7 +146,7 @@ final class BatchWriter {
 
     private void setAsideTheOne(List<SinkRecord> stretch, RuntimeException error) {
         SinkRecord record = stretch.stream()
-                .filter(each -> !deadLetters.contains(each))
+                .filter(each -> !deadLetters.contains(each) && !settings.log().passesOver(each))
                 .findFirst()
                 .orElseThrow();
         int code = error instanceof MongoException known ? Math.max(0, known.getCode()) : 0;

@@ -47,7 +47,7 @@ public final class MongoSinkTask extends SinkTask {
         metrics = new SinkMetrics(settings.pipeline(), settings.task());
         facts = new TaskFacts(settings, client, metrics);
         polled = new Polled(settings.pollRecords(), settings.batchRecords(), settings.batchBytes());
-        offsets = new Offsets(settings.pipeline(), client);
+        offsets = new Offsets(settings.pipeline(), client, new DeleteGuard(settings.log()));
         deadLetters = new DeadLetters(reporter(properties), settings.refusedPercent());
     }
 
@@ -100,6 +100,7 @@ public final class MongoSinkTask extends SinkTask {
         Set<TopicPartition> late = Set.copyOf(unopened);
         try {
             takeOver();
+            offsets.guard(context);
             // what came before its partition was taken over will be read again, from where the destination is
             List<SinkRecord> ready = records.stream()
                     .filter(record -> !late.contains(new TopicPartition(record.topic(), record.kafkaPartition())))

@@ -4,6 +4,7 @@ import static com.mongodb.client.model.Filters.and;
 import static com.mongodb.client.model.Filters.eq;
 
 import com.mongodb.MongoCommandException;
+import com.mongodb.MongoException;
 import com.mongodb.ReadPreference;
 import com.mongodb.WriteConcern;
 import com.mongodb.client.ClientSession;
@@ -18,12 +19,13 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.sink.SinkTaskContext;
 import org.bson.BsonArray;
+import org.bson.BsonDateTime;
 import org.bson.BsonDocument;
-import org.bson.BsonInt32;
 import org.bson.BsonInt64;
-import org.bson.BsonString;
 import org.bson.conversions.Bson;
 
 /**
@@ -32,9 +34,7 @@ import org.bson.conversions.Bson;
  */
 final class Offsets {
     static final String COLLECTION = "offsets";
-    static final String OFFSET = "offset";
-    static final String EPOCH = "epoch";
-    private static final String SESSION = "session";
+    private static final int PATIENCE_S = 2;
 
     /** What is the case with a transaction that did not find the offsets where it expected them. */
     enum Standing {
@@ -46,16 +46,24 @@ final class Offsets {
         BEHIND
     }
 
-    private record Position(long epoch, long offset) {}
+    /**
+     * Where a transaction ends in a partition.
+     *
+     * @param offset of the next record
+     * @param atMs the broker's time of the last one; null if it has none
+     */
+    record End(long offset, Long atMs) {}
 
     private final String pipeline;
     private final MongoClient client;
     private final MongoCollection<BsonDocument> collection;
-    private final Map<TopicPartition, Position> positions = new HashMap<>();
+    private final DeleteGuard guard;
+    private final Map<TopicPartition, OffsetDocument> positions = new HashMap<>();
 
-    Offsets(String pipeline, MongoClient client) {
+    Offsets(String pipeline, MongoClient client, DeleteGuard guard) {
         this.pipeline = pipeline;
         this.client = client;
+        this.guard = guard;
         this.collection = client.getDatabase(Destination.DATABASE)
                 .getCollection(COLLECTION, BsonDocument.class)
                 .withReadPreference(ReadPreference.primary());
@@ -69,21 +77,27 @@ final class Offsets {
                 .withWriteConcern(WriteConcern.MAJORITY)
                 .findOneAndUpdate(
                         id,
-                        Updates.combine(
-                                Updates.inc(EPOCH, 1L),
-                                Updates.set(SESSION, session),
-                                Updates.setOnInsert(OFFSET, new BsonInt64(0))),
+                        OffsetDocument.takenBy(session, guard.opening(System.currentTimeMillis())),
                         new FindOneAndUpdateOptions().upsert(true).returnDocument(ReturnDocument.AFTER));
-        positions.put(partition, position(taken));
-        return offset(taken);
+        return found(partition, taken).offset();
+    }
+
+    private OffsetDocument found(TopicPartition partition, BsonDocument stored) {
+        OffsetDocument position = OffsetDocument.of(stored);
+        positions.put(partition, position);
+        guard.found(partition, stored);
+        return position;
     }
 
     /** A killed owner's transaction would hold its documents until the server ends it after a minute. */
     private void endTransaction(BsonDocument found, BsonDocument session) {
-        if (found == null || !found.containsKey(SESSION) || found.get(SESSION).equals(session)) return;
+        if (found == null
+                || !found.containsKey(OffsetDocument.SESSION)
+                || found.get(OffsetDocument.SESSION).equals(session)) return;
         try {
             client.getDatabase(Destination.DATABASE)
-                    .runCommand(new BsonDocument("killSessions", new BsonArray(List.of(found.get(SESSION)))));
+                    .runCommand(new BsonDocument(
+                            "killSessions", new BsonArray(List.of(found.get(OffsetDocument.SESSION)))));
         } catch (MongoCommandException error) {
             // then the server does so itself
         }
@@ -91,11 +105,12 @@ final class Offsets {
 
     void forget(TopicPartition partition) {
         positions.remove(partition);
+        guard.forget(partition);
     }
 
     /** The offset of the next record to apply; empty for a partition that is not this task's. */
     OptionalLong next(TopicPartition partition) {
-        Position position = positions.get(partition);
+        OffsetDocument position = positions.get(partition);
         return position == null ? OptionalLong.empty() : OptionalLong.of(position.offset());
     }
 
@@ -106,21 +121,42 @@ final class Offsets {
         return all;
     }
 
-    /** Within a transaction, move partitions on to these offsets. False when one is not where it should be: see {@link #standing}. */
-    boolean advance(ClientSession session, Map<TopicPartition, Long> to) {
+    /** Within a transaction, move partitions on to these ends. False when one is not where it should be: see {@link #standing}. */
+    boolean advance(ClientSession session, Map<TopicPartition, End> to) {
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
-        to.forEach((partition, offset) -> {
-            Position from = positions.get(partition);
-            Bson expected = and(id(partition), eq(EPOCH, from.epoch()), eq(OFFSET, from.offset()));
-            updates.add(new UpdateOneModel<>(expected, Updates.set(OFFSET, new BsonInt64(offset))));
+        to.forEach((partition, end) -> {
+            BsonDocument set = new BsonDocument(OffsetDocument.OFFSET, new BsonInt64(end.offset()));
+            if (guard.watches(partition) && end.atMs() != null)
+                set.append(DeleteGuard.AT, new BsonDateTime(end.atMs()));
+            Bson expected = and(
+                    owned(partition),
+                    eq(OffsetDocument.OFFSET, positions.get(partition).offset()));
+            updates.add(new UpdateOneModel<>(expected, OffsetDocument.set(set)));
         });
         return collection.bulkWrite(session, updates).getMatchedCount() == updates.size();
     }
 
     /** The transaction has been committed. */
-    void advanced(Map<TopicPartition, Long> to) {
-        to.forEach((partition, offset) ->
-                positions.computeIfPresent(partition, (unused, position) -> new Position(position.epoch(), offset)));
+    void advanced(Map<TopicPartition, End> to) {
+        to.forEach((partition, end) -> {
+            positions.computeIfPresent(partition, (unused, from) -> from.movedTo(end.offset()));
+            if (end.atMs() != null) guard.applied(partition, end.atMs());
+        });
+    }
+
+    /** To be called at each poll, whatever it brought. Throws when deletes may be gone that are not applied; see {@link DeleteGuard}. */
+    void guard(SinkTaskContext context) {
+        if (guard.isOn()) context.timeout(guard.everyMs()); // Connect may poll for longer
+        List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
+        guard.look(all())
+                .forEach((partition, atMs) -> updates.add(
+                        new UpdateOneModel<>(owned(partition), Updates.set(DeleteGuard.AT, new BsonDateTime(atMs)))));
+        if (updates.isEmpty()) return;
+        try {
+            collection.withTimeout(PATIENCE_S, TimeUnit.SECONDS).bulkWrite(updates);
+        } catch (MongoException error) {
+            // the next time; what is stored is older and no less true
+        }
     }
 
     /** Read what is stored, which holds from now on. Throws {@link Fenced} when a partition has another owner. */
@@ -128,29 +164,22 @@ final class Offsets {
         Map<TopicPartition, Standing> standings = new HashMap<>();
         for (TopicPartition partition : partitions) {
             BsonDocument stored = collection.find(id(partition)).first();
-            Position expected = positions.get(partition);
-            if (stored == null || position(stored).epoch() != expected.epoch()) throw new Fenced(partition);
-            positions.put(partition, position(stored));
-            int moved = Long.compare(offset(stored), expected.offset());
+            OffsetDocument expected = positions.get(partition);
+            if (stored == null || OffsetDocument.of(stored).epoch() != expected.epoch()) throw new Fenced(partition);
+            int moved = Long.compare(found(partition, stored).offset(), expected.offset());
             standings.put(partition, moved == 0 ? Standing.SAME : moved > 0 ? Standing.AHEAD : Standing.BEHIND);
         }
         return standings;
     }
 
     private Bson id(TopicPartition partition) {
-        return new BsonDocument(
-                "_id",
-                new BsonDocument("pipeline", new BsonString(pipeline))
-                        .append("topic", new BsonString(partition.topic()))
-                        .append("partition", new BsonInt32(partition.partition())));
+        return OffsetDocument.filter(pipeline, partition);
     }
 
-    private static Position position(BsonDocument stored) {
-        return new Position(stored.getNumber(EPOCH).longValue(), offset(stored));
-    }
-
-    private static long offset(BsonDocument stored) {
-        return stored.getNumber(OFFSET).longValue();
+    /** Its document, while no other task has taken it over. */
+    private Bson owned(TopicPartition partition) {
+        return and(
+                id(partition), eq(OffsetDocument.EPOCH, positions.get(partition).epoch()));
     }
 
     /** Another task has taken a partition over. */

@@ -24,7 +24,8 @@ record SinkSettings(
         int batchRecords,
         long batchBytes,
         Duration retryTimeout,
-        double refusedPercent) {
+        double refusedPercent,
+        LogSettings log) {
     static final String PIPELINE = "towpath.pipeline";
     static final String TASK = "towpath.task";
     static final String WRITE_CONCERN = "towpath.write.concern";
@@ -39,7 +40,7 @@ record SinkSettings(
 
     static ConfigDef define(ConfigDef definition) {
         ConfigDef.NonEmptyString named = new ConfigDef.NonEmptyString();
-        return definition
+        return LogSettings.define(definition)
                 .define(
                         PIPELINE,
                         Type.STRING,
@@ -112,7 +113,8 @@ record SinkSettings(
                 config.getInt(BATCH_RECORDS),
                 config.getLong(BATCH_BYTES),
                 Duration.ofMillis(config.getInt(RETRY_TIMEOUT)),
-                config.getDouble(REFUSED_PERCENT));
+                config.getDouble(REFUSED_PERCENT),
+                LogSettings.of(properties));
     }
 
     /** How many records a full poll of the consumer brings: Connect's setting, which the connector has among its own. */

@@ -64,13 +64,13 @@ final class Transaction {
                 }
             }
             current = null;
-            Map<TopicPartition, Long> ends = ends(records);
+            Map<TopicPartition, Offsets.End> ends = ends(records);
             // last, so that a next owner seldom waits for this
             if (!offsets.advance(session, ends)) return new Outcome.Displaced();
             int refused = deadLetters.tell(records);
             commit();
             offsets.advanced(ends);
-            ends.forEach(deadLetters::passed);
+            ends.forEach((partition, end) -> deadLetters.passed(partition, end.offset()));
             metrics.applied(records, waves.size(), refused, counts);
             return new Outcome.Applied();
         } catch (MongoBulkWriteException error) {
@@ -125,10 +125,12 @@ final class Transaction {
         return new Outcome.Failed(Verdict.of(error), records, error);
     }
 
-    private static Map<TopicPartition, Long> ends(List<SinkRecord> records) {
-        Map<TopicPartition, Long> ends = new HashMap<>();
+    private static Map<TopicPartition, Offsets.End> ends(List<SinkRecord> records) {
+        Map<TopicPartition, Offsets.End> ends = new HashMap<>();
         for (SinkRecord record : records)
-            ends.put(new TopicPartition(record.topic(), record.kafkaPartition()), record.kafkaOffset() + 1);
+            ends.put(
+                    new TopicPartition(record.topic(), record.kafkaPartition()),
+                    new Offsets.End(record.kafkaOffset() + 1, record.timestamp()));
         return ends;
     }
 }

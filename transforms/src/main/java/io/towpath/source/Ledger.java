@@ -3,6 +3,7 @@ package io.towpath.source;
 import io.towpath.record.ClusterTime;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -30,6 +31,7 @@ final class Ledger {
     private String selection = "";
     private ClusterTime start;
     private ClusterTime largest;
+    private ClusterTime copied;
     private String warning = "";
 
     Ledger(Partitions partitions, OffsetStorageReader reader) {
@@ -49,6 +51,16 @@ final class Ledger {
             Map<Integer, Map<String, Object>> ranges = partitions.ranges(namespace, plan.ranges(), reader);
             copies.put(namespace, Optional.of(new CollectionCopy(plan, ranges::get)));
         });
+        Optional<ClusterTime> stored =
+                Optional.ofNullable((String) root.get("copied")).map(ClusterTime::parse);
+        if (streaming && stored.isEmpty()) return; // by a version that did not store it
+        copied = Stream.concat(stored.or(() -> Optional.of(start.previous())).stream(), times())
+                .max(ClusterTime::compareTo)
+                .orElseThrow();
+    }
+
+    private Stream<ClusterTime> times() {
+        return planned().flatMap(CollectionCopy::largestTimes);
     }
 
     /** Whether anything was ever stored. */
@@ -74,6 +86,7 @@ final class Ledger {
         begun = true;
         selection = newSelection;
         start = now;
+        copied = now.previous();
         namespaces.forEach(namespace -> copies.put(namespace, Optional.empty()));
     }
 
@@ -134,10 +147,7 @@ final class Ledger {
     /** The largest cluster time of any row that is remembered. */
     ClusterTime largestTime() {
         if (largest == null) {
-            largest = planned()
-                    .flatMap(CollectionCopy::largestTimes)
-                    .max(ClusterTime::compareTo)
-                    .orElse(start);
+            largest = times().max(ClusterTime::compareTo).orElse(start);
         }
         return largest;
     }
@@ -147,6 +157,7 @@ final class Ledger {
         RangeCopy range = range(page.namespace(), page.range());
         range.advance(page);
         if (largest != null && page.time().isAfter(largest)) largest = page.time();
+        if (copied != null && page.time().isAfter(copied)) copied = page.time();
         return range.offset();
     }
 
@@ -182,6 +193,16 @@ final class Ledger {
         return records;
     }
 
+    /** The largest cluster time of everything that was ever copied: from then on the log tells every moment. Empty when not known. */
+    Optional<ClusterTime> copied() {
+        return Optional.ofNullable(copied);
+    }
+
+    /** Nothing was copied after this moment. */
+    void copiedBefore(ClusterTime moment) {
+        copied = moment;
+    }
+
     /** What users should know while it copies; empty when nothing. */
     String warning() {
         return warning;
@@ -192,17 +213,13 @@ final class Ledger {
     }
 
     SourceRecord rootRecord() {
-        Map<String, Object> offset = Map.of(
-                "phase",
-                streaming ? STREAM : COPY,
-                "selection",
-                selection,
-                "start",
-                start.toString(),
-                "namespaces",
-                namesAsJson(),
-                "warning",
-                warning);
+        Map<String, Object> offset = new HashMap<>();
+        offset.put("phase", streaming ? STREAM : COPY);
+        offset.put("selection", selection);
+        offset.put("start", start.toString());
+        offset.put("namespaces", namesAsJson());
+        offset.put("warning", warning);
+        copied().ifPresent(time -> offset.put("copied", time.toString()));
         return partitions.carrier(partitions.root(), offset, streaming ? STREAM : COPY);
     }
 

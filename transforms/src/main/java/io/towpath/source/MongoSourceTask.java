@@ -39,6 +39,10 @@ public final class MongoSourceTask extends SourceTask {
         String selection = configuration.getOrDefault(SELECTION, "");
         if (!ledger.hasBegun()) begin(selection);
         else if (!ledger.selection().equals(selection)) reselect(selection);
+        if (ledger.copied().isEmpty()) {
+            ledger.copiedBefore(source.now());
+            first.add(ledger.rootRecord());
+        }
     }
 
     private void begin(String selection) {

@@ -34,6 +34,12 @@ class SinkSettingsTest {
         "towpath.refused.percent, 101",
         "towpath.wtimeout.ms, -1",
         "towpath.write.concern, ''",
+        "towpath.until, yesterday",
+        "towpath.until, 1700000000",
+        "towpath.until, 1700000000:-1",
+        "towpath.until, 5000000000:1",
+        "towpath.compaction.lag.ms, -2",
+        "towpath.delete.retention.ms, -2",
         "towpath.pipeline, ''"
     })
     void whatMakesNoSenseIsRefused(String name, String value) {
@@ -43,6 +49,27 @@ class SinkSettingsTest {
                 .config().validateAll(settings(name, value)).get(name).errorMessages().stream()
                         .findFirst()
                         .isPresent());
+    }
+
+    @Test
+    void aCompactedLogIsDescribedAsAWhole() {
+        Map<String, String> settings = settings("towpath.compaction.lag.ms", "5");
+        assertRefused(settings, "go together");
+        settings.put("towpath.delete.retention.ms", "7");
+        assertRefused(settings, "towpath.log.bootstrap.servers");
+        settings.put("towpath.log.bootstrap.servers", "inside:9092");
+        settings.put("towpath.log.consumer.security.protocol", "SSL");
+        LogSettings log = SinkSettings.of(settings).log();
+        assertTrue(log.isCompacted());
+        assertEquals(12, log.deletesKeptMs());
+        assertEquals(Map.of("bootstrap.servers", "inside:9092", "security.protocol", "SSL"), log.consumer());
+        assertFalse(
+                SinkSettings.of(settings("topics", "main.shop.orders")).log().isCompacted());
+    }
+
+    private static void assertRefused(Map<String, String> settings, String words) {
+        ConfigException refused = assertThrows(ConfigException.class, () -> SinkSettings.of(settings));
+        assertTrue(refused.getMessage().contains(words), refused::getMessage);
     }
 
     @Test

@@ -18,6 +18,7 @@ import javax.management.MBeanAttributeInfo;
 import javax.management.MBeanServer;
 import javax.management.ObjectName;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -31,6 +32,8 @@ final class TestTask implements AutoCloseable {
     final Context context = new Context();
     final MongoSinkTask task = new MongoSinkTask();
     final TopicPartition partition;
+    /** The broker's time of the records to come; null for none. */
+    Long appendedMs;
 
     TestTask(MongoCollection<RawBsonDocument> collection, Map<String, String> more) {
         partition =
@@ -88,8 +91,8 @@ final class TestTask implements AutoCloseable {
                 Schema.OPTIONAL_BYTES_SCHEMA,
                 value,
                 offset,
-                null,
-                org.apache.kafka.common.record.TimestampType.NO_TIMESTAMP_TYPE,
+                appendedMs,
+                TimestampType.LOG_APPEND_TIME,
                 headers);
     }
 

@@ -13,6 +13,7 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.connect.json.JsonConverter;
@@ -122,6 +123,51 @@ class LedgerTest {
 
         assertEquals(new ClusterTime(99, 5), restored().start());
         assertTrue(restored().isStreaming());
+    }
+
+    @Test
+    void theLargestTimeOfEverythingCopiedStays() throws Exception {
+        Ledger ledger = begun();
+        assertEquals(Optional.of(START.previous()), ledger.copied(), "before anything is read");
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, new RangePlan(List.of(id(10)), 1, 1, 7))));
+        advance(ledger, page(0, new ClusterTime(107, 1), true, 1));
+        advance(ledger, page(1, new ClusterTime(105, 1), true, 11));
+        assertEquals(Optional.of(new ClusterTime(107, 1)), restored().copied(), "of ranges, while they are held");
+        ledger.reselect("x", List.of(), List.of("shop.empty"));
+        ledger.beginStream();
+        store(ledger.forget(new ClusterTime(108, 1)));
+        assertTrue(restored().copies().isEmpty());
+        assertEquals(Optional.of(new ClusterTime(107, 1)), restored().copied());
+
+        Ledger later = restored();
+        later.reselect("y", List.of("shop.added"), List.of());
+        later.plan("shop.added", new RangePlan(List.of(), 1, 1, 7));
+        later.advance(new Page("shop.added", 0, List.of(id(1)), 100, new ClusterTime(120, 5), true));
+        assertEquals(Optional.of(new ClusterTime(120, 5)), later.copied());
+        store(later.forget(new ClusterTime(121, 1)));
+        assertEquals(Optional.of(new ClusterTime(120, 5)), restored().copied());
+    }
+
+    @Test
+    void whatAnEarlierVersionCopiedIsNotKnownOnceItStreams() throws Exception {
+        Ledger ledger = begun();
+        storeWithoutCopied(ledger);
+        assertEquals(Optional.of(START.previous()), restored().copied(), "while it copies, its ranges tell");
+        ledger.beginStream();
+        storeWithoutCopied(ledger);
+        Ledger restored = restored();
+        assertEquals(Optional.empty(), restored.copied());
+        restored.copiedBefore(new ClusterTime(300, 1));
+        store(List.of(restored.rootRecord()));
+        assertEquals(Optional.of(new ClusterTime(300, 1)), restored().copied());
+    }
+
+    private void storeWithoutCopied(Ledger ledger) throws Exception {
+        SourceRecord root = ledger.rootRecord();
+        Map<String, Object> offset = new TreeMap<>();
+        root.sourceOffset().forEach((name, value) -> offset.put(name.toString(), value));
+        assertNotNull(offset.remove("copied"));
+        store(List.of(partitions.carrier(partitions.root(), offset, "")));
     }
 
     @Test

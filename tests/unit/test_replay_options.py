@@ -1,0 +1,86 @@
+"""The destination of a replay is not shown to others, and a moment means one thing."""
+
+import pytest
+
+from connectors.position import ClusterTime
+from connectors.refusals import is_written
+from connectors.replays import END_OF_SECOND, Plan
+from towpath.errors import TowpathError
+from towpath.replay_options import Given, destination, moment
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1795283962:7", ClusterTime(1795283962, 7)),
+        ("2026-11-21T18:00:00Z", ClusterTime(1795284000, END_OF_SECOND)),
+        ("2026-11-21T19:00:00+01:00", ClusterTime(1795284000, END_OF_SECOND)),
+        ("2026-11-21 18:00:00", ClusterTime(1795284000, END_OF_SECOND)),
+    ],
+)
+def test_a_moment(text, expected):
+    assert moment(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "yesterday",
+        "2026-11-21",
+        "2026-11-21T18:00",
+        "2026-11-21T18:00:00.5Z",
+        "1795283962:",
+        "1:-1",
+        "9" * 20 + ":1",
+    ],
+)
+def test_no_moment(text):
+    with pytest.raises(TowpathError, match="ISO 8601 to the second"):
+        moment(text)
+
+
+def test_a_password_is_refused_on_the_command_line_and_read_from_a_private_file_or_the_environment(
+    tmp_path, monkeypatch
+):
+    uri, file = "mongodb://me:secret@db:27017/?replicaSet=rs0", tmp_path / "uri"
+    with pytest.raises(TowpathError, match="list of processes") as told:
+        destination(Given(uri, None, None))
+    assert "secret" not in str(told.value)
+    assert destination(Given("mongodb://me@db:27017/", None, None)) == "mongodb://me@db:27017/"
+    file.write_text(f"{uri}\n")
+    file.chmod(0o644)
+    with pytest.raises(TowpathError, match="chmod 600"):
+        destination(Given(None, file, None))
+    file.chmod(0o600)
+    assert destination(Given(None, file, None)) == uri
+    monkeypatch.setenv("ELSEWHERE", uri)
+    assert destination(Given(None, None, "ELSEWHERE")) == uri
+    with pytest.raises(TowpathError, match="is not set"):
+        destination(Given(None, None, "NOWHERE"))
+    with pytest.raises(TowpathError, match="mongodb://"):
+        destination(Given("http://db", None, None))
+
+
+def test_a_plan_is_read_as_it_was_written():
+    log = {("shop.shop.orders", 1): (3, 9), ("shop.shop.orders", 0): (0, 0)}
+    plan = Plan(("shop.*",), ClusterTime(5, 6), False, True, 1.5, 2, log)
+    assert Plan.of(plan.as_json()) == plan
+    assert plan.is_asked(["shop.*"], ClusterTime(5, 6), follow=False)
+    assert not plan.is_asked([], ClusterTime(5, 6), follow=False)
+    assert plan.words == "--only shop.* --until 5:6"
+
+
+@pytest.mark.parametrize(
+    ("config", "target", "expected"),
+    [
+        ({"topics.regex": r"^p\.shop\..*$"}, "shop.orders", True),
+        ({"topics.regex": r"^p\.shop\..*$"}, "other.orders", False),
+        ({"topics": "p.shop.orders,p.shop.parcels"}, "shop.parcels", True),
+        ({"topics": "p.shop.orders"}, "shop.parcels", False),
+        ({"topics.regex": r"^p\.shop\..*$", "towpath.rename": '{"shop.orders": "old.orders"}'}, "old.orders", True),
+        ({"topics.regex": r"^p\.shop\..*$", "towpath.rename": '{"shop.orders": "old.orders"}'}, "shop.orders", False),
+    ],
+)
+def test_which_namespaces_a_sink_writes(config, target, expected):
+    assert is_written({"towpath.rename": "{}"} | config, "p", target) == expected

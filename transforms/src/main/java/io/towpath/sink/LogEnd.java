@@ -1,0 +1,63 @@
+package io.towpath.sink;
+
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Asks Kafka itself what lies behind a position. That Connect hands nothing over does not tell: it hands nothing over to a connector that
+ * is paused, either. Offsets do not tell: the ends of transactions have some too.
+ */
+final class LogEnd {
+    private static final Logger LOG = LoggerFactory.getLogger(LogEnd.class);
+    private static final Duration PATIENCE = Duration.ofSeconds(10);
+    private static final Duration POLL = Duration.ofMillis(200);
+
+    private final Properties settings = new Properties();
+
+    LogEnd(Properties settings) {
+        this.settings.putAll(settings);
+        this.settings.put("isolation.level", "read_committed");
+        this.settings.put("allow.auto.create.topics", "false");
+        this.settings.put("auto.offset.reset", "earliest");
+        this.settings.put("enable.auto.commit", "false");
+        this.settings.put("max.poll.records", "1"); // one is enough, and it may be large
+    }
+
+    /** Of each partition the broker's time of the first record at or after an offset; now where there is none. Nothing without an answer. */
+    Map<TopicPartition, Long> nextTimes(Map<TopicPartition, Long> positions) {
+        Map<TopicPartition, Long> times = new HashMap<>();
+        ByteArrayDeserializer bytes = new ByteArrayDeserializer();
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, bytes, bytes)) {
+            long nowMs = System.currentTimeMillis();
+            Map<TopicPartition, Long> open = consumer.endOffsets(positions.keySet(), PATIENCE);
+            consumer.assign(open.keySet());
+            positions.forEach(consumer::seek);
+            for (long until = System.nanoTime() + PATIENCE.toNanos(); System.nanoTime() < until; ) {
+                for (TopicPartition partition : Map.copyOf(open).keySet()) {
+                    if (consumer.position(partition, PATIENCE) < open.get(partition)) continue;
+                    times.putIfAbsent(partition, nowMs);
+                    open.remove(partition);
+                }
+                if (open.isEmpty()) break;
+                consumer.assign(open.keySet());
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
+                    TopicPartition partition = new TopicPartition(record.topic(), record.partition());
+                    times.put(partition, record.timestamp());
+                    open.remove(partition);
+                }
+            }
+        } catch (KafkaException error) {
+            LOG.warn("cannot see what is in the log behind what is applied: {}", error.toString());
+        }
+        return times;
+    }
+}

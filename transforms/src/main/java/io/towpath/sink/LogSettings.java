@@ -1,0 +1,105 @@
+package io.towpath.sink;
+
+import io.towpath.record.ClusterTime;
+import io.towpath.record.RecordHeaders;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import org.apache.kafka.common.config.AbstractConfig;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigDef.Importance;
+import org.apache.kafka.common.config.ConfigDef.Range;
+import org.apache.kafka.common.config.ConfigDef.Type;
+import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.sink.SinkRecord;
+
+/**
+ * What a sink has to know of its log.
+ *
+ * @param until what is later is not applied
+ * @param lagMs the topics' {@code min.compaction.lag.ms}; -1 when they are not compacted
+ * @param deleteRetentionMs the topics' {@code delete.retention.ms}; -1 when they are not compacted
+ * @param consumer how to read the log
+ */
+record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetentionMs, Properties consumer) {
+    static final String UNTIL = "towpath.until";
+    static final String LAG = "towpath.compaction.lag.ms";
+    static final String DELETE_RETENTION = "towpath.delete.retention.ms";
+    static final String SERVERS = "towpath.log.bootstrap.servers";
+    static final String CONSUMER = "towpath.log.consumer.";
+
+    /** Adds these settings to a definition. */
+    static ConfigDef define(ConfigDef definition) {
+        return definition
+                .define(
+                        UNTIL,
+                        Type.STRING,
+                        "",
+                        (name, value) -> until(name, (String) value),
+                        Importance.MEDIUM,
+                        "The last cluster time to apply, as seconds:ordinal. Records of later changes are passed over; empty: none are.")
+                .define(
+                        LAG,
+                        Type.LONG,
+                        -1L,
+                        Range.atLeast(-1),
+                        Importance.MEDIUM,
+                        "The topics' min.compaction.lag.ms; -1 when they are not compacted.")
+                .define(
+                        DELETE_RETENTION,
+                        Type.LONG,
+                        -1L,
+                        Range.atLeast(-1),
+                        Importance.MEDIUM,
+                        "The topics' delete.retention.ms; -1 when they are not compacted.")
+                .define(
+                        SERVERS,
+                        Type.STRING,
+                        "",
+                        Importance.MEDIUM,
+                        "Kafka's address, as workers see it, for asking what is not applied yet; needed where topics are compacted.");
+    }
+
+    static LogSettings of(Map<String, String> properties) {
+        AbstractConfig config = new AbstractConfig(define(new ConfigDef()), properties, false);
+        Properties consumer = new Properties();
+        consumer.putAll(config.originalsWithPrefix(CONSUMER));
+        consumer.put("bootstrap.servers", config.getString(SERVERS));
+        LogSettings settings = new LogSettings(
+                until(UNTIL, config.getString(UNTIL)), config.getLong(LAG), config.getLong(DELETE_RETENTION), consumer);
+        if (settings.lagMs < 0 != settings.deleteRetentionMs < 0)
+            throw new ConfigException(
+                    "%s and %s go together: both are -1, or neither".formatted(LAG, DELETE_RETENTION));
+        if (settings.isCompacted() && config.getString(SERVERS).isEmpty())
+            throw new ConfigException(SERVERS, "", "must be given where topics are compacted");
+        return settings;
+    }
+
+    private static Optional<ClusterTime> until(String name, String text) {
+        if (text.isEmpty()) return Optional.empty();
+        try {
+            if (text.matches("\\d+:\\d{1,10}")) return Optional.of(ClusterTime.parse(text));
+        } catch (DataException error) {
+            // told below
+        }
+        throw new ConfigException(name, text, "must be seconds:ordinal");
+    }
+
+    boolean isCompacted() {
+        return lagMs >= 0;
+    }
+
+    /** For so long after it was appended a delete is in the log. */
+    long deletesKeptMs() {
+        return lagMs + deleteRetentionMs;
+    }
+
+    /** Whether a record is not to be applied. Throws {@link DataException} when it does not say of which moment it is. */
+    boolean passesOver(SinkRecord record) {
+        if (until.isEmpty()) return false;
+        String time = Writes.header(record, RecordHeaders.TIME)
+                .orElseThrow(() -> new DataException("no record of Towpath's: it has no header " + RecordHeaders.TIME));
+        return ClusterTime.parse(time).isAfter(until.get());
+    }
+}
