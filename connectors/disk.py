@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
-
 _TIMEOUT_MS = 5_000
 
 
 def bytes_of_topics(bootstrap: str) -> dict[str, int] | None:
     """Topic → bytes of one replica of each of its partitions, as compressed as they lie there, with what the cleaner
     has given up and not removed yet. None when the brokers do not tell (the user may not describe the cluster)."""
+    from kafka.admin import KafkaAdminClient  # 0.15 s of processor, which only `status` shall pay
+    from kafka.errors import KafkaError
+
     try:
         client = KafkaAdminClient(
             bootstrap_servers=bootstrap, request_timeout_ms=_TIMEOUT_MS, bootstrap_timeout_ms=_TIMEOUT_MS
