@@ -16,7 +16,7 @@ from connectors import refusals, secrets
 from connectors.connect import Connect
 from connectors.definitions import definitions
 from connectors.errors import ConnectError
-from connectors.log_settings import POLICY, change_settings, is_compacted, single_settings
+from connectors.log_settings import POLICY, change_settings, is_compacted, plain_settings, request_settings
 from connectors.namespaces import refuse_bad_names, topic_of
 from connectors.refusals import DESTINATION_SET, SOURCE_SET, Configurations
 from connectors.servers import Servers
@@ -77,7 +77,7 @@ class Deployment:
         pattern = self.pipeline.selection.topic_regex(self.pipeline.name)
         names = {topic_of(self.pipeline.name, name) for name in self.servers.namespaces}
         refuse_bad_names(self.pipeline.name, self.servers.namespaces, [t for t in existing if t not in names])
-        yield from self._single_changes(existing, single_settings(self.pipeline))
+        yield from self._single_changes(existing)
         for name in sorted(names | {name for name in existing if re.fullmatch(pattern, name)}):
             if name not in existing:
                 yield self._create(name, self.pipeline.partitions, settings)
@@ -97,11 +97,14 @@ class Deployment:
             return settings
         return {key: text for key, text in settings.items() if key != POLICY}
 
-    def _single_changes(self, existing: Mapping[str, Topic], settings: Mapping[str, str]) -> Iterator[Change]:
+    def _single_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
         """The topics of one partition. They come first: that they are there tells the mode, whatever comes after."""
         pipeline = self.pipeline
-        wanted = {pipeline.request_topic: pipeline.has_own_source, pipeline.dead_letter_topic: pipeline.exactly_once}
-        for name in (name for name, is_wanted in wanted.items() if is_wanted):
+        wanted = {
+            **({pipeline.request_topic: request_settings(pipeline)} if pipeline.has_own_source else {}),
+            **({pipeline.dead_letter_topic: plain_settings(pipeline)} if pipeline.exactly_once else {}),
+        }
+        for name, settings in wanted.items():
             if name not in existing:
                 yield self._create(name, 1, settings)
             else:

@@ -19,16 +19,24 @@ from connectors.topics import TOPIC_SETTINGS, retention_settings
 MARK = "min.compaction.lag.ms"
 POLICY = "cleanup.policy"
 _SEGMENTS = 2  # lags until the cleaner has to work
+_WEEK_MS = 7 * 24 * 3_600_000
 
 
-def single_settings(pipeline: Pipeline) -> dict[str, str]:
-    """Of the topics of requests and dead letters, whose records have no key, or not one of their own."""
+def request_settings(pipeline: Pipeline) -> dict[str, str]:
+    """Of the topic of requests. Compaction asks without end, and what is answered is of no use: a week is kept."""
+    found = plain_settings(pipeline)
+    weeks = pipeline.compaction and not 0 <= pipeline.retention_ms < _WEEK_MS
+    return found | retention_settings(_WEEK_MS) if weeks else found
+
+
+def plain_settings(pipeline: Pipeline) -> dict[str, str]:
+    """Of the topic of dead letters, and of a log that is not compacted."""
     return TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
 
 
 def change_settings(pipeline: Pipeline) -> dict[str, str]:
     """Of the change topics. Without compaction nothing is said of it, so that `MARK` stays where it is."""
-    found = single_settings(pipeline)
+    found = plain_settings(pipeline)
     return found | _compacted(pipeline.compaction, found) if pipeline.compaction else found
 
 

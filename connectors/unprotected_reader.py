@@ -18,7 +18,7 @@ _TIMEOUT = 15.0  # seconds for one request to the brokers
 _GROUP = {
     "auto.offset.reset": "earliest",
     "partition.assignment.strategy": "cooperative-sticky",
-    "session.timeout.ms": 15_000,  # what a killed instance had is another's after this
+    "session.timeout.ms": 10_000,  # what a killed instance had is another's after this
 }
 
 

@@ -11,7 +11,7 @@ from connectors import nudging
 from connectors.compaction_refusals import compaction_of, interval
 from connectors.definitions import definitions
 from connectors.errors import Refused
-from connectors.log_settings import change_settings, single_settings
+from connectors.log_settings import change_settings, plain_settings, request_settings
 from connectors.log_status import LogStatus, TopicLog
 from connectors.spec import Compaction
 from connectors.unprotected import Figures, First, Part, figures, is_update
@@ -85,7 +85,9 @@ def test_change_topics_are_compacted_and_the_others_never() -> None:
     assert (found["cleanup.policy"], found["min.compaction.lag.ms"]) == ("compact", str(24 * HOUR))
     assert int(found["max.compaction.lag.ms"]) == 2 * int(found["segment.ms"]) == 48 * HOUR
     assert change_settings(replace(COMPACTED, retention_ms=HOUR))["cleanup.policy"] == "compact,delete"
-    assert single_settings(COMPACTED) == change_settings(PIPELINE)
+    assert plain_settings(COMPACTED) == request_settings(PIPELINE) == change_settings(PIPELINE)
+    assert request_settings(COMPACTED) == plain_settings(COMPACTED) | {"retention.ms": str(7 * 24 * HOUR)}
+    assert request_settings(replace(COMPACTED, retention_ms=HOUR))["retention.ms"] == str(HOUR)
     assert "min.compaction.lag.ms" not in change_settings(PIPELINE)
     source = definitions(COMPACTED)["move-source"]
     assert {key: source[f"topic.creation.default.{key}"] for key in found} == found
