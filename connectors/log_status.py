@@ -24,8 +24,8 @@ class TopicLog:
 
     namespace: str
     topic: str
-    records: int
-    """The span of the offsets: control records count, and so do records that the cleaner has removed."""
+    offsets: int
+    """Their span: control records count, and so do records that the cleaner has removed."""
     bytes: int | None
     """On the brokers' disks, of one replica; None when they do not tell."""
     begins: int
@@ -56,7 +56,7 @@ class LogStatus:
         if self.compaction is None:
             return
         half = self.compaction.lag_ms / 2000
-        if never := [one.namespace for one in self.topics if one.told_seconds is None and one.records]:
+        if never := [one.namespace for one in self.topics if one.told_seconds is None and one.offsets]:
             yield (
                 f"`towpath compact` has not been at {_first(never)}: start it, for what the cleaner is let at has to be"
                 " protected ([log] compact)"
@@ -107,7 +107,7 @@ def _topic(
     return TopicLog(
         namespace=namespace_of(pipeline.name, name),
         topic=name,
-        records=sum(end - first for first, end in mine.values()),
+        offsets=sum(end - first for first, end in mine.values()),
         bytes=sizes.get(name, 0) if sizes is not None else None,
         begins=max((first for first, _ in mine.values()), default=0),
         compacted=is_compacted(settings),

@@ -36,7 +36,7 @@ class LogSeen:
 
 def _line(one: TopicLog, *, compacts: bool) -> str:
     size = "" if one.bytes is None else f", {decimal(one.bytes)}"
-    line = f"{one.namespace}: {one.records:,} offsets{size}"
+    line = f"{one.namespace}: {one.offsets:,} offsets{size}"
     if not compacts:
         return line
     if one.told_seconds is None or one.dirty is None:
