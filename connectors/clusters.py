@@ -32,13 +32,13 @@ class Collection:
 def connected(uri: str, side: str, *, timeout: float = 10) -> Iterator[MongoClient[dict[str, Any]]]:
     """A client of the cluster on one `side` (source, destination, or a replay's). Raises `MongoUnreachable` with words.
 
-    `timeout` is in seconds and bounds the choice of a server.
+    `timeout` is in seconds and bounds the choice of a server, unless the URI itself says serverSelectionTimeoutMS.
     """
+    given = "serverselectiontimeoutms=" in uri.lower()
+    bound: dict[str, Any] = {} if given else {"serverSelectionTimeoutMS": int(timeout * 1000)}
     address = without_credentials(uri)
     try:
-        client: MongoClient[dict[str, Any]] = MongoClient(
-            uri, serverSelectionTimeoutMS=int(timeout * 1000), appname="towpath", tz_aware=True
-        )
+        client: MongoClient[dict[str, Any]] = MongoClient(uri, **bound, appname="towpath", tz_aware=True)
     except (ConfigurationError, ValueError, PyMongoError) as error:
         raise MongoUnreachable(f"the URI of the {side} cannot be used: {error} ({_setting(side)})") from error
     with client:

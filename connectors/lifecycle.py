@@ -80,9 +80,11 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
     goes first: a position that is forgotten must have nobody left who writes it.
     """
     names = dict.fromkeys((pipeline.sink_connector, *pipeline.source_connectors, pipeline.whole_source_connector))
-    for name in [name for name in names if connect.config(name) is not None]:
+    there = [name for name in names if connect.config(name) is not None]
+    for name in there if log else ():
+        connect.stop(name)
+    for name in there:
         if log:
-            connect.stop(name)
             wait_state(connect, name, "STOPPED")
             forget_offsets(connect, name)
         connect.delete(name)
@@ -106,7 +108,7 @@ def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> No
 
 @tenacity.retry(
     retry=tenacity.retry_if_exception(lambda error: isinstance(error, ConnectError) and error.status == 500),
-    wait=tenacity.wait_fixed(1),
+    wait=tenacity.wait_fixed(0.2),
     stop=tenacity.stop_after_delay(60),
     reraise=True,
 )

@@ -141,7 +141,7 @@ class State:
     @property
     def words(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.rebuild.began))
-        return f"since {since} UTC, {self.done:,} of {self.of:,} records applied"
+        return f"since {since} UTC, {self.done:,} of about {self.of:,} records applied"
 
 
 def look(pipeline: Pipeline, topics: Topics) -> State | None:

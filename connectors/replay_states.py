@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +30,8 @@ class State:
     """Those of them that are applied; None when its destination, which tells, does not."""
     behind: int | None = None
     """Records between it and the end of the log now."""
+    dead_letters: int = 0
+    """Records in its dead-letter topic; one can be there twice."""
     trouble: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -46,6 +49,7 @@ class State:
             "records_done": self.done,
             "records": self.of,
             "records_behind": self.behind,
+            "dead_letters": self.dead_letters,
             "trouble": self.trouble,
         }
 
@@ -57,16 +61,23 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> tuple[State, .
 
 def _state(replay: Replay, connect: Connect, topics: Topics) -> State:
     (connector,) = statuses(connect, [replay.name])
-    state = "FAILED" if connector.failures else connector.state
-    of = sum(end - first for first, end in replay.plan.log.values())
+    existing = topics.all()
+    letters = topics.ends(topic for name, topic in existing.items() if name == replay.dead_letter_topic)
+    shown = State(
+        replay,
+        "FAILED" if connector.failures else connector.state,
+        connector.failures,
+        of=sum(end - first for first, end in replay.plan.log.values()),
+        dead_letters=sum(end - max(first, replay.plan.letters) for first, end in letters.values()),
+    )
     if replay.uri is None:
         words = f"{replay.secrets} cannot be read from here, so that its destination cannot be asked"
-        return State(replay, state, connector.failures, of, trouble=words)
+        return dataclasses.replace(shown, trouble=words)
     try:
         with connected(replay.uri, REPLAY_SIDE, timeout=5) as client:
             done = {place: found.offset for place, found in sink_state.positions(client, replay.sink).items()}
     except ConnectorsError as error:
-        return State(replay, state, connector.failures, of, trouble=str(error))
-    ends = topics.ends(change_topics(replay.pipeline, replay.plan.only, topics.all()))
+        return dataclasses.replace(shown, trouble=str(error))
+    ends = topics.ends(change_topics(replay.pipeline, replay.plan.only, existing))
     left = measure(topics, replay.plan.log, done).records
-    return State(replay, state, connector.failures, of, of - left, measure(topics, ends, done).records)
+    return dataclasses.replace(shown, done=shown.of - left, behind=measure(topics, ends, done).records)

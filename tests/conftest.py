@@ -15,9 +15,22 @@ from pymongo import MongoClient
 
 import stack as embedded
 from tests.support import raw
+from tests.support.clock import Clock
+from tests.support.guard import guarded
 from tests.support.pipeline import Addresses, Pipeline, Settings
 
 MakePipeline = Callable[[Settings], Pipeline]
+
+
+# A JVM of a test lives for a minute or two: what its second compiler would save, it does not earn back.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing that tests have started outlives the run, even if that is killed."""
+    with guarded(tmp_path_factory.getbasetemp()):
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +48,21 @@ def _say(words: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def addresses(stack: embedded.Stack) -> Addresses:
+def clock(stack: embedded.Stack) -> Iterator[Clock]:
+    """Lets the source's time go on ten times a second, as it does at a source that is in use."""
+    with Clock(stack.source) as running:
+        yield running
+
+
+@pytest.fixture
+def quiet_source(clock: Clock) -> Iterator[None]:
+    """Nothing but the server's own entry once a second lets the source's time go on during the test."""
+    with clock.stopped():
+        yield
+
+
+@pytest.fixture(scope="session")
+def addresses(stack: embedded.Stack, clock: Clock) -> Addresses:
     return Addresses(
         stack.source, stack.destination, stack.bootstrap, stack.connect, stack.directory.resolve() / "secrets"
     )
@@ -69,7 +96,7 @@ def make_pipeline(
 
     yield make
     for pipeline in made:
-        if pipeline.file.exists():
+        if pipeline.file.exists() and pipeline.has_left_something():
             pipeline.write()
             pipeline.remove()
         source_client.drop_database(pipeline.name)

@@ -98,6 +98,7 @@ def _ended(it: Opened, rebuild: Rebuild, lacks: LogCheck | None, *, resumed: boo
     return Verdict(
         what="rebuild",
         records=sum(end - first for first, end in rebuild.log.values()),
+        counted=False,
         documents=documents(pipeline, pipeline.destination_uri, "destination", rebuild.log),
         seconds=time.time() - rebuild.began,
         until=None,

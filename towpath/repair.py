@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,12 +14,13 @@ import click
 
 from connectors import requests
 from connectors.spec import Pipeline
-from towpath import wanted
+from towpath import verdicts, wanted
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.passing import passing
 from towpath.repairing import Left, Mended, Repaired
 from towpath.repairing import repair as repaired
 from towpath.wanted import Wanted
+from verifier.order import Key, id_key
 from verifier.shown import extended_json
 
 _SHOWN = 50  # documents that are told to people one by one
@@ -54,8 +56,8 @@ def repair(
             _show(documents, as_json=as_json)
             return
         requests.refuse_unable(it.pipeline)
-        with passing(it) as passed:
-            left = _report(it, repaired(it, documents, passed, timeout, say), as_json=as_json)
+        with passing(it) as passed, _struck(it.pipeline, ids is None and not dead_letters) as mended:
+            left = _report(it, repaired(it, documents, passed, timeout, say), mended, as_json=as_json)
     if left:
         raise click.exceptions.Exit(1)
 
@@ -79,11 +81,25 @@ def _show(documents: Iterable[Wanted], *, as_json: bool) -> None:
             click.echo("nothing to repair")
 
 
-def _report(it: Opened, found: Iterable[Repaired], *, as_json: bool) -> int:
-    """Tell of each document as it is known; the number of those that are left."""
+@contextmanager
+def _struck(pipeline: Pipeline, of_verdict: bool) -> Iterator[set[tuple[str, Key]]]:
+    """What is put into this set is taken out of the last verdict at the end, however it comes."""
+    mended: set[tuple[str, Key]] = set()
+    try:
+        yield mended
+    finally:
+        if of_verdict and mended:
+            place = verdicts.path(pipeline.name)
+            verdicts.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended)
+
+
+def _report(it: Opened, found: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:
+    """Tell of each document as it is known, and put it into `same` if it is; the number of those that are left."""
     start, mended, left = time.monotonic(), Counter[str](), Counter[str]()
     for one in found:
         (mended if isinstance(one, Mended) else left)[one.wanted.namespace] += 1
+        if isinstance(one, Mended):
+            same.add((one.wanted.namespace, id_key(one.wanted.id)))
         if as_json:
             click.echo(json.dumps(_line(it.pipeline, one), ensure_ascii=False))
         elif isinstance(one, Left) and left.total() <= _SHOWN:

@@ -42,6 +42,6 @@ def checking() -> Iterator[Callable[[int, int], None]]:
 
 def words(found: Found) -> str:
     """One line for people."""
-    line = f"{found.done:,} of {found.of:,} records, {found.per_second:,.0f} a second"
+    line = f"{found.done:,} of about {found.of:,} records, {found.per_second:,.0f} a second"
     left = found.seconds_left
     return line if left is None or found.done >= found.of else f"{line}, {timedelta(seconds=round(left))} left"

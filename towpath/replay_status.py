@@ -31,7 +31,7 @@ class Replays:
         if self.rebuild is not None:
             yield "rebuilding", f"{self.rebuild.words}; the same `towpath replay --rebuild` goes on with it", ""
         for state in self.replays:
-            bad = bool(state.reasons) or state.state not in _WELL
+            bad = bool(state.reasons or state.dead_letters) or state.state not in _WELL
             yield f"replay {state.replay.label}", _words(state), "red" if bad else ""
 
 
@@ -50,11 +50,13 @@ def _words(state: replay_states.State) -> str:
     if state.done is None:
         words += f"unknown how far ({state.trouble})"
     elif state.done < state.of:
-        words += f"{state.done:,} of {state.of:,} records"
+        words += f"{state.done:,} of about {state.of:,} records"
     elif plan.follow:
         words += f"follows, {state.behind or 0:,} records behind"
     else:
-        words += f"all {state.of:,} records applied; the same `towpath replay` ends it"
+        words += "all of the log is applied; the same `towpath replay` ends it"
+    if state.dead_letters:
+        words += f"; {state.dead_letters:,} dead letters in {state.replay.dead_letter_topic}"
     if state.state != "RUNNING":
         words += f"; {state.state}" + (f": {'; '.join(state.reasons)}" if state.reasons else "")
     return words

@@ -18,7 +18,7 @@ from connectors.position import ClusterTime
 from connectors.records import extended_json
 from connectors.replay_refusals import shown
 
-_SHOWN = 20
+_SHOWN, _TOLD = 20, 1_000  # to people, and as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,9 @@ class Verdict:
     """`records` are those that were applied. What is left out of a whole destination is in the five below them."""
 
     what: str
-    """`replay <label>`, or `rebuild`."""
     records: int
+    counted: bool
+    """By the tasks; else by offsets, to which the marks of transactions belong."""
     documents: Mapping[str, int]
     """At the destination now: namespace → documents."""
     seconds: float
@@ -61,6 +62,11 @@ class Verdict:
             "until": str(self.until) if self.until else None,
             "following": self.following,
             "refused": len(self.refused),
+            "dead_letters": [
+                {"namespace": one.namespace, "key": _key(one.key), "code": one.code, "reason": one.reason}
+                for one in self.refused[:_TOLD]
+            ],
+            "dead_letter_topic": self.letters if self.refused else None,
             "uncopied": self.uncopied,
             "missing": missing(self.check),
             "deleted_meanwhile": list(self.heads),
@@ -72,9 +78,10 @@ class Verdict:
         rate = f"{self.records / max(self.seconds, 0.001):,.0f} a second"
         now = ", and follows from now on" if self.following else ""
         upto = f", as of {shown(self.until)}" if self.until else ""
-        took = f"{self.records:,} records in {_duration(self.seconds)}, {rate}"
+        about = "" if self.counted else "about "
+        took = f"{about}{self.records:,} records in {_duration(self.seconds)}, {rate}"
         if self.resumed:
-            took = f"{self.records:,} records since it was begun {_duration(self.seconds)} ago"
+            took = f"{about}{self.records:,} records since it was begun {_duration(self.seconds)} ago"
         yield f"{self.what}: applied {took}; {documents}{upto}{now}"
         if self.uncopied:
             yield 'missing  what the source held when the log began ([capture] copy = "none")'

@@ -188,6 +188,7 @@ def _ended(it: Opened, running: _Running, what: str) -> Verdict:
     verdict = Verdict(
         what=what,
         records=replaying.counts(replay).records,
+        counted=True,
         documents=documents(it.pipeline, replay.sink.destination_uri, REPLAY_SIDE, plan.log),
         seconds=time.time() - plan.began,
         until=plan.until,
@@ -226,7 +227,7 @@ def documents(pipeline: Pipeline, uri: str, side: str, log: Log) -> dict[str, in
 
 def length(log: Log) -> str:
     records = sum(end - first for first, end in log.values())
-    return f"{records:,} records of {len({topic for topic, _ in log}):,} topics"
+    return f"about {records:,} records of {len({topic for topic, _ in log}):,} topics"
 
 
 def _utc(seconds: float) -> str:

@@ -15,14 +15,14 @@ from connectors.sink_state import Counts
 from connectors.status import RATE_WINDOW, Status
 from towpath.log_seen import LogSeen
 from towpath.replay_status import Replays
-from towpath.running import Running
+from towpath.verified import Verified
 
 #: More collections or causes than this are told as a number.
 _SHOWN = 20
 
 
 def screen(
-    found: Status, verified: Running | None = None, replays: Replays | None = None, log: LogSeen | None = None
+    found: Status, verified: Verified | None = None, replays: Replays | None = None, log: LogSeen | None = None
 ) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{found.name}: {found.state} ({found.mode})")
@@ -30,8 +30,8 @@ def screen(
         facts.add_row(Text(name), Text(line) if isinstance(line, str) else line)  # no [markup] in what servers say
     for name, line in log.rows() if log else ():
         facts.add_row(Text(name), Text(line))
-    if verified is not None:
-        facts.add_row("verify", Text(verified.words, style="red" if verified.differences else ""))
+    for line, is_different in verified.lines() if verified else ():
+        facts.add_row("verified", Text(line, style="red" if is_different else ""))
     for name, line, style in replays.rows() if replays else ():
         facts.add_row(name, Text(line, style=style))
     words = [Text(f"{c.name}: {reason}", style="red") for c in found.connectors for reason in c.failures]

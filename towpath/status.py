@@ -14,12 +14,12 @@ from rich.live import Live
 
 from connectors.looking import look
 from connectors.status import Status
-from towpath import log_seen, replay_status, running
+from towpath import log_seen, replay_status
 from towpath.log_seen import LogSeen
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 from towpath.replay_status import Replays
-from towpath.running import Running
 from towpath.screen import screen
+from towpath.verified import Verified
 
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 
@@ -45,20 +45,20 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
             if as_json:
                 click.echo(json.dumps(_as_json(it, found)))
             else:
-                show(found, running.read(it.pipeline.name), replay_status.look(it), log_seen.look(it))
+                show(found, Verified.read(it.pipeline.name), replay_status.look(it), log_seen.look(it))
     if found.state != "running":
         raise click.exceptions.Exit(1)
 
 
 def _as_json(it: Opened, found: Status) -> dict[str, Any]:
-    verified, log = running.read(found.name), log_seen.look(it).as_json()
-    return found.as_json() | {"verify": verified and verified.as_json(), "log": log} | replay_status.look(it).as_json()
+    more = Verified.read(found.name).as_json() | replay_status.look(it).as_json()
+    return found.as_json() | more | {"log": log_seen.look(it).as_json()}
 
 
 def show(
-    found: Status, verified: Running | None = None, replays: Replays | None = None, log: LogSeen | None = None
+    found: Status, verified: Verified | None = None, replays: Replays | None = None, log: LogSeen | None = None
 ) -> None:
-    """Print the status for people, with the running verdict, the replays if there are any, and what the log holds."""
+    """Print the status for people, with what was verified, the replays if there are any, and what the log holds."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
     console.print(screen(found, verified, replays, log))
@@ -76,4 +76,4 @@ def _watch(it: Opened) -> Status:
 
 
 def _screen(it: Opened, found: Status) -> RenderableType:
-    return screen(found, running.read(found.name), replay_status.look(it), log_seen.look(it))
+    return screen(found, Verified.read(found.name), replay_status.look(it), log_seen.look(it))

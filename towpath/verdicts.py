@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,8 @@ import platformdirs
 from towpath.errors import TowpathError
 from verifier import Difference, Kind, Namespace
 from verifier.shown import Shown, extended_json, paths
+
+KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ def read(place: Path) -> Iterator[Named]:
         if "clean" in found:
             whole = True
             continue
+        if "command" in found:  # of options, views and indexes, which are not mended through the log
+            continue
         try:
             shown = tuple((one[0], one[1], one[2]) for one in found["paths"])
             id = bytes.fromhex(found["id_bson"])
@@ -95,6 +99,27 @@ def counts(place: Path) -> dict[str, Any]:
     if "clean" not in last:
         raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
     return last
+
+
+def last(pipeline: str) -> dict[str, Any] | None:
+    """The counts of a pipeline's last verdict on this machine; None when there is none."""
+    place = path(pipeline)
+    return counts(place) if place.exists() else None
+
+
+def strike(place: Path, mended: Callable[[Namespace, bytes], bool]) -> None:
+    """Take out of a verdict what is the same by now, so that it names what is left."""
+    gone: Counter[str] = Counter()
+    with writing(place) as file:
+        for found in _lines(place):
+            if "id_bson" in found and mended(found["namespace"], bytes.fromhex(found["id_bson"])):
+                gone[found["kind"]] += 1
+            elif "clean" in found:
+                left: dict[str, int] = {kind: found[kind] - gone[kind] for kind in KINDS}
+                clean = not any(left.values()) and not found.get("metadata") and not found.get("trouble")
+                file.write(line({**found, **left, "clean": clean, "repaired": found.get("repaired", 0) + gone.total()}))
+            else:
+                file.write(line(found))
 
 
 def _lines(place: Path) -> Iterator[dict[str, Any]]:

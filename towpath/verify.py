@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -27,8 +27,9 @@ from towpath.verify_namespaces import pairs
 from towpath.verify_progress import shown
 from towpath.verify_recent import RecentVerification
 from towpath.verify_report import write_report
-from towpath.verify_words import Examples, counts, show
+from towpath.verify_words import Examples, Found, counts, show
 from verifier import Options, Pair, Passed, Recheck, Verdict, Verification, VerifierError
+from verifier.metadata import MetadataDifference
 
 _EXAMPLES, _IN_REPORT = 10, 50  # differences that are shown in full
 _DIFFERENT, _TROUBLE = 1, 2
@@ -44,6 +45,16 @@ class Asked:
     """Without asking Connect and Kafka how far the pipeline is."""
     newest: Newest | None = None
     """Only what the newest records of the log are about."""
+    metadata: Sequence[MetadataDifference] | None = None
+    """What differs besides documents; None when that is not compared."""
+    only: Sequence[str] = ()
+    """Patterns of the namespaces that are compared; empty for all."""
+
+    @property
+    def of(self) -> str:
+        """What the verdict is on."""
+        part = "the newest records" if self.newest else "everything"
+        return f"{part} of {', '.join(self.only)}" if self.only else part
 
 
 @click.command()
@@ -90,7 +101,12 @@ class Asked:
 @click.option("--last", type=click.IntRange(min=1), help="Only the documents that the newest N records are about.")
 @click.option("--since", callback=duration, help="Only the documents changed within this time, such as 10m.")
 @click.option("--follow", "follows", is_flag=True, help="Then go on with what changes, until interrupted.")
-@click.option("--metadata", "described", is_flag=True, help="Options, views and indexes too, and what mends them.")
+@click.option(
+    "--metadata/--no-metadata",
+    "described",
+    default=None,
+    help="Options, views and indexes too, and what mends them; default: yes, but not with --last and --since.",
+)
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write the verdict as a page of HTML.")
 @json_option
 def verify(
@@ -111,7 +127,7 @@ def verify(
     last: int | None,
     since: timedelta | None,
     follows: bool,
-    described: bool,
+    described: bool | None,
     report: Path | None,
     as_json: bool,
 ) -> None:
@@ -132,17 +148,19 @@ def verify(
         options = Options(
             processes, recheck, ignore_field_order, screen, quiet, lost_for, journal=journal, resume=resume
         )
-        asked = Asked(as_json, report, alone or quiet, recent)
+        compared = [] if recent else pairs(it.pipeline, only)
+        besides = recent is None if described is None else described
+        odd = metadata(it.pipeline, only) if besides else None
+        asked = Asked(as_json, report, alone or quiet, recent, odd, only)
         begin = starts(it) if follows else {}
-        odd = metadata(it.pipeline, only, as_json=as_json) if described else 0
-        found = run(it, [] if recent else pairs(it.pipeline, only), options, asked)
+        found = run(it, compared, options, asked)
         if follows:
             with nullcontext() if asked.alone else asking(it) as passed:
                 ended = go_on(it, begin, only, options, passed, as_json=as_json)
             if ended.unsettled:
                 raise click.exceptions.Exit(_TROUBLE)
-            end(found, ended.differences + odd)
-    end(found, found.differences + odd)
+            end(found.verdict, ended.differences + len(odd or ()))
+    end(found.verdict, found.differences)
 
 
 def refuse_together(*, quiet: bool, screen: bool, resume: bool, log: bool) -> None:
@@ -160,10 +178,16 @@ def refuse_bad_patterns(patterns: Sequence[str]) -> None:
             raise click.UsageError(f"{pattern!r} is no namespace: write database.collection, with * for any characters")
 
 
-def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Verdict:
+def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Found:
     """Compare, print what is found, keep the verdict. Raises `TowpathError` when it cannot be finished."""
     examples = Examples(_IN_REPORT)
     pipeline = it.pipeline
+
+    def keep(line: str) -> None:
+        file.write(line)
+        if asked.as_json:
+            click.echo(line, nl=False)
+
     with ExitStack() as stack:
         passed = None if asked.alone else stack.enter_context(asking(it))
         file = stack.enter_context(verdicts.writing(verdicts.path(pipeline.name)))
@@ -175,22 +199,24 @@ def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Ver
                 pipeline.source_uri, pipeline.destination_uri, compared, options, passed=passed, tell=tell, say=say
             )
         )
+        found = Found(verification.verdict, examples.found, asked.metadata)
         for line in lines(pipeline, verification, examples, resumable=not (options.quiet or asked.newest)):
-            file.write(line)
-            if asked.as_json:
-                click.echo(line, nl=False)
+            keep(line)
+        for one in asked.metadata or ():
+            keep(verdicts.line(one.as_json()))
+        keep(verdicts.line(counts(found) | {"of": asked.of}))
     if not asked.as_json:
-        show(verification.verdict, examples.found[:_EXAMPLES])
+        show(replace(found, examples=examples.found[:_EXAMPLES]))
     if asked.report:
-        write_report(asked.report, pipeline, verification.verdict, examples.found)
+        write_report(asked.report, pipeline, found)
         say(f"the report is in {asked.report}")
-    return verification.verdict
+    return found
 
 
 def lines(
     pipeline: Pipeline, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
 ) -> Iterator[str]:
-    """A verdict as JSON: a line for each difference as it is proven, then the counts."""
+    """A verdict as JSON: a line for each difference of documents as it is proven."""
     hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
     try:
         for found in verification:
@@ -201,7 +227,6 @@ def lines(
     except KeyboardInterrupt:
         say(f"interrupted{hint}")
         raise
-    yield verdicts.line(counts(verification.verdict))
 
 
 @contextmanager

@@ -10,8 +10,10 @@ from pathlib import Path
 from connectors.secrets import without_credentials
 from connectors.spec import Pipeline
 from towpath.errors import TowpathError
-from towpath.verify_words import KINDS, UNSEEN, Example, headline
-from verifier import Tally, Verdict
+from towpath.verdicts import KINDS
+from towpath.verify_words import UNSEEN, Example, Found
+from verifier import Tally
+from verifier.metadata import MetadataDifference
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 75em; padding: 0 1em; color: #222; }
@@ -20,6 +22,7 @@ h1 span.same { background: #1b7f3b; } h1 span.screened { background: #8a6d00; }
 table { border-collapse: collapse; width: 100%; } td, th { padding: .3em .8em .3em 0; text-align: left; }
 th { border-bottom: 1px solid #999; } td.n, th.n { text-align: right; }
 .bar { display: flex; height: 1em; min-width: 12em; background: #eee; }
+th i { display: inline-block; width: .7em; height: .7em; }
 .bar i { min-width: 2px; } .same, i.same { background: #6fbf8b; } i.missing { background: #b3261e; }
 i.extra { background: #e08a00; } i.different { background: #6a3fb5; } i.order { background: #4a90d9; }
 h1 .same { color: #fff; }
@@ -30,44 +33,58 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .2em 1.5em; } d
 """
 
 
-def write_report(place: Path, pipeline: Pipeline, verdict: Verdict, examples: Sequence[Example]) -> None:
+def write_report(place: Path, pipeline: Pipeline, found: Found) -> None:
     """Write the page. Raises `TowpathError` when it cannot be written."""
     try:
-        place.write_text(page(pipeline, verdict, examples), encoding="utf-8", errors="backslashreplace")
+        place.write_text(page(pipeline, found), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise TowpathError(f"cannot write the report {place}: {error}") from error
 
 
-def page(pipeline: Pipeline, verdict: Verdict, examples: Sequence[Example]) -> str:
-    """The page: verdict, namespaces, first differences side by side."""
-    return "".join(_page(pipeline, verdict, examples))
+def page(pipeline: Pipeline, found: Found) -> str:
+    """The page: verdict, namespaces, first differences side by side, what differs besides documents."""
+    return "".join(_page(pipeline, found))
 
 
-def _page(pipeline: Pipeline, verdict: Verdict, examples: Sequence[Example]) -> Iterator[str]:
-    found, name = headline(verdict), escape(pipeline.name)
-    yield f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}: {found}</title>'
+def _page(pipeline: Pipeline, found: Found) -> Iterator[str]:
+    verdict, headline, name = found.verdict, found.headline, escape(pipeline.name)
+    yield f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}: {headline}</title>'
     yield f"<style>{_STYLE}</style></head><body>\n"
-    yield f'<h1>{name}: <span class="{found if found in ("same", "screened") else "bad"}">{found}</span></h1>\n'
-    yield from _facts(pipeline, verdict)
+    colour = headline if headline in ("same", "screened") else "bad"
+    yield f'<h1>{name}: <span class="{colour}">{headline}</span></h1>\n'
+    yield from _facts(pipeline, found)
     for words in verdict.trouble:
         yield f"<p><b>No verdict:</b> {escape(words)}</p>\n"
-    if found == "screened":
+    if headline == "screened":
         yield f"<p>{escape(UNSEEN)}.</p>\n"
-    heads = "".join(f'<th class="n">{kind}</th>' for kind in KINDS)
+    heads = "".join(f'<th class="n"><i class="{kind}"></i> {kind}</th>' for kind in KINDS)
     yield f'<h2>Namespaces</h2>\n<table><tr><th>namespace</th><th class="n">documents</th>{heads}'
     yield "<th>compared</th><th>verdict</th></tr>\n"
     for tally in verdict.tallies:
         yield _row(tally)
     yield "</table>\n"
-    if examples:
-        more = verdict.differences - len(examples)
-        yield f"<h2>Differences</h2>\n<p>The first {len(examples)}{f'; {more:,} more' if more > 0 else ''}.</p>\n"
-    for example in examples:
+    if found.metadata:
+        yield from _metadata(found.metadata)
+    if found.examples:
+        shown = len(found.examples)
+        more = f"; {verdict.differences - shown:,} more" if verdict.differences > shown else ""
+        yield f"<h2>Differences</h2>\n<p>The first {shown}{more}.</p>\n"
+    for example in found.examples:
         yield from _example(example)
     yield "</body></html>\n"
 
 
-def _facts(pipeline: Pipeline, verdict: Verdict) -> Iterator[str]:
+def _metadata(differences: Sequence[MetadataDifference]) -> Iterator[str]:
+    yield "<h2>Options, views and indexes</h2>\n<table>"
+    yield "<tr><th>namespace</th><th>difference</th><th>what mends it at the destination</th></tr>\n"
+    for one in differences:
+        cells = f"<td>{escape(one.pair.source)}</td><td>{escape(one.what)}</td>"
+        yield f"<tr>{cells}<td><pre>{escape(one.command)}</pre></td></tr>\n"
+    yield "</table>\n"
+
+
+def _facts(pipeline: Pipeline, found: Found) -> Iterator[str]:
+    verdict = found.verdict
     rate = verdict.compared / verdict.seconds if verdict.seconds else 0
     facts = {
         "source": without_credentials(pipeline.source_uri),
@@ -75,10 +92,17 @@ def _facts(pipeline: Pipeline, verdict: Verdict) -> Iterator[str]:
         "ended": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         "compared": f"{verdict.compared:,} documents in {verdict.seconds:,.1f} s, {rate:,.0f} a second",
         "differences": ", ".join(f"{verdict.total(kind):,} {kind}" for kind in KINDS),
+        "options, views, indexes": _besides(found),
     }
     yield "<dl>"
     yield from (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in facts.items())
     yield "</dl>\n"
+
+
+def _besides(found: Found) -> str:
+    if found.metadata is None:
+        return "not compared"
+    return f"{len(found.metadata):,} differences" if found.metadata else "no differences"
 
 
 def _row(tally: Tally) -> str:
@@ -112,4 +136,6 @@ def _example(example: Example) -> Iterator[str]:
             yield f"<tr><td>{escape(path or 'the document')}</td>{cells}</tr>"
         yield "</table>\n"
     sides = (f"<pre>{'nothing' if one is None else escape(one)}</pre>" for one in (example.source, example.destination))
-    yield f'<div class="sides">{"".join(sides)}</div>\n'
+    shown = " open" if example.source is None or example.destination is None else ""
+    documents = f'<div class="sides">{"".join(sides)}</div>'
+    yield f"<details{shown}><summary>source and destination</summary>{documents}</details>\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,10 +12,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from towpath.checks.finding import counted
+from towpath.verdicts import KINDS
 from verifier import Difference, Kind, Tally, Verdict
+from verifier.metadata import MetadataDifference
 from verifier.shown import Shown, extended_json, paths, whole
 
-KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 _WIDTH = 100  # characters of a value on a line
 
@@ -59,36 +62,52 @@ class Examples:
             self.found.append(Example.of(one))
 
 
-def headline(verdict: Verdict) -> str:
-    """The verdict in one word or two: `same`, `screened`, `not the same`, `no verdict`."""
-    if verdict.differences:
-        return "not the same"
-    if verdict.trouble:
-        return "no verdict"
-    return "screened" if any(tally.way == "screened" for tally in verdict.tallies) else "same"
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a run came to. `metadata` is what differs besides documents; None when that was not compared."""
+
+    verdict: Verdict
+    examples: Sequence[Example] = ()
+    metadata: Sequence[MetadataDifference] | None = None
+
+    @property
+    def differences(self) -> int:
+        return self.verdict.differences + len(self.metadata or ())
+
+    @property
+    def headline(self) -> str:
+        """In one word or two: `same`, `screened`, `not the same`, `no verdict`."""
+        if self.differences:
+            return "not the same"
+        if self.verdict.trouble:
+            return "no verdict"
+        return "screened" if any(tally.way == "screened" for tally in self.verdict.tallies) else "same"
 
 
-def counts(verdict: Verdict) -> dict[str, Any]:
+def counts(found: Found) -> dict[str, Any]:
     """The last line of `--json`."""
+    verdict = found.verdict
     return {
-        "clean": verdict.clean,
+        "clean": found.headline in ("same", "screened"),
         "compared": verdict.compared,
         **{kind: verdict.total(kind) for kind in KINDS},
+        "metadata": None if found.metadata is None else len(found.metadata),
         "seconds": round(verdict.seconds, 3),
         "documents_per_second": round(verdict.compared / verdict.seconds) if verdict.seconds else 0,
-        "verdict": headline(verdict),
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "verdict": found.headline,
         "bytes_per_document": round(verdict.read / verdict.compared, 3) if verdict.compared else 0,
         "notes": [note for tally in verdict.tallies for note in tally.notes],
         "trouble": verdict.trouble,
     }
 
 
-def show(verdict: Verdict, examples: Sequence[Example]) -> None:
+def show(found: Found) -> None:
     """Print a verdict for people."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
-    console.print(_table(verdict.tallies))
-    for line in (*_notes(verdict), *_lines(verdict, examples)):
+    console.print(_table(found.verdict.tallies))
+    for line in (*_notes(found.verdict), *_examples(found), *_metadata(found.metadata or ()), *_end(found)):
         click.echo(line)
 
 
@@ -109,22 +128,43 @@ def _notes(verdict: Verdict) -> Iterator[str]:
     yield from (f"trouble: {words}" for words in verdict.trouble)
 
 
-def _lines(verdict: Verdict, examples: Sequence[Example]) -> Iterator[str]:
-    for example in examples:
+def _examples(found: Found) -> Iterator[str]:
+    for example in found.examples:
         yield ""
         yield f"{example.namespace} {_short(example.id)}: {example.kind}"
         for path, source, destination in example.paths:
             sides = f"{_short(source)} at the source, {_short(destination)} at the destination"
             yield f"    {path or 'the document'}: {sides}"
-    if verdict.differences > len(examples):
-        yield f"and {verdict.differences - len(examples):,} more"
+    if found.verdict.differences > len(found.examples):
+        yield f"and {found.verdict.differences - len(found.examples):,} more"
+
+
+def _metadata(differences: Sequence[MetadataDifference]) -> Iterator[str]:
+    """Commands that several share stand once, behind the last of them."""
+    last = {one.command: place for place, one in enumerate(differences)}
+    if differences:
+        yield ""
+    for place, one in enumerate(differences):
+        yield f"{one.pair.source}: {one.what}"
+        if last[one.command] == place:
+            yield from (f"    mend it at the destination: {line}" for line in one.command.splitlines())
+
+
+def _end(found: Found) -> Iterator[str]:
+    verdict = found.verdict
     yield ""
     rate = f"{verdict.compared / verdict.seconds:,.0f} a second" if verdict.seconds else ""
     network = f"{verdict.read / verdict.compared:,.4g} bytes a document in replies" if verdict.read else ""
     figures = ", ".join(part for part in (f"{verdict.seconds:,.1f} s", rate, network) if part)
-    yield f"{headline(verdict)}: {verdict.compared:,} documents in {figures}"
-    if headline(verdict) == "screened":
+    yield f"{found.headline}: {counted(verdict.compared, 'document')} in {figures}{_besides(found)}"
+    if found.headline == "screened":
         yield UNSEEN
+
+
+def _besides(found: Found) -> str:
+    if found.metadata is None:
+        return ""
+    return f"; {counted(len(found.metadata), 'difference')} in options, views and indexes"
 
 
 def _short(text: str | None) -> str:

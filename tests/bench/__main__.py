@@ -22,7 +22,7 @@ from pymongo.errors import PyMongoError
 import stack as embedded
 from connectors.errors import ConnectorsError
 from tests.bench import __doc__ as about
-from tests.bench import arrays, copying, draining, loading, page, report, streaming
+from tests.bench import arrays, copying, draining, loading, page, report, streaming, verifying
 from tests.bench.pairs import say
 
 _RESULTS = Path(__file__).parent.parent.parent / "docs" / "benchmarks"
@@ -94,6 +94,12 @@ BENCHES = {
         {"documents": 500, "changes": 3_000, "repetitions": 1},
         _TOGETHER,
     ),
+    "verify": Bench(
+        "a full comparison, against merely reading both sides, and --screen",
+        verifying.bench,
+        {"documents": 500_000, "processes": 0, "repetitions": 3, "seed": 1},
+        {"documents": 2_000, "repetitions": 1},
+    ),
 }
 
 
@@ -103,6 +109,7 @@ _WORDS = {
     "devices": "documents that grow",
     "documents": "there are before the first change",
     "length": "readings that a document holds already",
+    "processes": "that read; 0: as many as there are cores",
     "pushes": "of each device",
     "repetitions": "runs of each side",
     "schemas": "1: stock's JsonConverter with schemas.enable=true",
@@ -162,7 +169,7 @@ def _options() -> argparse.ArgumentParser:
     for name, bench in BENCHES.items():
         way = _way(ways, name, bench.about)
         for option, default in bench.options.items():
-            least = 0 if option in ("schemas", "seed") else 1
+            least = 0 if option in ("processes", "schemas", "seed") else 1
             way.add_argument(
                 f"--{option}", type=_number(least), metavar="N", help=f"{_WORDS[option]}; default: {default}"
             )

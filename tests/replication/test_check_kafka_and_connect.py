@@ -87,10 +87,11 @@ def test_plugins_missing(filled: Pipeline, tmp_path: Path) -> None:
     assert "plugin.path" in one(found, "error", "connect", "lacks io.")["advice"]
 
 
-@pytest.fixture
-def bare_worker(stack: Stack, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def bare_worker(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A worker with the plugins and without the settings that Towpath asks for; yields its URL."""
     found, url = parts.parts(print), f"http://127.0.0.1:{free_port()}"
+    place = tmp_path_factory.mktemp("bare")
     names = {"config": "configs", "offset": "offsets", "status": "status"}
     values = {
         "bootstrap.servers": stack.bootstrap,
@@ -106,11 +107,11 @@ def bare_worker(stack: Stack, tmp_path: Path) -> Iterator[str]:
         "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
         "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
     }
-    properties = tmp_path / "bare.properties"
+    properties = place / "bare.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
     main = "org.apache.kafka.connect.cli.ConnectDistributed"
     command = [str(found.java), "-Xmx384m", "-cp", f"{found.libs}/*", main, str(properties)]
-    with (tmp_path / "bare.log").open("w") as log:
+    with (place / "bare.log").open("w") as log:
         running = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         _once_answering(url)

@@ -12,6 +12,7 @@ from pymongo import MongoClient
 from tests.conftest import MakePipeline
 from tests.replication.test_check import check, one
 from tests.support import raw
+from tests.support.clock import Clock
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import mongod_with_users
 
@@ -39,7 +40,10 @@ def filled(pipeline: Pipeline) -> Pipeline:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A replica set that asks for a password; `host:port`."""
-    with mongod_with_users(tmp_path_factory.mktemp("guarded"), {}) as address:
+    with (
+        mongod_with_users(tmp_path_factory.mktemp("guarded"), {}) as address,
+        Clock(f"mongodb://root:secret@{address}/?authSource=admin"),
+    ):
         yield address
 
 

@@ -58,10 +58,10 @@ def nowhere() -> str:
     return f"127.0.0.1:{free_port()}"
 
 
-@pytest.mark.parametrize("side", ["source", "destination"])
-def test_nobody_at_the_uri(filled: Pipeline, side: str) -> None:
+@pytest.mark.parametrize(("side", "more"), [("source", ""), ("destination", "&serverSelectionTimeoutMS=500")])
+def test_nobody_at_the_uri(filled: Pipeline, side: str, more: str) -> None:
     address = nowhere()
-    said = refused(filled, **{side: f"mongodb://{address}/?replicaSet=rs0"})
+    said = refused(filled, **{side: f"mongodb://{address}/?replicaSet=rs0{more}"})
     assert f"cannot reach the {side} at mongodb://{address}" in said
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -20,7 +21,8 @@ from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.raw import Documents
 from tests.support.ticker import Ticker
 
-COUNT, PLACES = 2_000, 50
+COUNT = int(os.environ.get("TOWPATH_TEST_DOCUMENTS", "2000"))
+PLACES = int(os.environ.get("TOWPATH_TEST_DAMAGES", "56"))
 
 
 @pytest.fixture(autouse=True)
@@ -37,12 +39,14 @@ def lines(*arguments: str | Path, expect: int) -> tuple[list[dict[str, Any]], di
 
 
 def writer(documents: Documents, seed: int) -> Ticker:
-    """Counts up a field of some documents all the time, damaged ones among them."""
-    random = Random(seed)
-    return Ticker(
-        0.05,
-        lambda: documents.update_many({"_id": {"$in": random.sample(range(COUNT), 20)}}, {"$inc": {"v": 1}}),
-    )
+    """Counts up a field of some documents all the time, half of them those that `damage` harms with this seed."""
+    random, harmed = Random(seed), Random(seed).sample(range(COUNT), PLACES)
+
+    def change() -> None:
+        some = random.sample(harmed, 10) + random.sample(range(COUNT), 10)
+        documents.update_many({"_id": {"$in": some}}, {"$inc": {"v": 1}})
+
+    return Ticker(0.05, change)
 
 
 def named(found: list[dict[str, Any]]) -> dict[bytes, str]:
@@ -54,9 +58,10 @@ def named(found: list[dict[str, Any]]) -> dict[bytes, str]:
 def pipeline(make_pipeline: MakePipeline) -> Pipeline:
     """In step, with a collection that has another name at the destination."""
     made = make_pipeline(Settings(rename={"docs": "papers"}))
-    made.source("docs").insert_many(map(document, range(COUNT)))
+    for start in range(0, COUNT, 10_000):
+        made.source("docs").insert_many(map(document, range(start, min(start + 10_000, COUNT))), ordered=False)
     made.deploy()
-    made.wait()
+    made.wait(timeout=600)
     return made
 
 
@@ -66,10 +71,12 @@ def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipel
         found, counts = lines("verify", pipeline.file, expect=1)
         assert named(found) == harmed
         assert (counts["clean"], counts["compared"]) == (False, COUNT + list(harmed.values()).count("extra"))
-        assert f"{PLACES} documents" in towpath("repair", pipeline.file, "--dry-run").stdout
+        assert f"{PLACES:,} documents" in towpath("repair", pipeline.file, "--dry-run").stdout
         found, counts = lines("repair", pipeline.file, expect=0)
         assert {bytes.fromhex(one["id_bson"]): one["result"] for one in found} == dict.fromkeys(harmed, "mended")
         assert (counts["mended"], counts["left"]) == (PLACES, 0)
+        assert "nothing to repair" in towpath("repair", pipeline.file, "--dry-run").stdout
+        assert "repaired since" in towpath("status", pipeline.file).stdout
         found, counts = lines("verify", pipeline.file, expect=0)
         assert (found, counts["clean"], counts["compared"]) == ([], True, COUNT)
         changes.wait_for(changes.done + 1)
@@ -79,15 +86,16 @@ def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipel
 
 def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) -> None:
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
-    documents.update_many({"_id": {"$lt": 100}}, {"$inc": {"v": 1}})
-    documents.delete_one({"_id": 100})
+    changed = COUNT // 20
+    documents.update_many({"_id": {"$lt": changed}}, {"$inc": {"v": 1}})
+    documents.delete_one({"_id": changed})
     pipeline.wait()
     copies.update_one({"_id": 50}, {"$set": {"deep.list.0.to.1": "c"}})
-    copies.insert_one(document(100))
+    copies.insert_one(document(changed))
     copies.delete_one({"_id": COUNT - 1})  # which nobody has changed lately
-    harmed = {bson.encode({"_id": 50}): "different", bson.encode({"_id": 100}): "extra"}
-    found, counts = lines("verify", pipeline.file, "--last", "101", expect=1)
-    assert (named(found), counts["compared"]) == (harmed, 101)
+    harmed = {bson.encode({"_id": 50}): "different", bson.encode({"_id": changed}): "extra"}
+    found, counts = lines("verify", pipeline.file, "--last", str(changed + 1), expect=1)
+    assert (named(found), counts["compared"]) == (harmed, changed + 1)
     found, counts = lines("verify", pipeline.file, "--since", "1h", "-n", pipeline.namespace("other"), expect=0)
     assert (found, counts["compared"]) == ([], 0)
     found, counts = lines("verify", pipeline.file, "--since", "1h", expect=1)
@@ -124,20 +132,23 @@ def test_following_finds_damage_to_what_changes_and_status_shows_it(pipeline: Pi
     assert "stopped: no differences" in towpath("status", pipeline.file).stdout
 
 
-def test_options_and_indexes_are_verified_when_asked_for(make_pipeline: MakePipeline) -> None:
+def test_options_and_indexes_are_verified_unless_told_not_to(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(rename={"docs": "papers"}))
     pipeline.write()
     for documents in (pipeline.source("docs"), pipeline.destination("docs")):
         documents.insert_one({"_id": 1, "n": 1})
     pipeline.source("docs").create_index("n", unique=True)
     pipeline.source_client[pipeline.name].command({"create": "seen", "viewOn": "docs", "pipeline": []})
-    said = towpath("verify", pipeline.file, "--metadata", expect=1).stdout
+    assert "in options, views and indexes" not in towpath("verify", pipeline.file, "--no-metadata").stdout
+    said = towpath("verify", pipeline.file, expect=1).stdout
+    assert "not the same: 1 document" in said
+    assert "2 differences in options, views and indexes" in said
     assert 'the index n_1 on {"n": 1} is missing' in said
     assert "the view is missing" in said
     assert '"viewOn": "papers"' in said
     pipeline.destination("docs").create_index("n", unique=True)
     pipeline.destination_client[pipeline.name].command({"create": "seen", "viewOn": "papers", "pipeline": []})
-    towpath("verify", pipeline.file, "--metadata")
+    assert "0 differences in options, views and indexes" in towpath("verify", pipeline.file).stdout
 
 
 def test_what_the_destination_refuses_is_left_with_the_reason_until_that_is_gone(make_pipeline: MakePipeline) -> None:

@@ -23,6 +23,7 @@ from tests.support import raw
 from tests.support.corpus import Specimen
 from tests.support.replicator import Replicator
 from verifier import Difference, Options, Pair, Recheck, Unsuitable, Verification, VerifierError, compare
+from verifier.metadata import differences
 
 SOON = Recheck(first=0.1, factor=1.5, tries=4, patience=30)
 SMALL = MongodSizes(0.25, 256)
@@ -339,7 +340,7 @@ def test_standalones_are_compared_by_what_stays_as_it_is(tmp_path: Path) -> None
 def test_the_rights_that_the_readme_names_suffice(tmp_path: Path) -> None:
     """Those of the pipeline's user at the source, and `readWrite` on the database at the destination."""
     root = Root("root", "secret")
-    reads = ["find", "changeStream", "listCollections", "collStats"]
+    reads = ["find", "changeStream", "listCollections", "listIndexes", "collStats"]
     with (
         start_replica_set(tmp_path / "one", sizes=SMALL, root=root) as one,
         start_replica_set(tmp_path / "two", sizes=SMALL, root=root) as two,
@@ -356,6 +357,7 @@ def test_the_rights_that_the_readme_names_suffice(tmp_path: Path) -> None:
         sides = Sides(one.uri.replace("root:", "reader:"), two.uri.replace("root:", "writer:"))
         with changing(source.v.c, lambda documents, count: _set("count", count)(documents, 8)):
             run, found = sides.verify()
+        assert not differences(sides.source, sides.destination, [Pair("v.c", "v.c")])
         assert named(found) == [("different", 8), ("missing", 7)], "nobody replicates: 8 differs, however it changes"
         assert not run.verdict.trouble
         destination.admin.command("updateUser", "writer", roles=[])

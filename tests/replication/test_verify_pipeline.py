@@ -39,6 +39,7 @@ def test_a_running_pipeline_is_verified_damaged_and_verified_again(make_pipeline
     assert json.loads(done.stdout.splitlines()[-1])["missing"] == 3_100
     pipeline.deploy()
     pipeline.wait()
+    pipeline.destination_client[pipeline.name].create_collection("seen", viewOn="orders", pipeline=[])
 
     def write() -> None:
         pipeline.source("orders").update_one({"_id": 5}, {"$inc": {"n": 1}})
@@ -49,8 +50,10 @@ def test_a_running_pipeline_is_verified_damaged_and_verified_again(make_pipeline
         writer.wait_for(writer.done + 10)
         report = tmp_path / "report.html"
         found = verify(pipeline, "--report", str(report), expect=1)
-    assert [(one["clean"], one["compared"]) for one in clean] == [(True, 3_100)]
-    assert sorted((one["kind"], one["id"]["_id"].get("$numberInt")) for one in found[:-1]) == [
+    assert [(one["clean"], one["compared"], one["metadata"]) for one in clean] == [(True, 3_100, 0)]
+    documents, [stray] = [one for one in found[:-1] if "id_bson" in one], [one for one in found if "command" in one]
+    assert (stray["kind"], stray["what"]) == ("collection", "the collection is only at the destination")
+    assert sorted((one["kind"], one["id"]["_id"].get("$numberInt")) for one in documents) == [
         ("different", "7"),
         ("extra", "-1"),
         ("extra", "1"),
@@ -59,12 +62,16 @@ def test_a_running_pipeline_is_verified_damaged_and_verified_again(make_pipeline
     ]
     last = found[-1]
     assert {kind: last[kind] for kind in COUNTS} == {"missing": 1, "extra": 2, "different": 1, "order": 1}
-    assert (last["clean"], last["compared"]) == (False, 3_102)
+    assert (last["clean"], last["compared"], last["metadata"], last["of"]) == (False, 3_102, 1, "everything")
     assert last["documents_per_second"] > 0
     [retyped] = [one for one in found if one.get("kind") == "different"]
     assert retyped["paths"] == [["m", '{"$numberInt": "1"}', '{"$numberLong": "1"}']]
     assert retyped["id_bson"] == bson.encode({"_id": 7}).hex()
-    _kept(pipeline, found)
+    _kept(pipeline, documents)
+    shown = pipeline.status()["last_verdict"]
+    assert (shown["missing"], shown["verdict"]) == (1, "not the same")
+    [line] = [line for line in towpath("status", pipeline.file).stdout.splitlines() if line.startswith("verified")]
+    assert "not the same (1 missing, 2 extra, 1 different, 1 order, 1 metadata): 3,102 documents, everything" in line
     _page(report.read_text(), pipeline)
 
 
@@ -77,13 +84,13 @@ def _damage(pipeline: Pipeline) -> None:
     pipeline.destination_client[pipeline.name]["stray"].insert_one({"_id": 1})
 
 
-def _kept(pipeline: Pipeline, found: list[dict[str, Any]]) -> None:
+def _kept(pipeline: Pipeline, documents: list[dict[str, Any]]) -> None:
     """The verdict is kept for `repair`, for its owner's eyes only."""
     place = verdicts.path(pipeline.name)
     assert (place.stat().st_mode & 0o777, place.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     kept = list(verdicts.read(place))
     assert sorted((one.namespace, one.id.hex(), one.kind) for one in kept) == sorted(
-        (one["namespace"], one["id_bson"], one["kind"]) for one in found[:-1]
+        (one["namespace"], one["id_bson"], one["kind"]) for one in documents
     )
     assert verdicts.counts(place)["missing"] == 1
 
@@ -91,6 +98,7 @@ def _kept(pipeline: Pipeline, found: list[dict[str, Any]]) -> None:
 def _page(page: str, pipeline: Pipeline) -> None:
     assert f'{pipeline.name}: <span class="bad">not the same</span>' in page
     assert f"{pipeline.name}.old → {pipeline.name}.&lt;new&gt; &amp; co" in page
+    assert "the collection is only at the destination" in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script" not in page
     assert "http://" not in page.replace("mongodb://", ""), "nothing is loaded from elsewhere"

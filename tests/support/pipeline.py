@@ -11,20 +11,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support import oracle, raw
+import httpx
+from confluent_kafka.admin import AdminClient
+
+from tests.support import commands, oracle, raw
 
 #: The mode of a pipeline whose test does not say another.
 DEFAULT_MODE = "exactly-once"
 
 TOWPATH = Path(sys.executable).parent / "towpath"
+#: Verbs that start processes of their own, which begin with the program that was started; others are forked.
+ITSELF = ("verify", "repair")
 
 
 def towpath(*arguments: str | Path, expect: int = 0, timeout: float = 240) -> subprocess.CompletedProcess[str]:
     """Run the command line; fail with all it said unless it ends with the exit status that is expected."""
-    start = time.monotonic()
-    done = subprocess.run([TOWPATH, *arguments], capture_output=True, text=True, timeout=timeout, check=False)
+    start, words = time.monotonic(), [str(one) for one in arguments]
+    if words[0] in ITSELF:
+        done = subprocess.run([TOWPATH, *words], capture_output=True, text=True, timeout=timeout, check=False)
+    else:
+        done = commands.run(words, timeout)
     said = f"stdout:\n{done.stdout}\nstderr:\n{done.stderr}"
-    line = f"towpath {' '.join(map(str, arguments))}"
+    line = f"towpath {' '.join(words)}"
     print(f"{line}: {time.monotonic() - start:.1f} s")
     assert done.returncode == expect, f"{line} ended with {done.returncode}, not {expect}\n{said}"
     assert "Traceback (most recent call last)" not in done.stderr, f"{line} fell over\n{said}"
@@ -136,6 +144,12 @@ class Pipeline:
     def status(self, expect: int = 0) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(towpath("status", self.file, "--json", expect=expect).stdout)
         return found
+
+    def has_left_something(self) -> bool:
+        """Whether there are connectors or topics of the pipeline: many tests end before there are."""
+        names = httpx.get(f"{self.addresses.connect}/connectors", timeout=90).raise_for_status().json()
+        topics = AdminClient({"bootstrap.servers": self.addresses.bootstrap}).list_topics(timeout=30).topics
+        return any(self.name in name for name in (*names, *topics))
 
     def remove(self) -> None:
         towpath("remove", self.file, "--topics", "--yes")

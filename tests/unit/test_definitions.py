@@ -10,7 +10,7 @@ from connectors.definitions import definitions, plugins
 from connectors.errors import Refused
 from connectors.refusals import refuse_changed_mode, refuse_partitioned
 from connectors.sink_state import Counts, task_state
-from connectors.spec import Copy, CopyWay, Mode, Pipeline
+from connectors.spec import Compaction, Copy, CopyWay, Mode, Pipeline
 from connectors.topics import Topic
 from tests.unit.test_checks_judgements import PIPELINE
 
@@ -67,6 +67,22 @@ def test_what_the_file_decides_reaches_the_connectors() -> None:
     assert sink["towpath.fold"] == "true"
     assert sink["errors.deadletterqueue.topic.name"] == "move.dead-letters"
     assert sink["consumer.override.isolation.level"] == "read_committed"
+
+
+def test_the_sink_knows_whether_its_log_is_compacted_and_where_to_ask() -> None:
+    whole = pipeline("exactly-once", "towpath")
+    keys = (
+        "towpath.until",
+        "towpath.compaction.lag.ms",
+        "towpath.delete.retention.ms",
+        "towpath.log.bootstrap.servers",
+    )
+    before, after = (definitions(replace(whole, compaction=it)) for it in (None, Compaction(5, 70)))
+    assert [before["move-sink"][name] for name in keys] == ["", "-1", "-1", "inside:9092"]
+    assert [after["move-sink"][name] for name in keys] == ["", "5", "70", "inside:9092"]
+    refuse_changed_mode(whole, after, before, {})
+    plain = definitions(replace(pipeline("plain", "towpath"), compaction=Compaction(5, 70)))["move-sink"]
+    assert not plain.keys() & {*keys}
 
 
 def test_a_poll_brings_no_more_than_a_transaction_takes_nor_than_fits_into_memory() -> None:

@@ -1,11 +1,18 @@
 """The destination of a replay is not shown to others, and a moment means one thing."""
 
+from dataclasses import replace
+
 import pytest
 
+from connectors import replay_refusals as refuse
+from connectors.errors import Refused
 from connectors.position import ClusterTime
 from connectors.refusals import is_written
-from connectors.replays import END_OF_SECOND, Plan
+from connectors.replays import END_OF_SECOND, Plan, refuse_label
+from connectors.topics import Topic
 from towpath.errors import TowpathError
+from towpath.init import write_pipeline_file
+from towpath.pipeline import read
 from towpath.replay_options import Given, destination, moment
 
 
@@ -69,6 +76,24 @@ def test_a_plan_is_read_as_it_was_written():
     assert plan.is_asked(["shop.*"], ClusterTime(5, 6), follow=False)
     assert not plan.is_asked([], ClusterTime(5, 6), follow=False)
     assert plan.words == "--only shop.* --until 5:6"
+
+
+def test_what_has_no_log_to_replay_is_refused(tmp_path):
+    pipeline = read(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"]))
+    topics = {name: Topic(name, 1) for name in ("shop.shop.orders", "shop.shop.parcels", "shop.requests", "x.shop.a")}
+    assert [topic.name for topic in refuse.selected(pipeline, ["shop.o*"], topics)] == ["shop.shop.orders"]
+    with pytest.raises(Refused, match=r"no such namespace .* there are: shop\.orders, shop\.parcels"):
+        refuse.selected(pipeline, ["shop.orders", "other.orders"], topics)
+    with pytest.raises(Refused, match="no log to replay"):
+        refuse.selected(pipeline, [], {"shop.requests": topics["shop.requests"]})
+    plain = read(write_pipeline_file(tmp_path / "plain.toml", include=["shop.*"], mode="plain"))
+    with pytest.raises(Refused, match='mode = "plain"'):
+        refuse.refuse_plain(plain)
+    with pytest.raises(Refused, match='copy = "none"'):
+        refuse.refuse_uncopied(replace(pipeline, copy=replace(pipeline.copy, way="none")), force=False)
+    for label in ("sink", "a.b", "-a", "a" * 33, ""):
+        with pytest.raises(Refused, match="label"):
+            refuse_label(label)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,20 @@ def test_a_copy_is_done_when_all_its_ranges_are() -> None:
     assert [(one.namespace, one.time) for one in held(state.held)] == [("shop.a", "250:1")]
 
 
+def test_what_was_copied_last_is_known_while_it_is_copied_and_ever_after() -> None:
+    offsets = [plan("shop.a", 2), part("shop.a", 0, 10, done=True, t="250:7"), part("shop.a", 1, 10, t="250:6")]
+    assert source_state([told("90:1", "shop.a"), *offsets]).copied == ClusterTime(250, 7)
+    assert source_state([told("260:1", "shop.a"), *offsets]).copied == ClusterTime(260, 1)
+    assert source_state([told("250:7"), debezium(300)]).copied == ClusterTime(250, 7)
+    assert source_state([root("stream"), debezium(300)]).copied is None, "an earlier version did not tell"
+
+
+def told(copied: str, *namespaces: str) -> dict[str, Any]:
+    one = root("copy" if namespaces else "stream", *namespaces)
+    one["offset"]["copied"] = copied
+    return one
+
+
 def test_a_copy_s_progress_rate_and_time_left() -> None:
     state = source_state([root("copy", "shop.a", "shop.b"), plan("shop.a", 4), part("shop.a", 0, 200, done=True)])
     a, b = copied_by_ranges("shop", state.copies, {"shop.shop.a": 40.0})
