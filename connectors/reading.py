@@ -34,13 +34,13 @@ def messages(consumer: Consumer, window: Window) -> Iterator[tuple[Place, Messag
             raise TopicError(_silence(unread))
         over = set()
         for message in batch:
-            place = str(message.topic()), message.partition() or 0
-            end, offset = window[place][1], message.offset() or 0
+            place, is_record = _look(message)
             if place not in unread:
                 continue
-            if _is_record(message, place) and offset < end:
+            end, offset = window[place][1], message.offset() or 0
+            if is_record and offset < end:
                 yield place, message
-            if message.error() is not None or offset + 1 >= end:
+            if not is_record or offset + 1 >= end:
                 over.add(place)
         if over:
             consumer.incremental_unassign([TopicPartition(*place) for place in over])
@@ -49,12 +49,12 @@ def messages(consumer: Consumer, window: Window) -> Iterator[tuple[Place, Messag
             patience = time.monotonic() + _PATIENCE  # now, because what was handed on may have taken long
 
 
-def _is_record(message: Message, place: Place) -> bool:
-    """False at the end of the partition."""
-    error = message.error()
+def _look(message: Message) -> tuple[Place, bool]:
+    """Where it is, and whether it is a record; else it says that the partition ends there."""
+    place, error = (str(message.topic()), message.partition() or 0), message.error()
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
-    return error is None
+    return place, error is None
 
 
 def _silence(unread: set[Place]) -> str:

@@ -36,7 +36,7 @@ final class DeleteGuard {
     private final LogSettings log;
     private final LogEnd end;
     private final Map<TopicPartition, Standing> standings = new HashMap<>();
-    private long lookedAtMs = System.currentTimeMillis();
+    private long lookedAtMs;
 
     DeleteGuard(LogSettings log) {
         this.log = log;
