@@ -201,7 +201,9 @@ class Compactor:
                 if not state.has_answered(offset):
                     why = state.requests.waiting if state.requests else ""
                     if tell or why:
-                        words = f": {why}" if why else ""
+                        found = self._connect.status(connector).state
+                        stands = "" if found == "RUNNING" else f", which is {found}"
+                        words = stands + (f": {why}" if why else "")
                         self._tell(f"{self._reader.awaited:,} documents wait to be read again by {connector}{words}")
                     return False
             return True

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import click
@@ -44,7 +45,7 @@ def compact(
     often has the source connector read those documents again that have updates since they were last whole. They enter
     the log in order. Several may run: they share the work.
 
-    Exit 0 when done or stopped, 1 when --once did not come to its end, 2 when it cannot be done.
+    Exit 0 when done, or the service was stopped; 1 when --once did not come to its end; 2 when it cannot be done.
     """
     with opened(file) as it:
         compaction = compaction_refusals.compaction_of(it.pipeline)
@@ -53,21 +54,23 @@ def compact(
         compaction_refusals.refuse_undeployed(it.pipeline, compaction, it.connect, it.topics)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         tell = _json if as_json else _line
-        with (
-            suppress(KeyboardInterrupt),
-            closing(Reader(it.pipeline, it.topics, from_beginning=from_beginning)) as reader,
-        ):
+        with closing(Reader(it.pipeline, it.topics, from_beginning=from_beginning)) as reader:
             deadline = timeout if once else None
             compactor = Compactor(it.pipeline, compaction, it.connect, it.topics, reader, say, unreadable, deadline)
             if once:
                 _once(compactor, timeout, tell)
                 return
             say(f"{it.pipeline.name}: a round every {seconds:,.0f} s; the lag is {compaction.lag_ms / 1000:,.0f} s")
-            while True:
-                began = time.monotonic()
-                _patiently(compactor, tenacity.stop_never, lambda: tell(compactor.round()))
-                left = max(0.0, began + seconds - time.monotonic())
-                _patiently(compactor, tenacity.stop_never, lambda left=left: compactor.pause(left))  # type: ignore[misc]
+            with suppress(KeyboardInterrupt):
+                _for_ever(compactor, seconds, tell)
+
+
+def _for_ever(compactor: Compactor, seconds: float, tell: Callable[[Round], None]) -> None:
+    while True:
+        began = time.monotonic()
+        _patiently(compactor, tenacity.stop_never, lambda: tell(compactor.round()))
+        left = max(0.0, began + seconds - time.monotonic())
+        _patiently(compactor, tenacity.stop_never, partial(compactor.pause, left))
 
 
 def _once(compactor: Compactor, timeout: float, tell: Callable[[Round], None]) -> None:
