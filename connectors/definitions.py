@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from connectors.log_settings import change_settings
 from connectors.namespaces import Selection
 from connectors.spec import Pipeline
-from connectors.topics import TOPIC_SETTINGS, retention_settings
 
 #: A consumer's poll is bounded by records only, and one can be of 16 MB: so many of those fit into a worker's heap.
 #: A transaction takes polls as long as they come full, so fewer where these would not add up to a full batch.
@@ -58,9 +58,8 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
         "request_topic": pipeline.request_topic,
         "worker_bootstrap": pipeline.worker_bootstrap,
     }
-    settings = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
     found = _filled("source.json" if pipeline.has_own_source else "plain-source.json", values)
-    return found | {f"topic.creation.default.{key}": text for key, text in settings.items()}
+    return found | {f"topic.creation.default.{key}": text for key, text in change_settings(pipeline).items()}
 
 
 def _sink(pipeline: Pipeline) -> dict[str, str]:

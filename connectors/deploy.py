@@ -16,11 +16,12 @@ from connectors import refusals, secrets
 from connectors.connect import Connect
 from connectors.definitions import definitions
 from connectors.errors import ConnectError
+from connectors.log_settings import POLICY, change_settings, is_compacted, plain_settings, request_settings
 from connectors.namespaces import refuse_bad_names, topic_of
 from connectors.refusals import DESTINATION_SET, SOURCE_SET, Configurations
 from connectors.servers import Servers
 from connectors.spec import Pipeline
-from connectors.topics import HEARTBEAT_SETTINGS, TOPIC_SETTINGS, Topic, Topics, retention_settings
+from connectors.topics import HEARTBEAT_SETTINGS, Topic, Topics
 
 #: Settings that stand for something in the pipeline file.
 _ADVICE = {
@@ -72,26 +73,38 @@ class Deployment:
         return found
 
     def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        settings = TOPIC_SETTINGS | retention_settings(self.pipeline.retention_ms)
+        settings = change_settings(self.pipeline)
         pattern = self.pipeline.selection.topic_regex(self.pipeline.name)
         names = {topic_of(self.pipeline.name, name) for name in self.servers.namespaces}
         refuse_bad_names(self.pipeline.name, self.servers.namespaces, [t for t in existing if t not in names])
-        yield from self._single_changes(existing, settings)
+        yield from self._single_changes(existing)
         for name in sorted(names | {name for name in existing if re.fullmatch(pattern, name)}):
             if name not in existing:
                 yield self._create(name, self.pipeline.partitions, settings)
             else:
                 refusals.refuse_partition_count(name, existing[name].partitions, self.pipeline.partitions)
-                yield from self._settings_change(name, settings)
+                yield from self._settings_change(name, self._safe(existing[name], settings))
         for name in self.pipeline.heartbeat_topics:
             if name not in existing:
                 yield self._create(name, 1, HEARTBEAT_SETTINGS)
 
-    def _single_changes(self, existing: Mapping[str, Topic], settings: Mapping[str, str]) -> Iterator[Change]:
+    def _safe(self, topic: Topic, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """The cleaner is let at a topic that holds records already by `towpath compact`, once their updates are
+        followed by documents; it would drop older documents at once."""
+        if not is_compacted(settings) or is_compacted(self.topics.settings(topic.name)):
+            return settings
+        if all(first == end for first, end in self.topics.ends([topic]).values()):
+            return settings
+        return {key: text for key, text in settings.items() if key != POLICY}
+
+    def _single_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
         """The topics of one partition. They come first: that they are there tells the mode, whatever comes after."""
         pipeline = self.pipeline
-        wanted = {pipeline.request_topic: pipeline.has_own_source, pipeline.dead_letter_topic: pipeline.exactly_once}
-        for name in (name for name, is_wanted in wanted.items() if is_wanted):
+        wanted = {
+            **({pipeline.request_topic: request_settings(pipeline)} if pipeline.has_own_source else {}),
+            **({pipeline.dead_letter_topic: plain_settings(pipeline)} if pipeline.exactly_once else {}),
+        }
+        for name, settings in wanted.items():
             if name not in existing:
                 yield self._create(name, 1, settings)
             else:
@@ -107,7 +120,8 @@ class Deployment:
         differing = {key: value for key, value in settings.items() if found.get(key) != value}
         if differing:
             words = ", ".join(f"{key}={value}" for key, value in differing.items())
-            yield Change(f"set {words} on topic {name}", partial(self.topics.alter, name, differing))
+            later = "" if POLICY in settings else f"; {POLICY} follows when `towpath compact` has been there"
+            yield Change(f"set {words} on topic {name}{later}", partial(self.topics.alter, name, differing))
 
     def _secret_changes(self, present: Configurations) -> Iterator[Change]:
         """Workers read the file when a connector starts, so what runs is restarted after it changed."""

@@ -135,6 +135,11 @@ class Pipeline:
         return f"connect-{self.sink_connector}"
 
     @property
+    def compaction_group(self) -> str:
+        """The consumer group of `towpath compact`."""
+        return f"{self.name}-compact"
+
+    @property
     def dead_letter_topic(self) -> str:
         return f"{self.name}.dead-letters"
 

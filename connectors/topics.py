@@ -107,14 +107,24 @@ class Topics:
         """Every setting that is in force for the topic."""
         return self._configuration(ConfigResource(ResourceType.TOPIC, name), f"the settings of the topic {name}")
 
+    def settings_of_all(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Topic → every setting that is in force for it, asked for together."""
+        wanted = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
+        if not wanted:
+            return {}  # the client refuses an empty list
+        futures = self._admin.describe_configs(list(wanted.values()), request_timeout=_TIMEOUT)
+        return {
+            name: _values(self._done(f"read the settings of the topic {name}", futures[resource]))
+            for name, resource in wanted.items()
+        }
+
     def broker_settings(self, broker: int) -> dict[str, str]:
         """Every setting of one broker, by its id."""
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         return self._configuration(resource, f"the settings of broker {broker}")
 
     def _configuration(self, resource: ConfigResource, what: str) -> dict[str, str]:
-        found = self._done(f"read {what}", self._admin.describe_configs([resource])[resource])
-        return {key: entry.value for key, entry in found.items() if entry.value is not None}
+        return _values(self._done(f"read {what}", self._admin.describe_configs([resource])[resource]))
 
     def alter(self, name: str, settings: Mapping[str, str]) -> None:
         entries = [
@@ -158,11 +168,15 @@ class Topics:
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """(topic, partition) → the next offset that a consumer group will read."""
+        return {place: offset for place, (offset, _) in self.committed_with_words(group).items()}
+
+    def committed_with_words(self, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+        """The same, with the metadata that was committed beside each offset."""
         future = self._admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group)], require_stable=True, request_timeout=_TIMEOUT
         )[group]
         found = self._done(f"read the offsets of the consumer group {group}", future)
-        return {(p.topic, p.partition): p.offset for p in found.topic_partitions if p.offset >= 0}
+        return {(p.topic, p.partition): (p.offset, p.metadata or "") for p in found.topic_partitions if p.offset >= 0}
 
     def consumer(self, **settings: Any) -> Consumer:
         """A consumer without a group that reads committed records only."""
@@ -198,3 +212,7 @@ class Topics:
             raise TopicError(f"cannot {what} at {self.bootstrap}: {error.args[0].str()}") from error
         except TimeoutError as error:
             raise ConnectorsError(f"cannot {what} at {self.bootstrap}: no answer in time") from error
+
+
+def _values(found: Mapping[str, Any]) -> dict[str, str]:
+    return {key: entry.value for key, entry in found.items() if entry.value is not None}

@@ -9,6 +9,7 @@ import click
 from connectors.errors import ConnectorsError, NotYet
 from stack import StackError
 from towpath.check import check
+from towpath.compact import compact
 from towpath.demo import demo
 from towpath.deploy import deploy
 from towpath.errors import TowpathError
@@ -49,6 +50,7 @@ for verb in (
     verify,
     tail,
     repair,
+    compact,
     replay,
     pause,
     resume,

@@ -13,6 +13,7 @@ from rich.text import Text
 from connectors.copying import Copied
 from connectors.sink_state import Counts
 from connectors.status import RATE_WINDOW, Status
+from towpath.log_seen import LogSeen
 from towpath.replay_status import Replays
 from towpath.verified import Verified
 
@@ -20,11 +21,15 @@ from towpath.verified import Verified
 _SHOWN = 20
 
 
-def screen(found: Status, verified: Verified | None = None, replays: Replays | None = None) -> RenderableType:
+def screen(
+    found: Status, verified: Verified | None = None, replays: Replays | None = None, log: LogSeen | None = None
+) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{found.name}: {found.state} ({found.mode})")
     for name, line in (*_copy(found), *_numbers(found), *_sink(found), *_dead_letters(found)):
         facts.add_row(Text(name), Text(line) if isinstance(line, str) else line)  # no [markup] in what servers say
+    for name, line in log.rows() if log else ():
+        facts.add_row(Text(name), Text(line))
     for line, is_different in verified.lines() if verified else ():
         facts.add_row("verified", Text(line, style="red" if is_different else ""))
     for name, line, style in replays.rows() if replays else ():
@@ -33,6 +38,7 @@ def screen(found: Status, verified: Verified | None = None, replays: Replays | N
     words += [Text(trouble, style="red") for trouble in found.trouble]
     if words:
         words.append(Text("Mend the cause, then: towpath restart PIPELINE"))
+    words += [Text(warning, style="yellow") for warning in (log.warnings if log else ())]
     return Group(facts, Text(), _connectors(found), *words)
 
 

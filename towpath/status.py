@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 
 from connectors.looking import look
 from connectors.status import Status
-from towpath import replay_status
+from towpath import log_seen, replay_status
+from towpath.log_seen import LogSeen
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 from towpath.replay_status import Replays
 from towpath.screen import screen
@@ -44,20 +45,23 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
             if as_json:
                 click.echo(json.dumps(_as_json(it, found)))
             else:
-                show(found, Verified.read(it.pipeline.name), replay_status.look(it))
+                show(found, Verified.read(it.pipeline.name), replay_status.look(it), log_seen.look(it))
     if found.state != "running":
         raise click.exceptions.Exit(1)
 
 
 def _as_json(it: Opened, found: Status) -> dict[str, Any]:
-    return found.as_json() | Verified.read(found.name).as_json() | replay_status.look(it).as_json()
+    more = Verified.read(found.name).as_json() | replay_status.look(it).as_json()
+    return found.as_json() | more | {"log": log_seen.look(it).as_json()}
 
 
-def show(found: Status, verified: Verified | None = None, replays: Replays | None = None) -> None:
-    """Print the status for people, with what was verified and the replays if there are any."""
+def show(
+    found: Status, verified: Verified | None = None, replays: Replays | None = None, log: LogSeen | None = None
+) -> None:
+    """Print the status for people, with what was verified, the replays if there are any, and what the log holds."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
-    console.print(screen(found, verified, replays))
+    console.print(screen(found, verified, replays, log))
 
 
 def _watch(it: Opened) -> Status:
@@ -65,7 +69,11 @@ def _watch(it: Opened) -> Status:
     found = look(it.pipeline, it.connect, it.topics)
     with Live(console=Console(), auto_refresh=False) as live, suppress(KeyboardInterrupt):
         while True:
-            live.update(screen(found, Verified.read(found.name), replay_status.look(it)), refresh=True)
+            live.update(_screen(it, found), refresh=True)
             time.sleep(1)
             found = look(it.pipeline, it.connect, it.topics)
     return found
+
+
+def _screen(it: Opened, found: Status) -> RenderableType:
+    return screen(found, Verified.read(found.name), replay_status.look(it), log_seen.look(it))

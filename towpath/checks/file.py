@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from connectors.spec import Pipeline
+from towpath.checks import log
 from towpath.checks.finding import Finding, counted, ok, warning
 
 _SUBJECT = "file"
@@ -20,6 +21,7 @@ def check(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
     yield from _collections(pipeline)
     yield from _writes(pipeline)
     yield from _retention(pipeline)
+    yield from log.plan(pipeline)
     yield from _secrets(pipeline.secrets)
 
 

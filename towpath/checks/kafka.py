@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 
 from connectors.errors import ConnectorsError, Refused, TopicError
+from connectors.log_settings import change_settings
 from connectors.refusals import refuse_partition_count, refuse_partitioned
 from connectors.spec import Pipeline
-from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic, Topics, retention_settings
+from connectors.topics import LARGEST_RECORD, Topic, Topics
+from towpath.checks import log
 from towpath.checks.cluster import Known
 from towpath.checks.finding import Finding, counted, error, ok, refusal, warning
 
@@ -32,8 +34,10 @@ def check(pipeline: Pipeline, known: Known, topics: Topics) -> Iterator[Finding]
         yield from strangers(pipeline, existing)
         pattern = pipeline.selection.topic_regex(pipeline.name)
         mine = [found for name, found in sorted(existing.items()) if re.fullmatch(pattern, name)]
+        settings, ends = topics.settings_of_all(found.name for found in mine), topics.ends(mine)
         for found in mine:
-            yield from topic(found, topics.settings(found.name), pipeline)
+            begins = max(first for (name, _), (first, _) in ends.items() if name == found.name)
+            yield from topic(found, settings[found.name], begins, pipeline)
         for name in (pipeline.request_topic, pipeline.dead_letter_topic):
             if name in existing:
                 yield from single(existing[name])
@@ -65,6 +69,12 @@ def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) ->
             "auto.create.topics.enable=true: whoever asks for a topic before `deploy` has made it gets one with the"
             " broker's partition count and settings",
             "set auto.create.topics.enable=false; Towpath and Connect make their topics themselves",
+        )
+    if pipeline.compaction and settings.get("log.cleaner.enable") == "false":
+        yield error(
+            subject,
+            "log.cleaner.enable=false: nothing is compacted ([log] compact)",
+            "set log.cleaner.enable=true on every broker",
         )
     yield from _replication(subject, settings, brokers, pipeline.replication_factor)
     yield ok(
@@ -98,7 +108,7 @@ def _bytes(settings: Settings, key: str) -> int:
 
 def _would_create(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
     """Ask for a topic as `deploy` would make it, validation only: policies, rights, replicas that cannot be had."""
-    settings = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
+    settings = change_settings(pipeline)
     try:
         topics.create(_PROBE, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
     except TopicError as refused:
@@ -123,22 +133,17 @@ def single(found: Topic) -> Iterator[Finding]:
         yield refusal(f"{_SUBJECT} {found.name}", refused)
 
 
-def topic(found: Topic, settings: Settings, pipeline: Pipeline) -> Iterator[Finding]:
-    """What is wrong with a topic of the pipeline that is there."""
+def topic(found: Topic, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
+    """What is wrong with a topic of the pipeline that is there, whose first offset is `begins`."""
     subject = f"{_SUBJECT} {found.name}"
     try:
         refuse_partition_count(found.name, found.partitions, pipeline.partitions)
     except Refused as refused:
         yield refusal(subject, refused)
-    if "compact" in settings.get("cleanup.policy", ""):
-        yield error(
-            subject,
-            f"cleanup.policy={settings['cleanup.policy']}: compaction keeps a key's last record, which may be an update"
-            " without the document that it changes",
-            "deploy sets cleanup.policy=delete; if records were compacted away already, `towpath remove --topics` the"
-            " pipeline and deploy it again",
-        )
-    wanted = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
+    told = [*log.guard(subject, settings, begins, pipeline)]
+    yield from told
+    named = {finding.finding.partition("=")[0] for finding in told}
+    wanted = {key: value for key, value in change_settings(pipeline).items() if key not in named}
     other = {key: settings.get(key) for key, value in wanted.items() if settings.get(key) != value}
     if other:
         yield warning(

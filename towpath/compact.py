@@ -1,0 +1,120 @@
+"""`towpath compact`"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import asdict
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import click
+import tenacity
+
+from connectors import compaction_refusals
+from connectors.compacting import Compactor, Round
+from connectors.errors import ConnectorsError, NotYet, Refused
+from connectors.unprotected_reader import Reader
+from towpath.checks.finding import counted
+from towpath.opened import json_option, opened, pipeline_argument, say
+from towpath.verify_log import duration
+from towpath.wanted import unreadable
+
+
+@click.command()
+@pipeline_argument
+@click.option(
+    "--every",
+    callback=duration,
+    help="Time between two rounds; an hour, or a quarter of the lag if that is less. At most half of the lag.",
+)
+@click.option("--once", is_flag=True, help="Protect what is in the log now, and end.")
+@click.option("--from-beginning", is_flag=True, help="Read the whole log, also what was protected before.")
+@click.option("--timeout", default=3600.0, show_default=True, help="With --once: seconds after which to give up.")
+@json_option
+def compact(
+    file: Path, every: timedelta | None, once: bool, from_beginning: bool, timeout: float, as_json: bool
+) -> None:
+    """Keep the log of PIPELINE fit for Kafka's cleaner: a service, to be left running. Needs [log] compact = true.
+
+    The cleaner keeps the last record of each document, which may be an update. So this follows the log, and every so
+    often has the source connector read those documents again that have updates since they were last whole. They enter
+    the log in order. Several may run: they share the work.
+
+    Exit 0 when done, or the service was stopped; 1 when --once did not come to its end; 2 when it cannot be done.
+    """
+    with opened(file) as it:
+        compaction = compaction_refusals.compaction_of(it.pipeline)
+        asked_ms = None if every is None else every // timedelta(milliseconds=1)
+        seconds = compaction_refusals.interval(compaction, asked_ms) / 1000
+        compaction_refusals.refuse_undeployed(it.pipeline, compaction, it.connect, it.topics)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        tell = _json if as_json else _line
+        with closing(Reader(it.pipeline, it.topics, from_beginning=from_beginning)) as reader:
+            deadline = timeout if once else None
+            compactor = Compactor(it.pipeline, compaction, it.connect, it.topics, reader, say, unreadable, deadline)
+            if once:
+                _once(compactor, timeout, tell)
+                return
+            say(f"{it.pipeline.name}: a round every {seconds:,.0f} s; the lag is {compaction.lag_ms / 1000:,.0f} s")
+            with suppress(KeyboardInterrupt):
+                _for_ever(compactor, seconds, tell)
+
+
+def _for_ever(compactor: Compactor, seconds: float, tell: Callable[[Round], None]) -> None:
+    while True:
+        began = time.monotonic()
+        _patiently(compactor, tenacity.stop_never, lambda: tell(compactor.round()))
+        left = max(0.0, began + seconds - time.monotonic())
+        _patiently(compactor, tenacity.stop_never, partial(compactor.pause, left))
+
+
+def _once(compactor: Compactor, timeout: float, tell: Callable[[Round], None]) -> None:
+    done: list[Round] = []
+    _patiently(compactor, tenacity.stop_after_delay(timeout), lambda: done.append(compactor.round()))
+    tell(done[-1])
+    if done[-1].asked > done[-1].arrived or done[-1].unreadable:
+        raise click.exceptions.Exit(1)
+
+
+def _patiently(compactor: Compactor, stop: tenacity.stop.stop_base, act: Callable[[], None]) -> None:
+    """Again, when a broker or Connect is away for a while."""
+    tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_may_pass),
+        wait=tenacity.wait_exponential(multiplier=1, max=60),
+        stop=stop,
+        sleep=compactor.rest,
+        before_sleep=_told,
+        reraise=True,
+    )(act)
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, ConnectorsError) and not isinstance(error, Refused | NotYet)
+
+
+def _told(state: tenacity.RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    wait = state.next_action.sleep if state.next_action else 0
+    say(f"{error}; tried again in {wait:.0f} s")
+
+
+def _json(done: Round) -> None:
+    click.echo(json.dumps({"at": round(time.time(), 3), **asdict(done)}))
+
+
+def _line(done: Round) -> None:
+    """One line for people."""
+    for topic in done.switched_on:
+        say(f"{topic} is protected: Kafka's cleaner is let at it (cleanup.policy)")
+    oldest = "none" if done.oldest_seconds is None else f"{done.oldest_seconds:,.0f} s old"
+    odd = f", {done.unreadable:,} not to be asked for (odd _id)" if done.unreadable else ""
+    click.echo(
+        f"{time.strftime('%Y-%m-%d %H:%M:%S')}  read {counted(done.records, 'record')} of"
+        f" {counted(done.partitions, 'partition')}; asked for {counted(done.asked, 'document')},"
+        f" {done.arrived:,} came{odd}; oldest unprotected update: {oldest}; {done.seconds:.1f} s"
+    )
