@@ -17,7 +17,7 @@ from connectors.lag import pipeline_ends
 from connectors.namespaces import Selection
 from connectors.topics import Place
 from towpath import running, verdicts
-from towpath.opened import Opened
+from towpath.opened import Opened, say
 from towpath.running import Running
 from verifier import Difference, Namespace, Pair, Passed, Recheck
 from verifier.judging import Outcome, Same, Unsettled
@@ -62,7 +62,7 @@ def follow(
         connected(it.pipeline.destination_uri, "destination") as destination,
         Following(it.pipeline, it.topics, begin) as log,
     ):
-        settling = Settling(source, destination, recheck or Recheck(), passed, ignore_field_order)
+        settling = Settling(source, destination, recheck or Recheck(), passed, ignore_field_order, say=say)
         selection = Selection(it.pipeline.include, it.pipeline.exclude, tuple(only))
         follower = _Follower(it, log, settling, tell, selection)
         with follower.kept(), suppress(KeyboardInterrupt):
@@ -124,7 +124,7 @@ class _Follower:
             def differing(chunk: list[bytes] = chunk) -> list[bytes]:
                 return self.settling.differing(pair, chunk)
 
-            found = patiently(f"read documents of {namespace}", self.settling.lost_for, differing)
+            found = patiently(f"read documents of {namespace}", self.settling.lost_for, differing, say)
             unlike = {(namespace, id_key(one)): one for one in found}
             for one in chunk:
                 if (mark := (namespace, id_key(one))) not in unlike:

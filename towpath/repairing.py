@@ -104,15 +104,21 @@ def _batch(
     reasons = _Reasons(it, letters)
     for namespace, ids in asked.items():
         pair = Pair(namespace, pipeline.renames.destination(namespace))
-        left = {id_key(one.wanted.id): one for one in _left(source, destination, pair, ids, passed, reasons)}
+        left = {id_key(one.wanted.id): one for one in _left(source, destination, pair, ids, passed, reasons, say)}
         yield from left.values()
         yield from (Mended(Wanted(namespace, id)) for id in ids if id_key(id) not in left)
 
 
 def _left(
-    source: Client, destination: Client, pair: Pair, ids: list[bytes], passed: Passed | None, reasons: _Reasons
+    source: Client,
+    destination: Client,
+    pair: Pair,
+    ids: list[bytes],
+    passed: Passed | None,
+    reasons: _Reasons,
+    say: Callable[[str], None],
 ) -> Iterator[Left]:
-    for outcome in outcomes(Settling(source, destination, Recheck(), passed), pair, ids):
+    for outcome in outcomes(Settling(source, destination, Recheck(), passed, say=say), pair, ids):
         wanted = Wanted(outcome.namespace, outcome.id)
         if isinstance(outcome, Unsettled):
             yield Left(wanted, "unknown", f"it could not be judged: {outcome.why}")

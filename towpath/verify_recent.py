@@ -9,7 +9,7 @@ from itertools import groupby
 
 from connectors.clusters import connected
 from connectors.namespaces import Selection
-from towpath.opened import Opened
+from towpath.opened import Opened, say
 from towpath.recent import ids
 from verifier import Difference, Namespace, Options, Pair, Passed, Tally, Verdict
 from verifier.judging import Same, Unsettled
@@ -57,7 +57,7 @@ class RecentVerification:
 
     def _settling(self, source: Client, destination: Client) -> Settling:
         how = self._options
-        return Settling(source, destination, how.recheck, self._passed, how.ignore_field_order, how.lost_for)
+        return Settling(source, destination, how.recheck, self._passed, how.ignore_field_order, how.lost_for, say=say)
 
     def _run(self, settling: Settling) -> Iterator[Difference]:
         found = ids(self._it.pipeline, self._it.topics, self._last, self._since)
@@ -70,7 +70,7 @@ class RecentVerification:
                 def differing(pair: Pair = tally.pair, chunk: list[bytes] = chunk) -> list[bytes]:
                     return settling.differing(pair, chunk)
 
-                unlike = patiently(f"read documents of {namespace}", settling.lost_for, differing)
+                unlike = patiently(f"read documents of {namespace}", settling.lost_for, differing, say)
                 tally.documents += len(chunk)
                 if unlike:
                     settling.add(tally.pair, unlike)

@@ -7,7 +7,7 @@ import heapq
 import itertools
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
@@ -35,6 +35,8 @@ class Settling:
     ignore_field_order: bool = False
     lost_for: float = 60.0
     """Seconds that a server may be lost."""
+    say: Callable[[str], None] = lambda words: None
+    """Is told, once each time, that a server is lost and waited for."""
     chance: random.Random = field(default_factory=random.Random)
     _waiting: list[tuple[float, int, Suspect]] = field(default_factory=list)
     _count: Iterator[int] = field(default_factory=itertools.count)
@@ -52,7 +54,7 @@ class Settling:
 
     def add(self, pair: Pair, ids: Iterable[bytes], owner: int = 0) -> None:
         """Take in documents that were found to differ just now."""
-        moment = patiently("ask the source for its time", self.lost_for, lambda: now(self.source))
+        moment = patiently("ask the source for its time", self.lost_for, lambda: now(self.source), self.say)
         for one in ids:
             self._bytes += len(one)
             self._push(Suspect(pair, one, id_key(one), owner, time.monotonic(), moment))
@@ -68,7 +70,7 @@ class Settling:
             return []
         self._not_before = time.monotonic() + (_GATHER if len(due) < IDS // 2 else 0)
         what = f"read documents of {due[0].pair.source} again"
-        found = patiently(what, self.lost_for, lambda: self._look(due))
+        found = patiently(what, self.lost_for, lambda: self._look(due), self.say)
         self._bytes -= sum(len(suspect.id) for suspect, _ in found)
         settled = {id(suspect) for suspect, _ in found}
         for suspect in due:

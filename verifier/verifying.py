@@ -90,6 +90,7 @@ class Verification:
             None if watches else self._passed,
             self._options.ignore_field_order,
             self._options.lost_for,
+            say=self._say,
         )
         yield from self._compared(source, destination, looked, settling)
         for one in watches:
