@@ -44,7 +44,7 @@ def bench(stack: embedded.Stack, *, documents: int, processes: int, repetitions:
     work = _ranges(stack)
     ways: dict[str, Callable[[], _Seen]] = {
         BASE: lambda: _verify(stack, Options(count)),
-        _READING: lambda: _read(stack, work, count),
+        _READING: lambda: _read(stack, work, count, documents),
         _SCREEN: lambda: _verify(stack, Options(count, Recheck(), screen=True)),
     }
 
@@ -153,20 +153,30 @@ def _ranges(stack: embedded.Stack) -> list[Range]:
         ).ranges
 
 
-def _read(stack: embedded.Stack, work: list[Range], processes: int) -> _Seen:
-    """Read every range of both sides, and count its documents only. Its time begins when the processes stand ready."""
+def _read(stack: embedded.Stack, work: list[Range], processes: int, documents: int) -> _Seen:
+    """Read every range of both sides, and look at nothing of it. Its time begins when the processes stand ready."""
     ready = multiprocessing.get_context("spawn").Barrier(processes + 1)
     clients = (stack.source, stack.destination)
     with multiprocessing.get_context("spawn").Pool(processes, _connect, (ready, *clients)) as pool:
         ready.wait()
         start = time.monotonic()
-        counts = list(pool.imap_unordered(_count, work))
+        weights = list(pool.imap_unordered(_weigh, work))
         seconds = time.monotonic() - start
         pool.close()
         pool.join()
-    if (here := sum(count[0] for count in counts)) != (there := sum(count[1] for count in counts)):
-        raise ValueError(f"{here:,} documents at the source, {there:,} at the destination")
-    return _Seen(here, seconds)
+    found, held = [sum(side) for side in zip(*weights, strict=True)], _held(stack)
+    if found != held:
+        raise ValueError(f"{found} bytes of documents were read of {held}")
+    return _Seen(documents, seconds)
+
+
+def _held(stack: embedded.Stack) -> list[int]:
+    """Bytes of all documents, as the servers count them."""
+    held = []
+    for uri in (stack.source, stack.destination):
+        with Client(uri) as client:
+            held.append(int(client[DATABASE].command("collStats", COLLECTION)["size"]))
+    return held
 
 
 _clients: list[Client] = []
@@ -179,15 +189,11 @@ def _connect(ready: Barrier, *uris: str) -> None:
     ready.wait()
 
 
-def _count(work: Range) -> tuple[int, int]:
-    """How many documents a range holds on either side: their lengths are all that is looked at."""
+def _weigh(work: Range) -> list[int]:
+    """Read a range on either side: how many bytes it has."""
     found = []
     for client, namespace in zip(_clients, (work.pair.source, work.pair.destination), strict=True):
-        count = 0
-        for batch in in_id_order(collection(client, namespace), work.bounds.low, work.bounds.high, work.batch_size):
-            place = 0
-            while place < len(batch):
-                place += int.from_bytes(batch[place : place + 4], "little")
-                count += 1
-        found.append(count)
-    return found[0], found[1]
+        documents = collection(client, namespace)
+        batches = in_id_order(documents, work.bounds.low, work.bounds.high, work.batch_size)
+        found.append(sum(map(len, batches)))
+    return found
