@@ -6,27 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
+from towpath.progress import bar
 from verifier import Progress as Found
 
 
 @contextmanager
 def shown() -> Iterator[Callable[[Found], None]]:
     """Something to tell progress to."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda found: None
-        return
-    with Progress(BarColumn(20), TextColumn("{task.description}"), console=console) as bars:
-        task = bars.add_task("", total=None)
-
-        def tell(found: Found) -> None:
-            total = max(found.expected, found.documents, 1)
-            bars.update(task, completed=found.documents, total=total, description=words(found))
-
-        yield tell
+    with bar() as tell:
+        yield lambda found: tell(found.documents, max(found.expected, found.documents), words(found))
 
 
 def words(found: Found) -> str:

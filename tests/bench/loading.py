@@ -25,7 +25,7 @@ from tests.bench.measured import (
 )
 from tests.bench.pairs import pairs
 from tests.bench.report import Found, Goal, Part, at_least, at_most
-from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Side, is_state, way
+from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Side, Way, is_state, way
 from tests.support import oracle
 
 DUMP = "mongodump to mongorestore"
@@ -72,22 +72,29 @@ def _loaded(stack: embedded.Stack, name: str, side: Side, settings: Settings, do
     with Client(stack.destination) as client:
         client.drop_database(DATABASE)
         with way(stack, name, side, settings) as it:
-
-            def make() -> None:
-                for connector in (it.source, it.sink):
-                    it.connect.put(connector, it.definitions[connector])
-
-            def is_well() -> None:
-                for connector in (it.source, it.sink):
-                    is_state(it.connect, connector, "RUNNING")
-
-            seconds, cpu = timed(stack, client, settings.namespaces, documents, make, is_well)
+            seconds, cpu = first_copy(stack, client, it, settings.namespaces, documents)
         if side != "stock":  # which changes types
             oracle.assert_same(stack.source, stack.destination, settings.namespaces, at_least=documents)
     return Run(side, documents, seconds, cpu)
 
 
-def timed(
+def first_copy(
+    stack: embedded.Stack, client: Client, it: Way, namespaces: Sequence[str], documents: int
+) -> tuple[float, dict[str, float]]:
+    """Seconds from the creation of the connectors to the last write, and processor time."""
+
+    def make() -> None:
+        for connector in (it.source, it.sink):
+            it.connect.put(connector, it.definitions[connector])
+
+    def is_well() -> None:
+        for connector in (it.source, it.sink):
+            is_state(it.connect, connector, "RUNNING")
+
+    return _timed(stack, client, namespaces, documents, make, is_well)
+
+
+def _timed(
     stack: embedded.Stack, client: Client, namespaces: Sequence[str], documents: int, begin: _Work, look: _Work
 ) -> tuple[float, dict[str, float]]:
     """Seconds until the last write at the destination, and processor time until it holds so many documents."""
@@ -117,7 +124,7 @@ def _dumped(stack: embedded.Stack, namespaces: Sequence[str], documents: int) ->
                 restore = ["mongorestore", f"--uri={stack.destination}", "--archive", "--quiet", *wanted]
                 subprocess.run(restore, stdin=dumping.stdout, check=True)
 
-        seconds, cpu = timed(stack, client, namespaces, documents, begin, lambda: None)
+        seconds, cpu = _timed(stack, client, namespaces, documents, begin, lambda: None)
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         oracle.assert_same(stack.source, stack.destination, namespaces, at_least=documents)
     tools = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime

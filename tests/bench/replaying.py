@@ -11,11 +11,11 @@ from statistics import median
 import stack as embedded
 from stack.mongod import start_replica_set
 from tests.bench import load
-from tests.bench.loading import timed
+from tests.bench.loading import first_copy
 from tests.bench.measured import BROKER, SOURCE, WORKER, Client, Run, last_write, newest, processor, used_since
 from tests.bench.pairs import say
 from tests.bench.report import BASE, Found, Part, at_least
-from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Way, is_state, pipeline_file, way
+from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Way, pipeline_file, way
 from tests.support import oracle
 
 _REPLAY = f"{BASE} replay"
@@ -46,19 +46,9 @@ def _pair(stack: embedded.Stack, third: str, name: str, documents: int, threads:
 
 
 def _copied(stack: embedded.Stack, it: Way, documents: int) -> Run:
-    """From the creation of the connectors to the last write."""
-
-    def make() -> None:
-        for connector in (it.source, it.sink):
-            it.connect.put(connector, it.definitions[connector])
-
-    def is_well() -> None:
-        for connector in (it.source, it.sink):
-            is_state(it.connect, connector, "RUNNING")
-
     with Client(stack.destination) as client:
         client.drop_database(DATABASE)
-        seconds, cpu = timed(stack, client, [NAMESPACE], documents, make, is_well)
+        seconds, cpu = first_copy(stack, client, it, [NAMESPACE], documents)
     return Run(BASE, documents, seconds, {process: cpu[process] for process in (SOURCE, WORKER, BROKER)})
 
 
