@@ -19,7 +19,7 @@ from connectors.errors import Refused, TopicError
 from connectors.namespaces import topic_of
 from connectors.source_state import read_state
 from connectors.spec import Pipeline
-from connectors.topics import LARGEST_RECORD, Topic, Topics
+from connectors.topics import LARGEST_RECORD, Topic, Topics, interruptible
 
 #: One record asks for no more than this. A single `_id` that is larger goes alone.
 MOST_IDS, MOST_BYTES = 1_000, 512 * 1024
@@ -47,11 +47,12 @@ def write(pipeline: Pipeline, topics: Topics, namespace: str, ids: Iterable[byte
 
     producer = topics.producer()
     try:
-        for value in values(namespace, ids):
-            while len(producer) > _UNDER_WAY:
-                producer.poll(0.1)
-            producer.produce(pipeline.request_topic, value, on_delivery=delivered)
-        left = producer.flush(_TIMEOUT)
+        with interruptible():
+            for value in values(namespace, ids):
+                while len(producer) > _UNDER_WAY:
+                    producer.poll(0.1)
+                producer.produce(pipeline.request_topic, value, on_delivery=delivered)
+            left = producer.flush(_TIMEOUT)
     except (KafkaException, BufferError) as error:
         raise TopicError(f"cannot write to {pipeline.request_topic} at {topics.bootstrap}: {error}") from error
     if failed or left:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +55,15 @@ def retention_settings(retention_ms: int) -> dict[str, str]:
 class Topic:
     name: str
     partitions: int
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Around calls of the client that call back: it may lose an interrupt that comes meanwhile (seen with 2.16.1)."""
+    try:
+        yield
+    except SystemError as error:  # "returned NULL without setting an exception" is what is left of it
+        raise KeyboardInterrupt from error
 
 
 class Topics:

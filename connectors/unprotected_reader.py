@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, Consumer, KafkaErro
 
 from connectors.errors import Refused, TopicError
 from connectors.spec import Pipeline
-from connectors.topics import Place, Topics
+from connectors.topics import Place, Topics, interruptible
 from connectors.unprotected import First, Part, figures
 
 _TIMEOUT = 15.0  # seconds for one request to the brokers
@@ -88,7 +88,8 @@ class Reader:
         """Read for so long. Raises `TopicError` for what the brokers refuse."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            message = self._consumer.poll(left)
+            with interruptible():  # partitions come and go in callbacks
+                message = self._consumer.poll(left)
             if message is None:
                 continue
             place, error = (str(message.topic()), message.partition() or 0), message.error()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import MakePipeline
+from tests.support.awaited import until
 from tests.support.batches import BATCHES, await_backlog, sink_paused
 from tests.support.pipeline import Pipeline, Settings
 from tests.support.workload import KINDS, Workload
@@ -24,7 +25,7 @@ def test_changes_in_tiny_batches_leave_both_sides_equal_byte_for_byte(make_pipel
     pipeline.deploy()
     changes.run(1000)
     pipeline.wait()
-    sink = pipeline.status()["sink"]
+    sink = until("numbers of batches", lambda: (found := pipeline.status()["sink"])["batches"] and found)
     assert sink["records"] / sink["batches"] <= BATCHES["tiny"]["batch_records"]
     pipeline.assert_same(*COLLECTIONS, at_least=300)
 

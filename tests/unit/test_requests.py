@@ -8,6 +8,7 @@ from bson import Decimal128, ObjectId
 
 from connectors.errors import TopicError
 from connectors.requests import MOST_BYTES, MOST_IDS, namespace_in, values
+from connectors.topics import interruptible
 from tests.support import bsonbytes as b
 
 NAMESPACE = "shop.orders"
@@ -58,3 +59,8 @@ def test_the_namespace_of_a_request_is_told_whatever_its_ids_are() -> None:
 def test_what_is_no_id_is_said(identity: bytes) -> None:
     with pytest.raises(ValueError, match="only an _id"):
         list(values(NAMESPACE, [identity]))
+
+
+def test_what_the_client_makes_of_an_interrupt_is_one() -> None:
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        raise SystemError("<method 'flush' of 'cimpl.Producer' objects> returned NULL without setting an exception")
