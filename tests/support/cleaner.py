@@ -1,4 +1,4 @@
-"""What Kafka's cleaner has done, told by the broker's own files: segments, checkpoints, log lines."""
+"""What Kafka's cleaner has done, told by the broker's own files: segments and log lines."""
 
 from __future__ import annotations
 
@@ -39,16 +39,6 @@ class Disk:
         """Of all segments that are not given up."""
         return sum(file.stat().st_size for file in self._files("*.log"))
 
-    def segments(self) -> int:
-        return len(list(self._files("*.log")))
-
-    def closed(self) -> int:
-        """Bytes in segments that are not the open one of their partition."""
-        by_partition: dict[Path, list[Path]] = {}
-        for file in self._files("*.log"):
-            by_partition.setdefault(file.parent, []).append(file)
-        return sum(file.stat().st_size for files in by_partition.values() for file in sorted(files)[:-1])
-
     def _files(self, pattern: str) -> Iterator[Path]:
         for folder in (self._directory / "data" / "kafka").glob(f"{self._topic}-*"):
             yield from folder.glob(pattern)
@@ -57,9 +47,3 @@ class Disk:
         """How often the cleaner has been through a partition of the topic."""
         said = (self._directory / "logs" / "kafka.log").read_text(errors="replace")
         return len(re.findall(rf"cleaned log {re.escape(self._topic)}-\d+ ", said))
-
-    def checkpoints(self) -> dict[int, int]:
-        """Partition → the offset up to which it is clean."""
-        text = (self._directory / "data" / "kafka" / "cleaner-offset-checkpoint").read_text()
-        lines = (line.split() for line in text.splitlines()[2:])
-        return {int(partition): int(offset) for topic, partition, offset in lines if topic == self._topic}

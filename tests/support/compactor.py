@@ -9,7 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH
 
 
@@ -42,9 +41,3 @@ class Service:
 
     def total(self, name: str) -> int:
         return sum(one[name] for one in self.rounds)
-
-    def await_rounds(self, more: int, timeout: float = 60) -> list[dict[str, Any]]:
-        """So many rounds that begin from now on."""
-        before = len(self.rounds) + 1  # one may be under way
-        until(f"{more} rounds", lambda: len(self.rounds) >= before + more, timeout)
-        return self.rounds[before:]
