@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, Message
 
 from connectors.lag import pipeline_ends
 from connectors.log_scan import Cut, Scan
+from connectors.log_settings import MARK, is_compacted
 from connectors.namespaces import namespace_of
 from connectors.position import ClusterTime
 from connectors.reading import Window, messages
@@ -123,8 +124,8 @@ def _scans(topics: Topics, ends: Window) -> list[Scan]:
     for topic in sorted({topic for topic, _ in ends}):
         mine = {place: bounds for place, bounds in ends.items() if place[0] == topic}
         settings = topics.settings(topic)
-        lag_ms = int(settings.get("min.compaction.lag.ms", 0))
-        if lag_ms > 0 or "compact" in settings.get("cleanup.policy", ""):
+        lag_ms = int(settings.get(MARK, 0))
+        if lag_ms > 0 or is_compacted(settings):
             moment_ms = max(0, now_ms - lag_ms)
             cuts = topics.offsets_at([Topic(topic, 1 + max(partition for _, partition in mine))], moment_ms)
             found += [Scan(place, bounds, Cut(moment_ms, cuts[place])) for place, bounds in mine.items()]

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import bson
-from bson.raw_bson import RawBSONDocument
 from confluent_kafka import Message
 
 from connectors.errors import TopicError
 from connectors.position import ClusterTime, cluster_time
 from connectors.records import headers_of
 from connectors.topics import Place
-
-_ID = b"_id\0"
+from connectors.unprotected import is_update
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class Scan:
 
     def gather(self, message: Message) -> None:
         """The first pass: keys with updates, and the records on both sides of the cut."""
-        offset, value = message.offset() or 0, message.value()
+        offset = message.offset() or 0
         if self.first_ms is None:
             self.first_ms = message.timestamp()[1]
         if offset < self._cut_at:
@@ -59,7 +57,7 @@ class Scan:
             self._young = message
         self.records += 1
         self.next = offset + 1
-        if not _is_whole(value, message):
+        if not _is_whole(message):
             self.updated.setdefault(_key(message), offset)
 
     def gathered(self) -> None:
@@ -86,19 +84,17 @@ class Scan:
         offset, key = message.offset() or 0, _key(message)
         self.next = offset + 1
         update_at = self.updated.get(key)
-        if update_at is None or not _is_whole(message.value(), message):
+        if update_at is None or not _is_whole(message):
             return
         if offset > update_at:  # until then only an update tells of the document
             self.moment = max(_time(message), self.moment or _time(message))
         del self.updated[key]
 
 
-def _is_whole(value: object, message: Message) -> bool:
+def _is_whole(message: Message) -> bool:
     """Whether the record tells all of its document: it is the document, or says that there is none."""
-    if not isinstance(value, bytes) or value[5:9] == _ID:
-        return True
     try:
-        return "_id" in RawBSONDocument(value)
+        return not is_update(message.value())
     except bson.errors.InvalidBSON as error:
         raise TopicError(f"{_where(message)}: a value that is not BSON: {error}") from error
 
