@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -16,6 +16,7 @@ from pymongo import MongoClient
 import stack as embedded
 from tests.support import raw
 from tests.support.clock import Clock
+from tests.support.complaints import complaints
 from tests.support.guard import guarded
 from tests.support.pipeline import Addresses, Pipeline, Settings
 
@@ -31,6 +32,17 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing that tests have started outlives the run, even if that is killed."""
     with guarded(tmp_path_factory.getbasetemp()):
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows with a failure what broker and workers have complained of last: their logs go with the stack."""
+    report = yield
+    stack = getattr(item, "funcargs", {}).get("stack")
+    if report.failed and stack is not None:
+        for name, words in complaints(stack):
+            report.sections.append((f"the last that {name} complains of", words))
+    return report
 
 
 @pytest.fixture(scope="session")
