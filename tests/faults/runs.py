@@ -1,0 +1,157 @@
+"""One run: a pipeline, a writer that goes on whatever happens, a fault at its state, both sides compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.faults.faults import FAULTS, Fault
+from tests.faults.hits import Hits
+from tests.faults.offsets import SourceOffsets
+from tests.faults.site import Site
+from tests.faults.states import STATES, Missed, Scene, State
+from tests.support import log
+from tests.support.awaited import until
+from tests.support.large import Large
+from tests.support.order import Order
+from tests.support.pipeline import Pipeline
+from tests.support.workload import Workload
+from tests.support.writer import Writer
+
+COLLECTIONS = ("one", "two")
+LARGE = "large"
+_FLOWS = 20  # records that the sink applies after a fault before the next one
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is: everything that is random in it comes from the seed."""
+
+    seed: int
+    fault: Fault
+    state: State
+    documents: int = 400
+    per_second: int = 80
+    large_bytes: int = 2_000_000
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {self.fault.name} at {self.state.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    hit: bool
+    operations: int
+    events: int
+    recovered_s: float
+    """From the fault's end until the sink moved again."""
+
+
+def pairs(site: Site) -> list[tuple[Fault, State]]:
+    """Every fault that the site can have, at each state that it can meet."""
+    return [
+        (fault, state)
+        for fault in FAULTS.values()
+        for state in STATES.values()
+        if site.shape.name in fault.shapes and fault.hits not in state.never
+    ]
+
+
+def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
+    """Fails when a task failed for good, a document was lost, repeated, resurrected or went back, or was set aside."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _pipeline(site, plan, folder) as pipeline, ExitStack() as closing:
+        sources = [pipeline.source(name) for name in COLLECTIONS]
+        workload = Workload(plan.seed, sources, documents=plan.documents, versions=True, may_lose=True)
+        workload.fill()
+        large = Large(plan.seed, pipeline.source(LARGE), plan.large_bytes)
+        large.fill()
+        with Order(site.destination, pipeline.name) as order:
+            pipeline.deploy()
+            offsets = SourceOffsets(site, pipeline)
+            closing.callback(offsets.close)
+            scene = Scene(site, pipeline, (*COLLECTIONS, LARGE), offsets, folder, plan.fault.hits == "destination")
+            writers = (Writer(workload, per_second=plan.per_second), Writer(large, per_second=1))
+            if plan.state.writes:
+                with writers[0], writers[1]:
+                    hit, recovered = _strike(scene, plan)
+            else:
+                with writers[0] as writer:
+                    writer.wait_for(300)
+                hit, recovered = _strike(scene, plan)
+            pipeline.wait(240)
+            _assert_tasks_run(site, pipeline)
+        letters = log.records(pipeline.addresses.bootstrap, f"{pipeline.name}.dead-letters")
+        assert not letters, f"{len(letters)} records were set aside: {letters[0]}"
+        pipeline.assert_same(*COLLECTIONS, LARGE, at_least=plan.documents // 4)
+        events = order.seen(at_least=100)
+    key = plan.fault.name, plan.state.name
+    (hits.hit if hit else hits.missed)[key] += 1
+    return Result(hit, writers[0].applied, events, recovered)
+
+
+def _strike(scene: Scene, plan: Plan) -> tuple[bool, float]:
+    random, hit = Random(plan.seed), False
+    try:
+        with plan.state.reached(scene) as holds:
+            if not holds():
+                raise Missed(plan.state.name)
+            with plan.fault.broken(scene.site, random, scene.pipeline.name) as wait:
+                blind = plan.fault.hits == "broker"  # what is known then lies at the broker
+                hit = blind or not plan.state.after or holds()
+                wait()
+            ended = time.monotonic()
+            if blind and plan.state.after:
+                hit = holds()
+            if plan.state.writes:
+                _await_flow(scene)
+            recovered = time.monotonic() - ended
+    except Missed as missed:
+        print(f"missed: {missed}")
+        return False, 0.0
+    return hit, recovered
+
+
+def _await_flow(scene: Scene) -> None:
+    """Records are applied again."""
+    before = scene.total()
+    until("records applied after the fault", lambda: scene.total() >= before + _FLOWS, 150, 0.1)
+
+
+def _assert_tasks_run(site: Site, pipeline: Pipeline) -> None:
+    def states() -> list[str]:
+        tasks = [site.tasks(f"{pipeline.name}-{kind}") for kind in ("source", "sink")]
+        found = [it["state"] for of in tasks for it in of]
+        failed = [it.get("trace", "")[:2000] for of in tasks for it in of if it["state"] == "FAILED"]
+        assert not failed, f"tasks failed: {failed}"
+        return found if all(tasks) and set(found) == {"RUNNING"} else []
+
+    until("running tasks", states, 60, 0.2)
+
+
+@contextmanager
+def _pipeline(site: Site, plan: Plan, folder: Path) -> Iterator[Pipeline]:
+    name = f"f{plan.seed:x}"
+    file = folder / f"{name}.toml"
+    pipeline = Pipeline(name, file, site.addresses, site.source, site.destination, plan.state.settings)
+    yield pipeline
+    pipeline.remove()
+    for client in (site.source, site.destination):
+        client.drop_database(name)
+
+
+def record(plan: Plan, result: Result) -> dict[str, object]:
+    """A run for the JSON."""
+    return {
+        "seed": plan.seed,
+        "fault": plan.fault.name,
+        "state": plan.state.name,
+        "hit": result.hit,
+        "operations": result.operations,
+        "events": result.events,
+        "recovered_s": round(result.recovered_s, 1),
+    }
