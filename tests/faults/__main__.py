@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import get_args
 
 import click
+import httpx
+from confluent_kafka import KafkaException
+from pymongo.errors import PyMongoError
 
+from stack import StackError
 from tests.faults.faults import FAULTS, Fault
-from tests.faults.hits import Hits
-from tests.faults.runs import Plan, pairs, record, run
+from tests.faults.hits import Hits, Pair
+from tests.faults.runs import Plan, describe, pairs, run
 from tests.faults.shapes import SHAPES, ShapeName
 from tests.faults.site import Site, site
 from tests.faults.states import STATES, State
 from tests.support.guard import guarded
+
+#: What ends a round, beside what it found out: a part that cannot be reached any more.
+_FAILURES = (
+    AssertionError,
+    StackError,
+    PyMongoError,
+    KafkaException,
+    httpx.HTTPError,
+    subprocess.TimeoutExpired,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +51,7 @@ class Asked:
     faults: frozenset[str]
     states: frozenset[str]
     large_bytes: int
+    keep_going: bool
 
 
 def _names(known: dict[str, object]) -> click.Choice[str]:
@@ -63,6 +81,7 @@ def _names(known: dict[str, object]) -> click.Choice[str]:
     type=click.IntRange(1000, 15_000_000),
     help="How large the largest documents are.",
 )
+@click.option("--keep-going", is_flag=True, help="Go on, with a new stack, after a round that failed.")
 @click.option(
     "--hits",
     "file",
@@ -80,68 +99,88 @@ def main(
     states: tuple[str, ...],
     shapes: tuple[ShapeName, ...],
     large_bytes: int,
+    keep_going: bool,
     file: Path,
 ) -> None:
     """Break a stack of its own, in a temporary folder, again and again, and compare both sides after each time.
 
-    Every round prints its seed. Ends with 0 when all held, with 1 at the first round that did not.
+    Every round prints its seed. Ends with 0 when all held, with 1 at the first round that did not; with --keep-going
+    after the last one.
     """
     seed = SystemRandom().randrange(2**31) if seed is None else seed
     end = time.monotonic() + 60 * (minutes or (24 * 60 if matrix or rounds else 60))
-    asked = Asked(seed, rounds, end, matrix, frozenset(faults or FAULTS), frozenset(states or STATES), large_bytes)
+    asked = Asked(
+        seed, rounds, end, matrix, frozenset(faults or FAULTS), frozenset(states or STATES), large_bytes, keep_going
+    )
     click.echo(f"seed {seed}")
-    hits = Hits()
+    hits, place = Hits(), Path(tempfile.mkdtemp(prefix="towpath-soak-"))
     try:
-        with tempfile.TemporaryDirectory(prefix="towpath-soak-") as place, guarded(Path(place)):
-            _soak(asked, shapes or get_args(ShapeName), Path(place), hits)
-    except AssertionError as error:
-        click.echo(f"FAILED: {error}")
-        sys.exit(1)
+        with guarded(place):
+            _soak(asked, shapes or get_args(ShapeName), place, hits)
     finally:
         hits.write(file)
-        click.echo(f"{hits.table()}\n{len(hits.runs)} runs; written to {file}")
+        failed = [str(one["failed"]) for one in hits.runs if "failed" in one]
+        click.echo(f"{hits.table()}\n{len(hits.runs)} runs, {len(failed)} failed; written to {file}")
+        if failed:
+            click.echo(f"the logs of what ran are kept in {place}")
+        else:
+            shutil.rmtree(place, ignore_errors=True)
+    sys.exit(1 if failed else 0)
 
 
-def _soak(asked: Asked, shapes: tuple[ShapeName, ...], place: Path, hits: Hits) -> None:
-    random, number = Random(asked.seed), 0
+def _soak(asked: Asked, shapes: Sequence[ShapeName], place: Path, hits: Hits) -> None:
+    """A stack for each shape, and another one after a round that failed."""
+    random = Random(asked.seed)
     for turn, shape in enumerate(shapes):
-        share = (asked.end - time.monotonic()) / (len(shapes) - turn)
-        until = time.monotonic() + share
-        wanted = None if asked.rounds is None else asked.rounds * (turn + 1) // len(shapes) - number
-        with site(SHAPES[shape], place / shape) as there:
-            for plan in _plans(there, asked, random, hits, until, wanted):
-                number += 1
-                _round(there, plan, number, hits, place / f"round-{number}")
+        end = time.monotonic() + (asked.end - time.monotonic()) / (len(shapes) - turn)
+        most = None if asked.rounds is None else asked.rounds * (turn + 1) // len(shapes)
+        before, goes_on = hits.hit.copy(), True
+        while goes_on:
+            folder = place / f"{shape}-{len(hits.runs)}"
+            with site(SHAPES[shape], folder) as there:
+                goes_on = _rounds(there, _plans(there, asked, random, hits, before, end, most), hits)
+                if not goes_on or asked.keep_going:
+                    continue
+                return
 
 
-def _plans(there: Site, asked: Asked, random: Random, hits: Hits, end: float, most: int | None) -> Iterator[Plan]:
+def _rounds(there: Site, plans: Iterator[Plan], hits: Hits) -> bool:
+    """Whether a round failed."""
+    for plan in plans:
+        begun, number = time.monotonic(), len(hits.runs) + 1
+        click.echo(f"round {number}, {there.shape.name}, {plan}")
+        told: dict[str, object] = {"shape": there.shape.name}
+        try:
+            result = run(there, plan, hits, there.directory / f"round-{number}")
+        except _FAILURES as error:
+            hits.runs.append(told | describe(plan) | {"failed": f"{type(error).__name__}: {error}"})
+            click.echo(f"round {number} FAILED: {plan}: {type(error).__name__}: {error}")
+            return True
+        hits.runs.append(told | describe(plan) | result.as_json())
+        word = "hit" if result.hit else "missed"
+        click.echo(
+            f"round {number}: same ({word}); {result.operations} operations, {result.events} changes at the"
+            f" destination; flowing again after {result.recovered_s:.1f} s; {time.monotonic() - begun:.0f} s"
+        )
+    return False
+
+
+def _plans(
+    there: Site, asked: Asked, random: Random, hits: Hits, before: Counter[Pair], end: float, most: int | None
+) -> Iterator[Plan]:
     """What comes next: any pair, or with a matrix one of those that were hit least."""
     chosen = [(f, s) for f, s in pairs(there) if f.name in asked.faults and s.name in asked.states]
-    number, before = 0, hits.hit.copy()
 
     def times(pair: tuple[Fault, State]) -> int:
         key = pair[0].name, pair[1].name
         return hits.hit[key] - before[key]
 
-    while chosen and time.monotonic() < end and (most is None or number < most):
+    while chosen and time.monotonic() < end and (most is None or len(hits.runs) < most):
         least = min(map(times, chosen))
         if asked.matrix is not None and least >= asked.matrix:
             return
         fault, state = random.choice([pair for pair in chosen if asked.matrix is None or times(pair) == least])
-        number += 1
         yield Plan(random.randrange(2**31), fault, state, large_bytes=asked.large_bytes)
-
-
-def _round(there: Site, plan: Plan, number: int, hits: Hits, folder: Path) -> None:
-    begun = time.monotonic()
-    click.echo(f"round {number}, {there.shape.name}, {plan}")
-    result = run(there, plan, hits, folder)
-    hits.runs.append(record(plan, result) | {"shape": there.shape.name, "seconds": round(time.monotonic() - begun)})
-    word = "hit" if result.hit else "missed"
-    click.echo(
-        f"round {number}: same ({word}); {result.operations} operations, {result.events} changes at the destination;"
-        f" flowing {result.recovered_s:.1f} s after the fault; {time.monotonic() - begun:.0f} s"
-    )
 
 
 if __name__ == "__main__":
