@@ -39,8 +39,7 @@ class Proxy:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._server.close()
-        self._do(self._cut())
+        self._do(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
@@ -77,6 +76,10 @@ class Proxy:
 
     def _do(self, what: Coroutine[Any, Any, Found]) -> Found:
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(30)
+
+    async def _close(self) -> None:
+        self._server.close()
+        await self._cut()
 
     async def _cut(self) -> int:
         for writer in list(self._open):
