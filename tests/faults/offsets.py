@@ -26,6 +26,7 @@ class SourceOffsets:
             {
                 "bootstrap.servers": site.addresses.bootstrap,
                 "group.id": "towpath-faults",
+                "fetch.wait.max.ms": 10,
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,

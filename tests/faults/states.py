@@ -90,16 +90,10 @@ def _stage(wanted: Stage) -> Callable[[Scene], Reached]:
 def _streaming(scene: Scene) -> Iterator[Holds]:
     until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
 
-    def moves() -> bool:
-        before, end = scene.total(), time.monotonic() + 1
-        while time.monotonic() < end:
-            if scene.total() > before:
-                return True
-            time.sleep(0.02)
-        return False
-
-    until("sink that moves", moves, 60)
-    yield moves
+    before = scene.total()
+    until("sink that moves", lambda: scene.total() > before, 60, 0.02)
+    moved = time.monotonic()
+    yield lambda: time.monotonic() < moved + 1
 
 
 def read_again(scene: Scene, times: int) -> None:
