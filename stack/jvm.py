@@ -85,9 +85,7 @@ def format_command(parts: Parts, configuration: Path) -> tuple[str, ...]:
     return java_command(parts, 256, "kafka.tools.StorageTool", *words)
 
 
-def worker_properties(
-    directory: Path, bootstrap: str, port: int, plugins: Path, brokers: int = 1
-) -> dict[str, str]:
+def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path, brokers: int = 1) -> dict[str, str]:
     """A Connect worker of the stack's one group. Its rebalances are quick, so that restarts are."""
     topics = {f"{kind}.storage.topic": f"connect-{kind}s" for kind in ("config", "offset")}
     topics |= {f"{kind}.storage.replication.factor": str(replicas(brokers)) for kind in ("config", "offset", "status")}

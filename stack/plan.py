@@ -8,7 +8,6 @@ from pathlib import Path
 from stack import jvm, mongod, state
 from stack.options import StackOptions, bootstrap, controller_of, metrics_of
 from stack.parts import Parts
-from stack.ports import HOST
 from stack.processes import Process
 
 FOLDERS = ("conf", "data", "logs", "secrets")

@@ -26,6 +26,7 @@ class SourceOffsets:
             {
                 "bootstrap.servers": site.addresses.bootstrap,
                 "group.id": "towpath-faults",
+                "log_level": 0,
                 "fetch.wait.max.ms": 10,
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
