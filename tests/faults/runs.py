@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -72,34 +72,41 @@ def pairs(site: Site) -> list[tuple[Fault, State]]:
 def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
     """Fails when a task failed for good, a document was lost, repeated, resurrected or went back, or was set aside."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _pipeline(site, plan, folder) as pipeline, ExitStack() as closing:
+    with _pipeline(site, plan, folder) as pipeline:
         sources = [pipeline.source(name) for name in COLLECTIONS]
         workload = Workload(plan.seed, sources, documents=plan.documents, versions=True, may_lose=True)
-        workload.fill()
         large = Large(plan.seed, pipeline.source(LARGE), plan.large_bytes)
+        workload.fill()
         large.fill()
+        writers = (Writer(workload, per_second=plan.per_second), Writer(large, per_second=1))
         with Order(site.destination, pipeline.name) as order:
             pipeline.deploy()
-            offsets = SourceOffsets(site, pipeline)
-            closing.callback(offsets.close)
-            scene = Scene(site, pipeline, (*COLLECTIONS, LARGE), offsets, folder, plan.fault.hits == DESTINATION)
-            writers = (Writer(workload, per_second=plan.per_second), Writer(large, per_second=1))
-            if plan.state.writes:
-                with writers[0], writers[1]:
-                    hit, recovered = _strike(scene, plan)
-            else:
-                with writers[0] as writer:
-                    writer.wait_for(300)
-                hit, recovered = _strike(scene, plan)
+            with closing(SourceOffsets(site, pipeline)) as offsets:
+                hit, recovered = _written(_scene(site, plan, pipeline, offsets), plan, writers)
             pipeline.wait(240)
             _assert_tasks_run(site, pipeline)
         letters = log.records(pipeline.addresses.bootstrap, f"{pipeline.name}.dead-letters")
         assert not letters, f"{len(letters)} records were set aside: {letters[0]}"
         pipeline.assert_same(*COLLECTIONS, LARGE, at_least=plan.documents // 4)
         events = order.seen(at_least=100)
-    key = plan.fault.name, plan.state.name
-    (hits.hit if hit else hits.missed)[key] += 1
+    (hits.hit if hit else hits.missed)[plan.fault.name, plan.state.name] += 1
     return Result(hit, writers[0].applied, events, recovered)
+
+
+def _scene(site: Site, plan: Plan, pipeline: Pipeline, offsets: SourceOffsets) -> Scene:
+    moment, blind = Random(plan.seed).uniform(0, 15), plan.fault.hits == DESTINATION
+    return Scene(site, pipeline, (*COLLECTIONS, LARGE), offsets, pipeline.file.parent, moment, blind)
+
+
+def _written(scene: Scene, plan: Plan, writers: tuple[Writer, Writer]) -> tuple[bool, float]:
+    """The fault, while the source is written to, or, where the state wants no writes, after it."""
+    small, large = writers
+    if plan.state.writes:
+        with small, large:
+            return _strike(scene, plan)
+    with small:
+        small.wait_for(300)
+    return _strike(scene, plan)
 
 
 def _strike(scene: Scene, plan: Plan) -> tuple[bool, float]:

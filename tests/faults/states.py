@@ -7,7 +7,6 @@ Kafka has them, the destination's open transactions, a process that is alive.
 from __future__ import annotations
 
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -22,16 +21,16 @@ from pymongo.errors import PyMongoError
 from connectors import requests
 from stack import mongod
 from stack.mongod import MongodSizes
+from tests.faults.command import Command
 from tests.faults.offsets import SourceOffsets
 from tests.faults.site import Site
 from tests.support import oracle, progress, raw
 from tests.support.awaited import until
-from tests.support.pipeline import TOWPATH, Pipeline, Settings
+from tests.support.pipeline import Pipeline, Settings
 from tests.support.progress import State as Stage
 from towpath.opened import opened
 
 _HELD_S = 6  # for so long the destination keeps a commit waiting that a fault is to meet
-_PATIENCE_S = 240  # for a command beside the fault to end
 
 
 class Missed(Exception):
@@ -47,6 +46,8 @@ class Scene:
     collections: tuple[str, ...]
     offsets: SourceOffsets
     folder: Path
+    moment_s: float
+    """After which a fault comes that waits for no state, from the deployment on."""
     blind: bool = False
     """The fault to come takes the destination away: nobody there can be asked right after it."""
 
@@ -84,6 +85,13 @@ def _stage(wanted: Stage) -> Callable[[Scene], Reached]:
         yield lambda: scene.offsets.state() == wanted
 
     return reached
+
+
+@contextmanager
+def _any_moment(scene: Scene) -> Iterator[Holds]:
+    time.sleep(scene.moment_s)
+    print(f"{scene.pipeline.name}: {scene.moment_s:.1f} s after the deployment, in {scene.offsets.state()}")
+    yield lambda: True
 
 
 @contextmanager
@@ -142,41 +150,11 @@ def _is_open(site: Site, primary: str) -> bool:
         return bool(list(client.admin.aggregate(stages)))
 
 
-class _Command:
-    """A command of the pipeline's beside the fault."""
-
-    def __init__(self, scene: Scene, *words: str) -> None:
-        self._words = " ".join(words)
-        self._said = scene.folder / f"{words[0]}-{time.monotonic_ns()}.txt"
-        with self._said.open("wb") as out:
-            command = [str(TOWPATH), words[0], str(scene.pipeline.file), *words[1:]]
-            self.process = subprocess.Popen(command, stdout=out, stderr=out)
-
-    def __enter__(self) -> _Command:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.alive:
-            self.process.kill()
-        self.process.wait(30)
-
-    @property
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    def ended(self, *expected: int) -> int:
-        """Wait for its end, which has to be one of these."""
-        status = self.process.wait(_PATIENCE_S)
-        said = self._said.read_text()
-        assert status in expected and "Traceback" not in said, f"{self._words} ended with {status}:\n{said}"
-        return status
-
-
 @contextmanager
 def _compacting(scene: Scene) -> Iterator[Holds]:
     """`towpath compact` has asked for documents, and the answer is not there yet."""
     until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
-    with _Command(scene, "compact", "--every", "1s") as service:
+    with Command(scene.folder, scene.pipeline.file, "compact", "--every", "1s") as service:
         until("request of compaction", lambda: not service.alive or scene.offsets.requests_left() > 0, 60, 0.01)
         yield lambda: service.alive and scene.offsets.requests_left() > 0
         if service.alive:
@@ -188,7 +166,7 @@ def _compacting(scene: Scene) -> Iterator[Holds]:
 def _verifying(scene: Scene) -> Iterator[Holds]:
     """`towpath verify` is connected to both sides; it may end without a verdict, but not with a wrong one."""
     until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
-    with _Command(scene, "verify", "--processes", "1") as verify:
+    with Command(scene.folder, scene.pipeline.file, "verify", "--processes", "1") as verify:
         sides = (scene.site.source, scene.site.destination)
         until("verification", lambda: not verify.alive or all(map(_is_verified, sides)), 60, 0.01)
         yield lambda: verify.alive
@@ -211,7 +189,10 @@ def _replaying(scene: Scene) -> Iterator[Holds]:
     pipeline.wait()
     with mongod.start_replica_set(place, name="third", sizes=MongodSizes(0.25, 128)) as third:
         words = ("replay", "--destination", third.uri, "--name", f"r{time.monotonic_ns()}")
-        with _Command(scene, *words) as replay, MongoClient[dict[str, Any]](third.uri) as client:
+        with (
+            Command(scene.folder, scene.pipeline.file, *words) as replay,
+            MongoClient[dict[str, Any]](third.uri) as client,
+        ):
             positions, ends = client["towpath"]["offsets"], _ends(pipeline)
 
             def under_way() -> bool:
@@ -221,7 +202,7 @@ def _replaying(scene: Scene) -> Iterator[Holds]:
             yield under_way
             again = replay.ended(0, 2)
         while again:
-            with _Command(scene, *words) as replay:
+            with Command(scene.folder, scene.pipeline.file, *words) as replay:
                 again = replay.ended(0)
         names = {pipeline.namespace(name): pipeline.namespace(name) for name in scene.collections}
         oracle.assert_same(pipeline.addresses.source, third.uri, names, at_least=100)
@@ -237,6 +218,7 @@ _COMPACTED = '[log]\ncompact = true\ncompaction_lag = "120s"\ndelete_retention =
 STATES: dict[str, State] = {
     state.name: state
     for state in (
+        State("any", _any_moment, after=False),
         State("copy", _stage("copy")),
         State("hand-over", _stage("hand-over"), settings=Settings(capture={"documents_per_second": 400})),
         State("streaming", _streaming, after=False),
