@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.faults.site import Site
 from tests.support import progress
+from tests.support.awaited import until
 from tests.support.pipeline import Pipeline
 from tests.support.progress import State
 
@@ -45,10 +46,16 @@ class SourceOffsets:
 
     def requests_left(self) -> int:
         """How many requests to read again are not answered yet."""
-        place = TopicPartition(self._request_topic, 0)
-        _, end = self._consumer.get_watermark_offsets(place, timeout=_PATIENCE)
+        _, end = until("end of the requests", self._bounds, _PATIENCE, 0.1)
         found = next((offset for partition, offset in self._read() if "requests" in partition), None)
-        return int(end) - (int(found["next"]) if found else 0)
+        return end - (int(found["next"]) if found else 0)
+
+    def _bounds(self) -> tuple[int, int] | None:
+        """Of the topic of requests; None while its broker is looked for again."""
+        try:
+            return self._consumer.get_watermark_offsets(TopicPartition(self._request_topic, 0), timeout=5)
+        except KafkaException:
+            return None
 
     def _read(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         self._consumer.assign([TopicPartition(_TOPIC, number, at) for number, at in self._next.items()])
