@@ -18,6 +18,7 @@ from bson import Decimal128
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.raw_bson import RawBSONDocument
 from pymongo.change_stream import DatabaseChangeStream
+from pymongo.errors import ConnectionFailure
 
 from tests.support import raw
 from tests.support.workload.versions import VERSION
@@ -132,15 +133,27 @@ class Order:
         assert events >= at_least, f"in order, but the destination saw {events} changes, not {at_least}"
         return events
 
+    def _next(self) -> Mapping[str, Any] | None:
+        """The next event; the stream begins again behind the last one where a server was lost more than once."""
+        try:
+            return self._stream.try_next()
+        except ConnectionFailure:
+            after = self._stream.resume_token
+            self._stream.close()
+            watched = self._client.get_database(self._database, codec_options=_RAW)
+            self._stream = watched.watch(_LITTLE, max_await_time_ms=500, resume_after=after)
+            return None
+
     def _run(self) -> None:
         try:
-            with self._stream:
-                while not self._stop.is_set():
-                    event = self._stream.try_next()
-                    if event is None or "documentKey" not in event:  # nothing yet, or about a collection
-                        continue
-                    if event["ns"]["coll"] == _END:
-                        return
-                    self.history.add(event)
+            while not self._stop.is_set():
+                event = self._next()
+                if event is None or "documentKey" not in event:  # nothing yet, or about a collection
+                    continue
+                if event["ns"]["coll"] == _END:
+                    return
+                self.history.add(event)
         except BaseException as error:  # noqa: BLE001  # handed to the thread that waits
             self._error = error
+        finally:
+            self._stream.close()

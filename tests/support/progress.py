@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,6 +14,8 @@ from tests.support.awaited import until
 from tests.support.pipeline import Pipeline
 
 State = Literal["none", "copy", "hand-over", "stream"]
+Offsets = Sequence[tuple[dict[str, Any], dict[str, Any]]]
+"""Partitions and offsets of a source connector."""
 STATES: tuple[State, ...] = ("none", "copy", "hand-over", "stream")
 
 
@@ -25,8 +28,12 @@ class Applied:
 
 
 def state(pipeline: Pipeline) -> State:
+    """How far the source connector says that it is."""
+    return state_of(_offsets(pipeline))
+
+
+def state_of(found: Offsets) -> State:
     """`copy` from the first row to the last; `hand-over` while the stream has not passed the times of all rows."""
-    found = _offsets(pipeline)
     root = next((offset for partition, offset in found if set(partition) == {"towpath"}), None)
     if root is None:
         return "none"
@@ -68,15 +75,16 @@ def applied(pipeline: Pipeline) -> dict[tuple[str, int], Applied]:
 
 def await_applied(pipeline: Pipeline, more: int, timeout: float = 60) -> None:
     """Wait until the sink has come this many records further; `timeout` in seconds."""
-    start = _total(pipeline)
-    until(f"{more} more records than {start} applied", lambda: _total(pipeline) >= start + more, timeout, 0.1)
+    start = total(pipeline)
+    until(f"{more} more records than {start} applied", lambda: total(pipeline) >= start + more, timeout, 0.1)
 
 
-def _total(pipeline: Pipeline) -> int:
+def total(pipeline: Pipeline) -> int:
+    """How far the sink has come, over all partitions."""
     return sum(max(0, place.offset) for place in applied(pipeline).values())
 
 
-def _offsets(pipeline: Pipeline) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _offsets(pipeline: Pipeline) -> Offsets:
     url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/offsets"
     answer = httpx.get(url, timeout=30)
     if answer.status_code in (404, 409, 500):  # not there yet, or the workers share out their work

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from types import TracebackType
+from typing import Protocol
 
-from tests.support.workload import Workload
+
+class Steps(Protocol):
+    """What a writer applies: an operation before each item."""
+
+    seed: int
+
+    def steps(self) -> Iterator[object]: ...
 
 
 class Writer:
@@ -15,7 +23,7 @@ class Writer:
     `per_second` bounds the rate; on two cores an unbounded writer takes the processor from what it is to test.
     """
 
-    def __init__(self, workload: Workload, *, per_second: int = 400) -> None:
+    def __init__(self, workload: Steps, *, per_second: int = 400) -> None:
         self.workload = workload
         self.applied = 0
         self._pause = 1 / per_second

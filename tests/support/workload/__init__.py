@@ -21,7 +21,18 @@ from random import Random
 from tests.support.raw import Documents
 from tests.support.workload import values as v
 from tests.support.workload.changes import CHANGES, Change
-from tests.support.workload.operations import Delete, Filter, Insert, Operation, Refused, Replace, Update, Way, Write
+from tests.support.workload.operations import (
+    Delete,
+    Filter,
+    Insert,
+    Lost,
+    Operation,
+    Refused,
+    Replace,
+    Update,
+    Way,
+    Write,
+)
 from tests.support.workload.pipelines import MOVES, ODD_NAMES, PIPELINES, Pipeline, fresh_names
 from tests.support.workload.versions import document_of, stamped
 
@@ -66,7 +77,7 @@ class Workload:
 
     `moves` adds pipelines that move existing fields; `odd_names` adds fields with dots, `$` or no name at all, and
     pipelines that change them. A change stream does not tell either of them from something else. `versions` has every
-    write raise a counter, as `tests.support.order` wants it.
+    write raise a counter, as `tests.support.order` wants it. `may_lose` goes on where the server does not answer.
     """
 
     def __init__(
@@ -78,11 +89,13 @@ class Workload:
         moves: bool = False,
         odd_names: bool = False,
         versions: bool = False,
+        may_lose: bool = False,
     ) -> None:
         self.seed = seed
         self.statistics = Statistics()
         self._collections = collections
         self._documents = documents
+        self._may_lose = may_lose
         self._random = Random(seed)
         self._fresh = fresh_names(self._random)
         self._odd_names = odd_names
@@ -119,6 +132,11 @@ class Workload:
         except Refused as refused:
             self.statistics.refused[operation.kind] += 1
             self.statistics.codes[str(refused)] += 1
+        except Lost as lost:
+            if not self._may_lose:
+                raise lost.__cause__ or lost from None
+            self.statistics.refused[operation.kind] += 1
+            self.statistics.codes[str(lost)] += 1
         else:
             counter = self.statistics.effective if changed else self.statistics.idle
             counter[operation.kind] += 1

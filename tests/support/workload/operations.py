@@ -9,13 +9,17 @@ from typing import Any
 
 from pymongo import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 from pymongo.client_session import ClientSession
-from pymongo.errors import BulkWriteError, OperationFailure, WriteError
+from pymongo.errors import BulkWriteError, ConnectionFailure, OperationFailure, WriteError
 
 from tests.support.raw import Documents
 from tests.support.workload.changes import Change
 
 Model = InsertOne[dict[str, Any]] | ReplaceOne[dict[str, Any]] | UpdateOne | UpdateMany | DeleteOne | DeleteMany
 Filter = dict[str, Any]
+
+
+class Lost(Exception):
+    """No answer came from the server: the operation happened, or it did not."""
 
 
 class Refused(Exception):
@@ -102,9 +106,11 @@ class Operation:
                 return _find_and_modify(target, self.writes[0].body)
             return _bulk(target, self.writes, ordered=self.way is not Way.UNORDERED_BULK)
         except BulkWriteError as error:
-            raise Refused(str(error.details["writeErrors"][0]["code"])) from error
+            raise Refused(str(_first(error))) from error
         except (OperationFailure, WriteError) as error:
             raise Refused(str(error.code)) from error
+        except ConnectionFailure as error:
+            raise Lost(type(error).__name__) from error
 
     def _in_transaction(self, collections: Sequence[Documents]) -> int:
         def run(session: ClientSession) -> int:
@@ -139,6 +145,12 @@ def _find_and_modify(target: Documents, body: Body) -> int:
         case Insert():
             raise TypeError("findAndModify does not insert")
     return int(found is not None)
+
+
+def _first(error: BulkWriteError) -> int:
+    """The code of a bulk's first error; of its write concern's where all writes were taken."""
+    found = error.details or {}
+    return int((found["writeErrors"] or found["writeConcernErrors"])[0]["code"])
 
 
 def _listed(change: Change) -> list[Mapping[str, Any]] | None:

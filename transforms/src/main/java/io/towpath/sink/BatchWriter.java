@@ -32,6 +32,7 @@ final class BatchWriter {
     private final DeadLetters deadLetters;
     private final Transaction transaction;
     private final SinkMetrics metrics;
+    private final Silence silence;
     private final Retry retry;
     private final StretchSize sizes;
     private boolean inSourceOrder;
@@ -47,7 +48,8 @@ final class BatchWriter {
             Offsets offsets,
             DeadLetters deadLetters,
             Transaction transaction,
-            SinkMetrics metrics) {
+            SinkMetrics metrics,
+            Silence silence) {
         this.settings = settings;
         this.context = context;
         this.writes = writes;
@@ -55,6 +57,7 @@ final class BatchWriter {
         this.deadLetters = deadLetters;
         this.transaction = transaction;
         this.metrics = metrics;
+        this.silence = silence;
         this.retry = new Retry(settings.retryTimeout(), context);
         this.sizes = new StretchSize(settings.batchBytes(), settings.batchRecords());
     }
@@ -106,6 +109,7 @@ final class BatchWriter {
 
     private void applied() {
         retry.succeeded();
+        silence.answered();
         displacedSince = -1;
         inSourceOrder = false;
         apart.clear();
@@ -133,6 +137,7 @@ final class BatchWriter {
             case PASSING -> {
                 metrics.retried(Reason.of(error));
                 sizes.shrink(stretch.size(), SMALL);
+                silence.after(error);
                 retry.pause("write to the destination", error);
             }
             case UNCLEAR -> {

@@ -21,18 +21,16 @@ final class Destination {
             "the destination is a single mongod, which has no transactions: make it a replica set, or "
                     + "deploy the pipeline with mode = \"plain\"";
 
-    /** A server that went silent is given up after this, so that Connect's consumer is not thrown out of its group. */
-    private static final int SILENCE_MS = 120_000;
-
     private Destination() {}
 
-    static MongoClient connect(MongoSinkConfig config) {
+    /** @param silenceMs after which a server that says nothing is given up, if the URI does not tell */
+    static MongoClient connect(MongoSinkConfig config, int silenceMs) {
         ConnectionString uri = config.getConnectionString();
         MongoClientSettings.Builder settings = MongoClientSettings.builder()
                 .applyConnectionString(uri)
                 .applyToSslSettings(ssl -> SslConfigs.setupSsl(ssl, config));
         if (uri.getSocketTimeout() == null)
-            settings.applyToSocketSettings(socket -> socket.readTimeout(SILENCE_MS, TimeUnit.MILLISECONDS));
+            settings.applyToSocketSettings(socket -> socket.readTimeout(silenceMs, TimeUnit.MILLISECONDS));
         if (config.getCustomCredentialProvider() != null)
             settings.credential(config.getCustomCredentialProvider().getCustomCredential(config.getOriginals()));
         ServerApiConfig.setServerApi(settings, config);

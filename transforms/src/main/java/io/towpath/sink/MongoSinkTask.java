@@ -25,6 +25,9 @@ public final class MongoSinkTask extends SinkTask {
     private static final long AT_ONCE_MS = 1;
 
     private SinkSettings settings;
+    private MongoSinkConfig config;
+    private Silence silence;
+    private DeleteGuard guard;
     private MongoClient client;
     private ClientSession session;
     private Writes writes;
@@ -41,14 +44,32 @@ public final class MongoSinkTask extends SinkTask {
     @Override
     public void start(Map<String, String> properties) {
         settings = SinkSettings.of(properties);
-        MongoSinkConfig config = new MongoSinkConfig(properties);
-        client = Destination.connect(config);
+        config = new MongoSinkConfig(properties);
+        silence = new Silence(settings.silenceMs());
+        guard = new DeleteGuard(settings.log());
         writes = new Writes(config);
         metrics = new SinkMetrics(settings.pipeline(), settings.task());
-        facts = new TaskFacts(settings, client, metrics);
         polled = new Polled(settings.pollRecords(), settings.batchRecords(), settings.batchBytes());
-        offsets = new Offsets(settings.pipeline(), client, new DeleteGuard(settings.log()));
         deadLetters = new DeadLetters(reporter(properties), settings.refusedPercent());
+        connect();
+    }
+
+    private void connect() {
+        client = Destination.connect(config, silence.ms());
+        facts = new TaskFacts(settings, client, metrics);
+        offsets = new Offsets(settings.pipeline(), client, guard);
+    }
+
+    /** With the patience of now. All partitions are taken over once more, which ends what may be left of the old session's transaction. */
+    private void reconnect() {
+        Set<TopicPartition> ours = offsets.all().keySet();
+        polled.forget(ours);
+        unopened.addAll(ours);
+        if (session != null) session.close();
+        session = null;
+        transaction = null;
+        client.close();
+        connect();
     }
 
     /** Connect's reporter says nothing to anyone when no topic is named. */
@@ -62,6 +83,8 @@ public final class MongoSinkTask extends SinkTask {
         polled.forget(partitions);
         try {
             takeOver();
+        } catch (Silence.TooShort error) {
+            reconnect();
         } catch (RetriableException error) {
             // an error here would end the task; put tries again
         }
@@ -71,28 +94,30 @@ public final class MongoSinkTask extends SinkTask {
         Retry retry = new Retry(settings.retryTimeout(), context);
         while (!unopened.isEmpty()) {
             try {
-                if (session == null) connect();
+                if (session == null) begin();
                 for (TopicPartition partition : List.copyOf(unopened)) {
                     context.offset(
                             partition,
                             offsets.open(partition, session.getServerSession().getIdentifier()));
                     unopened.remove(partition);
+                    silence.answered();
                 }
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.PASSING)
                     throw new ConnectException(
                             "cannot take partitions over at the destination: " + Reason.of(error), error);
                 metrics.retried(Reason.of(error));
+                silence.after(error);
                 retry.pause("take partitions over at the destination", error);
             }
         }
     }
 
-    private void connect() {
+    private void begin() {
         Destination.requireTransactions(client);
         session = client.startSession();
         transaction = new Transaction(client, session, settings.transactions(), offsets, deadLetters, metrics);
-        writer = new BatchWriter(settings, context, writes, offsets, deadLetters, transaction, metrics);
+        writer = new BatchWriter(settings, context, writes, offsets, deadLetters, transaction, metrics, silence);
     }
 
     @Override
@@ -108,6 +133,10 @@ public final class MongoSinkTask extends SinkTask {
             polled.add(ready);
             if (polled.isMoreThere()) context.timeout(AT_ONCE_MS);
             else write();
+        } catch (Silence.TooShort error) {
+            reconnect();
+            context.timeout(AT_ONCE_MS);
+            throw error;
         } finally {
             facts.write();
         }

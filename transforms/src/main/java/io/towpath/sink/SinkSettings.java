@@ -24,6 +24,7 @@ record SinkSettings(
         int batchRecords,
         long batchBytes,
         Duration retryTimeout,
+        int silenceMs,
         double refusedPercent,
         LogSettings log) {
     static final String PIPELINE = "towpath.pipeline";
@@ -35,6 +36,7 @@ record SinkSettings(
     static final String POLL_RECORDS = "consumer.override.max.poll.records";
     static final String BATCH_BYTES = "towpath.batch.bytes";
     static final String RETRY_TIMEOUT = "towpath.retry.timeout.ms";
+    static final String SILENCE = "towpath.silence.ms";
     static final String REFUSED_PERCENT = "towpath.refused.percent";
     private static final String JOURNAL = "+journal";
 
@@ -93,6 +95,14 @@ record SinkSettings(
                         "How long, in ms, a batch is tried again before it is handed back to Connect, which tries again later. "
                                 + "Well below the consumer's max.poll.interval.ms.")
                 .define(
+                        SILENCE,
+                        Type.INT,
+                        10_000,
+                        Range.atLeast(1),
+                        Importance.LOW,
+                        "How long, in ms, the destination's primary may say nothing before another one is looked for; longer "
+                                + "by itself where it is only slow. A socketTimeoutMS in the URI goes before this.")
+                .define(
                         REFUSED_PERCENT,
                         Type.DOUBLE,
                         1.0,
@@ -113,6 +123,7 @@ record SinkSettings(
                 config.getInt(BATCH_RECORDS),
                 config.getLong(BATCH_BYTES),
                 Duration.ofMillis(config.getInt(RETRY_TIMEOUT)),
+                config.getInt(SILENCE),
                 config.getDouble(REFUSED_PERCENT),
                 LogSettings.of(properties));
     }

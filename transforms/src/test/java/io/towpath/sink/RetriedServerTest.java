@@ -84,6 +84,38 @@ class RetriedServerTest extends DestinationTest {
     }
 
     @Test
+    void aServerThatSaysNothingIsGivenUpSoon() {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.SILENCE, "500")) {
+            sink.put(0, "c {_id: 1}");
+            server.fail("{times: 1}", "failCommands: ['update'], blockConnection: true, blockTimeMS: 10000");
+            assertTimeout(Duration.ofSeconds(5), () -> sink.put(1, "u {_id: 1, $set: {p: 1}}"));
+            assertEquals(TestTask.documents("{_id: 1, p: 1}"), TestTask.stored(collection));
+        }
+    }
+
+    @Test
+    void aServerThatIsOnlySlowIsWaitedForLongerAndEachRecordIsAppliedOnce() {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.SILENCE, "300")) {
+            server.fail("alwaysOn", "failCommands: ['update', 'insert'], blockConnection: true, blockTimeMS: 1000");
+            int tries = 0;
+            while (TestTask.stored(collection).isEmpty() && tries++ < 5) {
+                try {
+                    sink.put(0, NOT_REPEATABLE);
+                } catch (RetriableException again) { // as Connect does: the same records once more
+                    assertTrue(again.getMessage().startsWith("the destination said nothing for too long"));
+                    continue;
+                }
+                if (TestTask.stored(collection).isEmpty()) assertEquals(0, sink.seek());
+            }
+            server.fail("off", "");
+            assertEquals(TestTask.documents("{_id: 1, q: 1, p: 1}"), TestTask.stored(collection));
+            sink.put(4, "d {_id: 1}");
+            assertEquals(List.of(), TestTask.stored(collection));
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    @Test
     void whatGoesOnForTooLongIsLeftToConnect() throws Exception {
         try (TestTask sink = TestTask.opened(collection, SinkSettings.RETRY_TIMEOUT, "500")) {
             server.fail("alwaysOn", "failCommands: ['insert'], errorCode: 13");

@@ -1,0 +1,33 @@
+"""What was hit how often: fault × state, with the tries that missed, as a table and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: A fault and the state that it was to hit.
+Pair = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Hits:
+    hit: Counter[Pair] = field(default_factory=Counter)
+    missed: Counter[Pair] = field(default_factory=Counter)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+
+    def table(self) -> str:
+        """A line a pair."""
+        pairs = sorted({*self.hit, *self.missed})
+        lines = [
+            f"{fault:<28} {state:<12} {self.hit[fault, state]:4} {self.missed[fault, state]:6}"
+            for fault, state in pairs
+        ]
+        return "\n".join([f"{'fault':<28} {'state':<12} hits missed", *lines])
+
+    def write(self, file: Path) -> None:
+        pairs = sorted({*self.hit, *self.missed})
+        rows = [{"fault": f, "state": s, "hits": self.hit[f, s], "missed": self.missed[f, s]} for f, s in pairs]
+        file.write_text(json.dumps({"pairs": rows, "runs": self.runs}, indent=1) + "\n")

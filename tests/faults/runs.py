@@ -1,0 +1,173 @@
+"""One run: a pipeline, a writer that goes on whatever happens, a fault at its state, both sides compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+
+from stack.options import DESTINATION, SOURCE
+from tests.faults.faults import FAULTS, Fault
+from tests.faults.hits import Hits
+from tests.faults.offsets import SourceOffsets
+from tests.faults.site import Site
+from tests.faults.states import STATES, Missed, Scene, State
+from tests.support import log
+from tests.support.awaited import until
+from tests.support.large import Large
+from tests.support.order import Order
+from tests.support.pipeline import Pipeline
+from tests.support.workload import Workload
+from tests.support.writer import Writer
+
+COLLECTIONS = ("one", "two")
+LARGE = "large"
+#: Seconds from there being a new primary until records are applied, by fault.
+_MOST_S = dict.fromkeys([f"{DESTINATION}-{how}" for how in ("primary-kill", "primary-stop", "step-down")], 15.0)
+#: A change stream waits for a server whose process sleeps until that wakes: one that scans a long oplog is as silent.
+_HANGS = f"{SOURCE}-primary-stop"
+_FLOWS = 20  # records that the sink applies after a fault before the next one
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run is: everything that is random in it comes from the seed."""
+
+    seed: int
+    fault: Fault
+    state: State
+    documents: int = 400
+    per_second: int = 80
+    large_bytes: int = 2_000_000
+
+    def __str__(self) -> str:
+        return f"seed {self.seed}: {self.fault.name} at {self.state.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    hit: bool
+    operations: int
+    events: int
+    recovered_s: float
+    """Until the sink moved again: from there being a new primary, or from what was broken being back."""
+
+    def as_json(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def pairs(site: Site) -> list[tuple[Fault, State]]:
+    """Every fault that the site can have, at each state that it can meet."""
+    return [
+        (fault, state)
+        for fault in FAULTS.values()
+        for state in STATES.values()
+        if site.shape.name in fault.shapes and fault.hits not in state.never
+    ]
+
+
+def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
+    """Fails when a task failed for good, a document was lost, repeated, resurrected or went back, or was set aside."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _pipeline(site, plan, folder) as pipeline:
+        sources = [pipeline.source(name) for name in COLLECTIONS]
+        workload = Workload(plan.seed, sources, documents=plan.documents, versions=True, may_lose=True)
+        large = Large(plan.seed, pipeline.source(LARGE), plan.large_bytes)
+        workload.fill()
+        large.fill()
+        writers = (Writer(workload, per_second=plan.per_second), Writer(large, per_second=1))
+        with Order(site.destination, pipeline.name) as order:
+            pipeline.deploy()
+            with closing(SourceOffsets(site, pipeline)) as offsets:
+                hit, recovered = _written(_scene(site, plan, pipeline, offsets), plan, writers)
+            pipeline.wait(240)
+            _assert_tasks_run(site, pipeline)
+        letters = log.records(pipeline.addresses.bootstrap, f"{pipeline.name}.dead-letters")
+        assert not letters, f"{len(letters)} records were set aside: {letters[0]}"
+        pipeline.assert_same(*COLLECTIONS, LARGE, at_least=plan.documents // 4)
+        events = order.seen(at_least=100)
+    (hits.hit if hit else hits.missed)[plan.fault.name, plan.state.name] += 1
+    return Result(hit, writers[0].applied, events, recovered)
+
+
+def _scene(site: Site, plan: Plan, pipeline: Pipeline, offsets: SourceOffsets) -> Scene:
+    moment, blind = Random(plan.seed).uniform(0, 15), plan.fault.hits == DESTINATION
+    return Scene(site, pipeline, (*COLLECTIONS, LARGE), offsets, pipeline.file.parent, moment, blind)
+
+
+def _written(scene: Scene, plan: Plan, writers: tuple[Writer, Writer]) -> tuple[bool, float]:
+    """The fault, while the source is written to, or, where the state wants no writes, after it."""
+    small, large = writers
+    if plan.state.writes:
+        with small, large:
+            return _strike(scene, plan)
+    with small:
+        small.wait_for(300)
+    return _strike(scene, plan)
+
+
+def _strike(scene: Scene, plan: Plan) -> tuple[bool, float]:
+    """Whether it was hit, and the seconds until records were applied again."""
+    random, blind = Random(plan.seed), plan.fault.hits == "broker"  # what is known then lies at the broker
+    try:
+        with plan.state.reached(scene) as holds:
+            if not holds():
+                raise Missed(f"{plan.state.name} was over")
+            with plan.fault.broken(scene.site, random, scene.pipeline.name) as wait:
+                hit = blind or not plan.state.after or holds()
+                wait()
+                recovered = _await_flow(scene) if _others_go_on(scene, plan) else None
+            if blind and plan.state.after:
+                hit = holds()
+            if recovered is None:
+                recovered = _await_flow(scene) if plan.state.writes else 0.0
+    except Missed as missed:
+        print(f"missed: {missed}")
+        return False, 0.0
+    most = _MOST_S.get(plan.fault.name)
+    assert most is None or recovered < most, f"{recovered:.1f} s from a new primary until records were applied again"
+    return hit, recovered
+
+
+def _others_go_on(scene: Scene, plan: Plan) -> bool:
+    """Whether there are more of what is broken, so that nobody has to mend anything first."""
+    if not plan.state.writes or scene.site.shape.proxied or plan.fault.name == _HANGS:
+        return False
+    return scene.site.shape.others > 1 or plan.fault.hits in (SOURCE, DESTINATION)
+
+
+def _await_flow(scene: Scene) -> float:
+    """Wait until records are applied again; for how many seconds that was."""
+    before, begun = scene.total(), time.monotonic()
+    until("records applied after the fault", lambda: scene.total() >= before + _FLOWS, 150, 0.1)
+    return time.monotonic() - begun
+
+
+def _assert_tasks_run(site: Site, pipeline: Pipeline) -> None:
+    def states() -> list[str]:
+        tasks = [site.tasks(f"{pipeline.name}-{kind}") for kind in ("source", "sink")]
+        found = [it["state"] for of in tasks for it in of]
+        failed = [it.get("trace", "")[:2000] for of in tasks for it in of if it["state"] == "FAILED"]
+        assert not failed, f"tasks failed: {failed}"
+        return found if all(tasks) and set(found) == {"RUNNING"} else []
+
+    until("running tasks", states, 60, 0.2)
+
+
+@contextmanager
+def _pipeline(site: Site, plan: Plan, folder: Path) -> Iterator[Pipeline]:
+    name = f"f{plan.seed:x}"
+    file = folder / f"{name}.toml"
+    pipeline = Pipeline(name, file, site.addresses, site.source, site.destination, plan.state.settings)
+    yield pipeline
+    pipeline.remove()
+    for client in (site.source, site.destination):
+        client.drop_database(name)
+
+
+def describe(plan: Plan) -> dict[str, object]:
+    """What a run was to be, for the JSON."""
+    return {"seed": plan.seed, "fault": plan.fault.name, "state": plan.state.name}

@@ -1,0 +1,237 @@
+"""The moments at which faults strike: how each is reached, and the facts that prove that it was hit.
+
+`holds` is asked right before the fault and right after it, by what no fault takes away: the source's offsets as
+Kafka has them, the destination's open transactions, a process that is alive.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import bson
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
+
+from connectors import requests
+from stack import mongod
+from stack.mongod import MongodSizes
+from tests.faults.command import Command
+from tests.faults.offsets import SourceOffsets
+from tests.faults.site import Site
+from tests.support import oracle, progress, raw
+from tests.support.awaited import until
+from tests.support.pipeline import Pipeline, Settings
+from tests.support.progress import State as Stage
+from towpath.opened import opened
+
+_HELD_S = 6  # for so long the destination keeps a commit waiting that a fault is to meet
+
+
+class Missed(Exception):
+    """The state was over before the fault came, or did not come: the round does not count."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """What a state is made of: a pipeline on a site, with its documents."""
+
+    site: Site
+    pipeline: Pipeline
+    collections: tuple[str, ...]
+    offsets: SourceOffsets
+    folder: Path
+    moment_s: float
+    """After which a fault comes that waits for no state, from the deployment on."""
+    blind: bool = False
+    """The fault to come takes the destination away: nobody there can be asked right after it."""
+
+    def total(self) -> int:
+        return progress.total(self.pipeline)
+
+
+_SETTINGS = Settings(capture={"documents_per_second": 150})
+Holds = Callable[[], bool]
+Reached = AbstractContextManager[Holds]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    name: str
+    reached: Callable[[Scene], Reached]
+    after: bool = True
+    """Whether it is asked right after the fault as well: a sink that was hit does not move."""
+    never: frozenset[str] = frozenset()
+    """Parts whose faults cannot meet this state."""
+    settings: Settings = _SETTINGS
+    writes: bool = True
+    """Whether the source is written to meanwhile."""
+
+
+def _stage(wanted: Stage) -> Callable[[Scene], Reached]:
+    @contextmanager
+    def reached(scene: Scene) -> Iterator[Holds]:
+        stages = progress.STATES
+        end = time.monotonic() + 90
+        while (now := scene.offsets.state()) != wanted:
+            if stages.index(now) > stages.index(wanted) or time.monotonic() > end:
+                raise Missed(f"{wanted}: it is {now}")
+            time.sleep(0.01)
+        yield lambda: scene.offsets.state() == wanted
+
+    return reached
+
+
+@contextmanager
+def _any_moment(scene: Scene) -> Iterator[Holds]:
+    time.sleep(scene.moment_s)
+    print(f"{scene.pipeline.name}: {scene.moment_s:.1f} s after the deployment, in {scene.offsets.state()}")
+    yield lambda: True
+
+
+@contextmanager
+def _streaming(scene: Scene) -> Iterator[Holds]:
+    until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
+
+    before = scene.total()
+    until("sink that moves", lambda: scene.total() > before, 60, 0.02)
+    moved = time.monotonic()
+    yield lambda: time.monotonic() < moved + 1
+
+
+def read_again(scene: Scene, times: int) -> None:
+    """Ask for every document of the collections, so often that it takes a while."""
+    with opened(scene.pipeline.file) as it:
+        for _ in range(times):
+            for name in scene.collections:
+                found = scene.pipeline.source(name).find({}, {"_id": 1})
+                ids = [bson.encode({"_id": one["_id"]}) for one in found]
+                if ids:
+                    requests.write(it.pipeline, it.topics, scene.pipeline.namespace(name), ids)
+
+
+@contextmanager
+def _reading_again(scene: Scene) -> Iterator[Holds]:
+    until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
+    read_again(scene, 60)
+    yield lambda: scene.offsets.requests_left() > 0
+
+
+@contextmanager
+def _in_transaction(scene: Scene) -> Iterator[Holds]:
+    """The destination holds a commit up: the sink's transaction is open, all its writes done."""
+    site = scene.site
+    until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
+    primary = site.primary("destination")
+    held = {"failCommands": ["commitTransaction"], "blockConnection": True, "blockTimeMS": _HELD_S * 1000}
+    with site.direct(primary, 70_000) as client:
+        point = client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=held)
+        try:
+            entered = int(point["count"]) + 1
+            client.admin.command("waitForFailPoint", "failCommand", timesEntered=entered, maxTimeMS=60_000)
+            end = time.monotonic() + _HELD_S - 0.5
+            yield lambda: time.monotonic() < end and (scene.blind or _is_open(site, primary))
+        finally:
+            with suppress(PyMongoError), site.direct(primary, 1000) as again:
+                again.admin.command("configureFailPoint", "failCommand", mode="off")
+
+
+def _is_open(site: Site, primary: str) -> bool:
+    stages: list[dict[str, Any]] = [
+        {"$currentOp": {"allUsers": True, "idleSessions": True}},
+        {"$match": {"transaction.timeOpenMicros": {"$gt": 0}, "lsid": {"$exists": True}}},
+    ]
+    with site.direct(primary, 2000) as client:
+        return bool(list(client.admin.aggregate(stages)))
+
+
+@contextmanager
+def _compacting(scene: Scene) -> Iterator[Holds]:
+    """`towpath compact` has asked for documents, and the answer is not there yet."""
+    until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
+    with Command(scene.folder, scene.pipeline.file, "compact", "--every", "1s") as service:
+        until("request of compaction", lambda: not service.alive or scene.offsets.requests_left() > 0, 60, 0.01)
+        yield lambda: service.alive and scene.offsets.requests_left() > 0
+        if service.alive:
+            service.process.send_signal(signal.SIGTERM)
+        service.ended(0, 2)
+
+
+@contextmanager
+def _verifying(scene: Scene) -> Iterator[Holds]:
+    """`towpath verify` is connected to both sides; it may end without a verdict, but not with a wrong one."""
+    until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
+    with Command(scene.folder, scene.pipeline.file, "verify", "--processes", "1") as verify:
+        sides = (scene.site.source, scene.site.destination)
+        until("verification", lambda: not verify.alive or all(map(_is_verified, sides)), 60, 0.01)
+        yield lambda: verify.alive
+        verify.ended(0, 2)
+
+
+def _is_verified(client: raw.Client) -> bool:
+    stages: list[dict[str, Any]] = [
+        {"$currentOp": {"allUsers": True, "idleConnections": True}},
+        {"$match": {"appName": "towpath verify"}},
+    ]
+    return bool(list(client.admin.aggregate(stages)))
+
+
+@contextmanager
+def _replaying(scene: Scene) -> Iterator[Holds]:
+    """A replay is under way. It goes on when it is asked for again, and ends with the source's documents."""
+    pipeline, place = scene.pipeline, scene.folder / f"third-{time.monotonic_ns()}"
+    read_again(scene, 20)
+    pipeline.wait()
+    with mongod.start_replica_set(place, name="third", sizes=MongodSizes(0.25, 128)) as third:
+        words = ("replay", "--destination", third.uri, "--name", f"r{time.monotonic_ns()}")
+        with (
+            Command(scene.folder, scene.pipeline.file, *words) as replay,
+            MongoClient[dict[str, Any]](third.uri) as client,
+        ):
+            positions, ends = client["towpath"]["offsets"], _ends(pipeline)
+
+            def under_way() -> bool:
+                return replay.alive and 0 < sum(max(0, it["offset"]) for it in positions.find()) < ends
+
+            until("replay that moves", lambda: not replay.alive or under_way(), 90, 0.01)
+            yield under_way
+            again = replay.ended(0, 2)
+        while again:
+            with Command(scene.folder, scene.pipeline.file, *words) as replay:
+                again = replay.ended(0)
+        names = {pipeline.namespace(name): pipeline.namespace(name) for name in scene.collections}
+        oracle.assert_same(pipeline.addresses.source, third.uri, names, at_least=100)
+
+
+def _ends(pipeline: Pipeline) -> int:
+    """Where the pipeline's own sink is, that has applied all: as far as a replay has to come."""
+    return progress.total(pipeline)
+
+
+_COMPACTED = '[log]\ncompact = true\ncompaction_lag = "120s"\ndelete_retention = "3600s"'
+
+STATES: dict[str, State] = {
+    state.name: state
+    for state in (
+        State("any", _any_moment, after=False),
+        State("copy", _stage("copy")),
+        State("hand-over", _stage("hand-over"), settings=Settings(capture={"documents_per_second": 400})),
+        State("streaming", _streaming, after=False),
+        State("reading again", _reading_again),
+        State("transaction", _in_transaction),
+        State("compaction", _compacting, settings=Settings(extra=_COMPACTED)),
+        State("verify", _verifying),
+        State(
+            "replay",
+            _replaying,
+            never=frozenset(("source", "destination")),  # it has a destination of its own, and reads the log only
+            settings=Settings(write={"batch_records": 10}),
+            writes=False,
+        ),
+    )
+}

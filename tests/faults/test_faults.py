@@ -1,0 +1,55 @@
+"""Both sides are equal whatever breaks, whenever it does: a few pairs of fault and state; `scripts/soak` has all.
+
+The site has three nodes a side, one broker and one worker: what is killed is all there is of it, or the primary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.faults.faults import FAULTS
+from tests.faults.hits import Hits
+from tests.faults.runs import Plan, Result, run
+from tests.faults.shapes import SHAPES
+from tests.faults.site import Site, site
+from tests.faults.states import STATES
+
+_TRIES = 3  # until a fault meets its state
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with site(SHAPES["one"], tmp_path_factory.mktemp("faults")) as found:
+        yield found
+
+
+def strike(there: Site, folder: Path, seed: int, fault: str, state: str) -> Result:
+    """The first run in which the fault met its state."""
+    plan, hits = Plan(seed, FAULTS[fault], STATES[state], documents=200), Hits()
+    for tried in range(_TRIES):
+        result = run(there, replace(plan, seed=seed + tried), hits, folder)
+        print(f"{plan}: {result}")
+        if result.hit:
+            return result
+    raise AssertionError(f"{fault} did not meet {state} in {_TRIES} tries")
+
+
+def test_writes_flow_within_15_s_of_there_being_a_new_primary_at_the_destination(
+    there: Site, tmp_path: Path, seed: int
+) -> None:
+    result = strike(there, tmp_path, seed, "destination-primary-kill", "transaction")
+    assert result.recovered_s < 15
+
+
+def test_a_broker_that_was_killed_and_comes_back_loses_nothing_and_nobody_has_to_help(
+    there: Site, tmp_path: Path, seed: int
+) -> None:
+    strike(there, tmp_path, seed, "broker-kill", "streaming")
+
+
+def test_a_copy_during_which_the_source_has_another_primary_goes_on(there: Site, tmp_path: Path, seed: int) -> None:
+    strike(there, tmp_path, seed, "source-step-down", "copy")
