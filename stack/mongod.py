@@ -54,17 +54,24 @@ class Servers:
 
 
 def command(
-    program: Path, folder: Path, port: int, replica_set: str | None, sizes: MongodSizes, key_file: Path | None = None
+    program: Path,
+    folder: Path,
+    port: int,
+    replica_set: str | None,
+    sizes: MongodSizes,
+    key_file: Path | None = None,
+    *,
+    parameters: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """The command line of one mongod that keeps its files in `folder`."""
-    parameters = {
+    """The command line of one mongod that keeps its files in `folder`, with more of its parameters if given."""
+    values = {
         "periodicNoopIntervalSecs": "1",  # change streams and the times in them go on when nobody writes
         "diagnosticDataCollectionEnabled": "false",
         "shutdownTimeoutMillisForSignaledShutdown": "100",  # nobody else to hand over to
     }
     words = [str(program), "--dbpath", str(folder), "--port", str(port), "--bind_ip", HOST, "--nounixsocket"]
     words += ["--wiredTigerCacheSizeGB", str(sizes.cache_gb)]
-    for name, value in parameters.items():
+    for name, value in {**values, **(parameters or {})}.items():
         words += ["--setParameter", f"{name}={value}"]
     if replica_set is not None:
         words += ["--replSet", replica_set, "--oplogSize", str(sizes.oplog_mb)]
