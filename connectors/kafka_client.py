@@ -96,7 +96,11 @@ class KafkaClient:
         return f"{found.found}; {found.advice}" if found else None
 
     def references(self, secrets: Path) -> dict[str, str]:
-        """Settings of a connector for all clients that Connect makes for it: setting → where in the secrets file."""
+        """Settings of a connector for all clients that Connect makes for it: setting → where in the secrets file.
+
+        Not the address: a source with an address of its own has its offsets written to a second topic as well, in an
+        order that a transaction does not bear.
+        """
         return {
             f"{client}.override.{key}": f"${{file:{secrets}:kafka.{key}}}"
             for client in ("producer", "consumer", "admin")

@@ -159,7 +159,7 @@ class Stack:
         scheme, sasl = "http", ""
         if options.secured:
             source, destination = (f"{uri}&{options.secured.options}" for uri in (source, destination))
-            scheme, sasl = "https", ",".join(f"{HOST}:{ports[SASL.format(name)]}" for name in options.brokers)
+            scheme, sasl = "https", sasl_bootstrap(options, ports)
         urls = tuple(f"{scheme}://{HOST}:{ports[name]}" for name in options.workers)
         shown = [name for name in (*options.brokers, *options.workers) if options.metrics]
         metrics = {name: f"http://{HOST}:{ports[metrics_of(name)]}/metrics" for name in shown}
@@ -170,3 +170,8 @@ class Stack:
 def bootstrap(options: StackOptions, ports: Mapping[str, int]) -> str:
     """Where clients find the brokers."""
     return ",".join(f"{HOST}:{ports[name]}" for name in options.brokers)
+
+
+def sasl_bootstrap(options: StackOptions, ports: Mapping[str, int]) -> str:
+    """The brokers' addresses for users with passwords."""
+    return ",".join(f"{HOST}:{ports[SASL.format(name)]}" for name in options.brokers)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stack import jvm, mongod, state
-from stack.options import StackOptions, bootstrap, controller_of, metrics_of
+from stack.options import StackOptions, bootstrap, controller_of, metrics_of, sasl_bootstrap
 from stack.parts import Parts
 from stack.processes import Process
 from stack.security import SASL
@@ -66,7 +66,7 @@ def write_worker_file(name: str, options: StackOptions, ports: Mapping[str, int]
     values = jvm.worker_properties(options.directory, brokers, ports[name], plugins, len(options.brokers))
     if options.secured:
         options.secured.write_jaas(options.directory / "conf")
-        values |= options.secured.worker(ports[name])
+        values |= options.secured.worker(ports[name], sasl_bootstrap(options, ports))
     jvm.write_properties(_worker_file(options.directory, name), values)
 
 

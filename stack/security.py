@@ -3,14 +3,15 @@
 Everything secret is in files of one folder, which whoever asks for such a stack makes:
 
 - `ca.pem`: whom all trust; `server.pem`: certificate (CN=server, for 127.0.0.1) and key of every service; `stack.pem`:
-  those by which the stack's own clients and its Connect workers come in (CN=stack). Keys are PKCS #8.
+  those by which the stack's own clients come in (CN=stack). Keys are PKCS #8.
 - `server.p12`, `trust.p12`, `p12.password`: the first two for Connect's REST API, whose web server reads no PEM.
 - `mongod.key`: by which members of a replica set know each other; `root.password`: of the user `root` on both sides.
-- `kafka.users`: `user:password` lines, for SCRAM; `connect.users`: `user=password` lines, for Connect's REST API.
+- `kafka.users`: `user:password` lines, for SCRAM, the first for Connect's workers; `connect.users`: `user=password`
+  lines, for Connect's REST API.
 
 The source takes passwords; the destination and Connect's REST API want a certificate as well. Kafka has a listener for
-certificates, which the stack itself uses, and one for passwords. Its brokers allow what access control lists say;
-`server` and `stack` may do everything.
+certificates, and one for passwords, which the workers use. Its brokers allow what access control lists say; `server`,
+`stack` and the workers may do everything.
 """
 
 from __future__ import annotations
@@ -94,12 +95,13 @@ class Security:
             "sasl.enabled.mechanisms": _MECHANISM,
             f"listener.name.sasl_ssl.{_MECHANISM.lower()}.sasl.jaas.config": f"{_SCRAM} required;",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:server;User:stack",
+            "super.users": f"User:server;User:stack;User:{self._users()[0][0]}",
             "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/,DEFAULT",
         }
 
-    def worker(self, port: int) -> dict[str, str]:
-        """Settings of a Connect worker, in place of those of a plain one."""
+    def worker(self, port: int, bootstrap: str) -> dict[str, str]:
+        """Settings of a Connect worker, in place of those of a plain one; it comes in at `bootstrap` by password."""
+        user, secret = self._users()[0]
         password = (self.folder / "p12.password").read_text().strip()
         stores = {"keystore": "server.p12", "truststore": "trust.p12"}
         rest = {f"ssl.{store}.location": str(self.folder / name) for store, name in stores.items()}
@@ -107,8 +109,12 @@ class Security:
         rest |= {f"ssl.{store}.password": password for store in stores}
         rest |= {"ssl.key.password": password, "ssl.client.auth": "required"}
         return {
-            "security.protocol": "SSL",
-            **self._pem("stack.pem"),
+            "bootstrap.servers": bootstrap,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": _MECHANISM,
+            "sasl.jaas.config": f'{_SCRAM} required username="{user}" password="{secret}";',
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": self.ca,
             "listeners": f"https://{HOST}:{port}",
             "rest.advertised.listener": "https",
             "rest.extension.classes": f"{_BASIC}.BasicAuthSecurityRestExtension",
@@ -131,8 +137,7 @@ class Security:
         admin = AdminClient({"bootstrap.servers": bootstrap, **self.for_librdkafka()})
         information = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         wanted: list[UserScramCredentialAlteration] = [
-            UserScramCredentialUpsertion(user, information, password.encode())
-            for user, password in self._pairs("kafka.users", ":")
+            UserScramCredentialUpsertion(user, information, password.encode()) for user, password in self._users()
         ]
         for answer in admin.alter_user_scram_credentials(wanted).values():
             answer.result(timeout=30)
@@ -140,6 +145,9 @@ class Security:
     def _pem(self, own: str) -> dict[str, str]:
         found = {"ssl.keystore.location": str(self.folder / own), "ssl.truststore.location": self.ca}
         return found | {"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
+
+    def _users(self) -> list[tuple[str, str]]:
+        return self._pairs("kafka.users", ":")
 
     def _pairs(self, file: str, mark: str) -> list[tuple[str, str]]:
         lines = (self.folder / file).read_text().split()

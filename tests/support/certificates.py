@@ -32,6 +32,8 @@ class Secrets:
     key: str = field(default_factory=_password)
     """The pass phrase of the destination user's key, and of the one for Kafka."""
     root: str = field(default_factory=lambda: f"leak-{secrets.token_hex(8)}")
+    worker: str = field(default_factory=lambda: f"leak-{secrets.token_hex(8)}")
+    """Of Connect's workers, at Kafka."""
     store: str = field(default_factory=lambda: f"leak-{secrets.token_hex(8)}")
 
 
@@ -87,7 +89,7 @@ def secure(folder: Path, known: Secrets) -> Authority:
         "p12.password": known.store,
         "mongod.key": base64.b64encode(secrets.token_bytes(96)).decode(),
         "root.password": known.root,
-        "kafka.users": f"towpath:{known.kafka}",
+        "kafka.users": f"connect:{known.worker}\ntowpath:{known.kafka}",
         "connect.users": f"towpath={known.connect}",
     }
     for name, text in texts.items():

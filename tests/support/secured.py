@@ -126,7 +126,6 @@ class Secured:
             "ssl.truststore.location": str(self.authority.file),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self._file("kafka.pem")),
-            "ssl.key.password": self.known.key,
         }
 
     def rest(self) -> httpx.Client:
@@ -154,7 +153,7 @@ def running(folder: Path, say: Any) -> Iterator[Secured]:
     known, certificates = Secrets(), folder / "certificates"
     authority = secure(certificates, known)
     authority.issue("sink.pem", name="sink", password=known.key)
-    authority.issue("kafka.pem", name="towpath", password=known.key)
+    authority.issue("kafka.pem", name="towpath")
     authority.issue("rest.pem", name="rest")
     place = folder / "stack"
     try:

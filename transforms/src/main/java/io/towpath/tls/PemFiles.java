@@ -1,5 +1,9 @@
 package io.towpath.tls;
 
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.GeneralSecurityException;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
@@ -10,7 +14,6 @@ import org.apache.kafka.common.config.ConfigDef.Importance;
 import org.apache.kafka.common.config.ConfigDef.Type;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.config.SslConfigs;
-import org.apache.kafka.common.config.types.Password;
 import org.apache.kafka.common.security.ssl.DefaultSslEngineFactory;
 
 /**
@@ -56,29 +59,30 @@ public record PemFiles(String ca, String certificate, String password) {
     /** Nothing when no file is named. Throws {@link ConfigException} for files that cannot be used. */
     public Optional<SSLContext> context() {
         if (isNone()) return Optional.empty();
-        Map<String, Object> settings = new HashMap<>();
-        settings.put(SslConfigs.SSL_PROTOCOL_CONFIG, "TLS");
+        Map<String, String> settings = new HashMap<>();
         if (!ca.isEmpty()) {
             settings.put(SslConfigs.SSL_TRUSTSTORE_TYPE_CONFIG, DefaultSslEngineFactory.PEM_TYPE);
             settings.put(SslConfigs.SSL_TRUSTSTORE_LOCATION_CONFIG, ca);
         }
-        if (!certificate.isEmpty()) {
-            settings.put(SslConfigs.SSL_KEYSTORE_TYPE_CONFIG, DefaultSslEngineFactory.PEM_TYPE);
-            settings.put(SslConfigs.SSL_KEYSTORE_LOCATION_CONFIG, certificate);
-        }
-        if (!password.isEmpty()) settings.put(SslConfigs.SSL_KEY_PASSWORD_CONFIG, new Password(password));
         try (DefaultSslEngineFactory factory = new DefaultSslEngineFactory()) {
-            factory.configure(settings);
+            if (!certificate.isEmpty()) {
+                String text = Files.readString(Path.of(certificate));
+                settings.put(SslConfigs.SSL_KEYSTORE_TYPE_CONFIG, DefaultSslEngineFactory.PEM_TYPE);
+                settings.put(SslConfigs.SSL_KEYSTORE_CERTIFICATE_CHAIN_CONFIG, PemKey.certificates(text));
+                settings.put(SslConfigs.SSL_KEYSTORE_KEY_CONFIG, PemKey.of(text, password));
+            }
+            factory.configure(new ConfigDef().withClientSslSupport().parse(settings));
             return Optional.of(factory.sslContext());
-        } catch (KafkaException error) {
-            throw new ConfigException("cannot use the PEM files %s: %s (a key has to be PKCS #8: BEGIN PRIVATE KEY or "
-                            .formatted(this, reason(error))
-                    + "BEGIN ENCRYPTED PRIVATE KEY; openssl pkcs8 -topk8 makes it one)");
+        } catch (KafkaException | IOException | GeneralSecurityException error) {
+            throw new ConfigException(
+                    ("cannot use the PEM files %s: %s; is the key's password right? (A key has to be PKCS #8: BEGIN PRIVATE KEY or "
+                                    + "BEGIN ENCRYPTED PRIVATE KEY; openssl pkcs8 -topk8 makes it one.)")
+                            .formatted(this, reason(error)));
         }
     }
 
     private static String reason(Throwable error) {
-        return error.getCause() == null ? error.getMessage() : error.getMessage() + ": " + reason(error.getCause());
+        return error.getCause() == null ? error.toString() : error.getMessage() + ": " + reason(error.getCause());
     }
 
     @Override
