@@ -41,12 +41,11 @@ def connected(uri: str, side: str, *, timeout: float = 10) -> Iterator[MongoClie
     bound: dict[str, Any] = {} if given else {"serverSelectionTimeoutMS": int(timeout * 1000)}
     address = without_credentials(uri)
     _refuse_unescaped(uri, side)
+    _refuse_files(uri, side)
     try:
         client: MongoClient[dict[str, Any]] = MongoClient(uri, **bound, appname="towpath", tz_aware=True)
-    except (ConfigurationError, ValueError, PyMongoError, OSError) as error:
-        known = _trouble(uri)
-        words = f"{known.found}; {known.advice}" if known else str(error)
-        raise MongoUnreachable(f"the URI of the {side} cannot be used: {words} ({_setting(side)})") from error
+    except (ConfigurationError, ValueError, PyMongoError) as error:
+        raise MongoUnreachable(f"the URI of the {side} cannot be used: {error} ({_setting(side)})") from error
     with client:
         try:
             yield client
@@ -69,15 +68,32 @@ def _refuse_unescaped(uri: str, side: str) -> None:
         )
 
 
+def _refuse_files(uri: str, side: str) -> None:
+    """Raise `MongoUnreachable` for PEM files that cannot be used."""
+    found = _trust(_options(uri), uri).unusable() if "tlsc" in uri.lower() else None
+    if found:
+        raise MongoUnreachable(
+            f"the URI of the {side} cannot be used: {found.found}; {found.advice} ({_setting(side)})"
+        )
+
+
 def _trouble(uri: str) -> Trouble | None:
     """What is wrong with TLS between here and the members that the URI names."""
+    told = _options(uri)
+    return trouble([(host, port or 27017) for host, port in told.get("nodelist", [])], _trust(told, uri))
+
+
+def _options(uri: str) -> dict[str, Any]:
     try:
-        told = parse_uri(uri, validate=False)
+        return parse_uri(uri, validate=False)
     except (PyMongoError, ValueError):
-        return None
-    options = {str(name).lower(): str(value) for name, value in told["options"].items()}
+        return {}  # said by the client
+
+
+def _trust(told: dict[str, Any], uri: str) -> Trust:
+    options = {str(name).lower(): str(value) for name, value in told.get("options", {}).items()}
     given = {name for name, value in options.items() if value.lower() not in ("false", "")}
-    trust = Trust(
+    return Trust(
         tls=bool(given & {"tls", "ssl", "tlscafile", "tlscertificatekeyfile"}) or uri.startswith("mongodb+srv"),
         ca=options.get("tlscafile", ""),
         key=options.get("tlscertificatekeyfile", ""),
@@ -87,7 +103,6 @@ def _trouble(uri: str) -> Trouble | None:
         key_option="tlsCertificateKeyFile in the URI",
         checks_host=not given & {"tlsallowinvalidhostnames", "tlsinsecure", "tlsallowinvalidcertificates"},
     )
-    return trouble([(host, port or 27017) for host, port in told["nodelist"]], trust)
 
 
 def _setting(side: str) -> str:

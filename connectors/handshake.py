@@ -13,7 +13,7 @@ from dataclasses import dataclass
 _PATIENCE = 3.0  # seconds for the handshake
 _SILENCE = 0.5  # seconds after which a server that says nothing is taken to wait for the client
 _EXPIRED, _NOT_YET, _OTHER_HOST, _OTHER_IP = 10, 9, 62, 64  # X509_V_ERR_… of OpenSSL
-_REFUSES = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "UNSUPPORTED_CERTIFICATE")
+_REFUSES = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "ends the connection")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -31,6 +31,14 @@ class Trust:
     ca_option: str
     key_option: str
     checks_host: bool = True
+
+    def unusable(self) -> Trouble | None:
+        """What is wrong with the files; asked first, as OpenSSL asks the terminal for a password that is missing."""
+        try:
+            self.context()
+        except OSError as error:
+            return _unusable(self, error)
+        return None
 
     def context(self) -> ssl.SSLContext:
         """Raises `OSError`, `ssl.SSLError` among them, for files that cannot be used."""
@@ -93,15 +101,15 @@ def _without(plain: socket.socket, context: ssl.SSLContext, trust: Trust) -> Tro
             return None
     except OSError:
         return None
-    return Trouble("the server speaks TLS, and the client was not to", trust.switch)
+    return Trouble("the server speaks TLS, and the client was not to", f"switch it on: {trust.switch}")
 
 
 def _with_tls(plain: socket.socket, host: str, context: ssl.SSLContext, trust: Trust) -> Trouble | None:
     try:
         with context.wrap_socket(plain, server_hostname=host) as secured:
             secured.settimeout(_SILENCE)
-            if secured.recv(1) == b"" and not trust.key:
-                return _wants_certificate(trust)
+            if secured.recv(1) == b"":
+                return _refused("it ends the connection", trust) if trust.key else _wants_certificate(trust)
     except TimeoutError:
         return None  # it waits for the client to speak: all is well
     except ssl.SSLCertVerificationError as error:
@@ -129,12 +137,12 @@ def _unverified(host: str, code: int, trust: Trust) -> Trouble:
 
 
 def _refused(reason: str, trust: Trust) -> Trouble:
-    if any(word in reason for word in _REFUSES):
+    if trust.key and any(word in reason for word in _REFUSES):
         return Trouble(
             f"the server refuses the client's certificate in {trust.key} ({reason})",
             f"name with {trust.key_option} one that comes from the CA that the server trusts, and has not expired",
         )
-    if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
+    if "CERTIFICATE" in reason or "HANDSHAKE_FAILURE" in reason:
         return _wants_certificate(trust)
     return _no_tls(trust)
 
@@ -145,5 +153,6 @@ def _wants_certificate(trust: Trust) -> Trouble:
 
 def _no_tls(trust: Trust) -> Trouble:
     return Trouble(
-        "the server does not speak TLS at this port", f"name the port with TLS, or leave TLS out ({trust.switch})"
+        "the server does not speak TLS at this port",
+        f"name the port with TLS, or switch it off ({trust.switch} switches it on)",
     )

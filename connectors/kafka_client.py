@@ -74,7 +74,7 @@ class KafkaClient:
 
     def trouble(self, bootstrap: str, said: Iterable[str]) -> str | None:
         """What is wrong with TLS or the login, and what to do. `said`: errors of librdkafka's."""
-        refused = next((words for words in said if "authentication" in words.lower()), None)
+        refused = next((words for words in said if "SASL" in words), None)
         if refused:
             said_by_broker = refused.partition(": ")[2] or refused
             return (

@@ -35,7 +35,7 @@ class Login:
 
     def _trust(self, *, tls: bool) -> Trust:
         names = "[connect] ca", "[connect] certificate"
-        return Trust(tls, self.ca, self.certificate, "", "write https:// in [connect] url", *names)
+        return Trust(tls, self.ca, self.certificate, "", "https:// in [connect] url", *names)
 
 
 NO_LOGIN = Login()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ TOPIC_SETTINGS = {
 #: Heartbeats are of no use after a while; small segments let retention take them.
 HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
 _REACHED = 10.0  # seconds until no broker is taken to answer
+_ASKED = 2.5  # seconds until it is looked at why none has answered yet
 _TIMEOUT = 15.0  # seconds for one request to the brokers
 
 
@@ -102,14 +104,18 @@ class Topics:
         return str(self._metadata().cluster_id)
 
     def _metadata(self) -> Any:
-        try:
-            return self._admin.list_topics(timeout=_REACHED)
-        except KafkaException as error:
-            self._admin.poll(0)  # has the client say what came in between
-            words = self.client.trouble(self.bootstrap, self._said) or (
-                f"{error.args[0].str()}; is a broker running there? ([kafka] bootstrap)"
-            )
-            raise KafkaUnreachable(f"cannot reach Kafka at {self.bootstrap}: {words}") from error
+        until = time.monotonic() + _REACHED
+        self._said.clear()
+        while True:
+            try:
+                return self._admin.list_topics(timeout=_ASKED)
+            except KafkaException as error:
+                self._admin.poll(0)  # has the client say what came in between
+                words = self.client.trouble(self.bootstrap, self._said)
+                if words is None and time.monotonic() < until:
+                    continue
+                words = words or f"{error.args[0].str()}; is a broker running there? ([kafka] bootstrap)"
+                raise KafkaUnreachable(f"cannot reach Kafka at {self.bootstrap}: {words}") from error
 
     def create(
         self,

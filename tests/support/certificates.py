@@ -83,7 +83,7 @@ def subject(pem: Path) -> str:
 def secure(folder: Path, known: Secrets) -> Authority:
     """Fill a folder as `stack.security` says."""
     authority = Authority(folder)
-    authority.stores(authority.issue("server.pem", _HOST, "localhost", name="server"), known.store)
+    authority.stores(authority.issue("server.pem", _HOST, name="server"), known.store)
     authority.issue("stack.pem", name="stack")
     texts = {
         "p12.password": known.store,
