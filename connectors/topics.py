@@ -46,7 +46,7 @@ TOPIC_SETTINGS = {
 #: Heartbeats are of no use after a while; small segments let retention take them.
 HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
 _REACHED = 10.0  # seconds until no broker is taken to answer
-_ASKED = 2.5  # seconds until it is looked at why none has answered yet
+_ASKED = 1.0  # seconds until it is looked at why none has answered yet
 _TIMEOUT = 15.0  # seconds for one request to the brokers
 
 

@@ -16,6 +16,7 @@ certificates, and one for passwords, which the workers use. Its brokers allow wh
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,7 @@ class Security:
         return {"security.protocol": "SSL", "ssl.ca.location": self.ca, **own}
 
     def for_httpx(self) -> httpx.Client:
-        context = httpx.create_ssl_context(verify=self.ca)
+        context = ssl.create_default_context(cafile=self.ca)
         context.load_cert_chain(self.own)
         return httpx.Client(verify=context, auth=self._pairs("connect.users", "=")[0])
 

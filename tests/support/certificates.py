@@ -22,7 +22,7 @@ def _password() -> str:
     return f"leak-{secrets.token_hex(8)}@:/%\\"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Secrets:
     """Every password of the stack. None of them may be seen anywhere but in the files made for them."""
 

@@ -76,7 +76,7 @@ def _acls(words: list[str]) -> Iterator[AclBinding]:
             yield AclBinding(kind, name, pattern, principal, "*", operation, AclPermissionType.ALLOW)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Secured:
     """The running stack, its files, and clients that may do everything."""
 
@@ -101,6 +101,11 @@ class Secured:
             f"{self.stack.destination}&authMechanism=MONGODB-X509&tlsCertificateKeyFile={key}"
             f"&tlsCertificateKeyFilePassword={password}"
         )
+
+    def as_root(self, uri: str) -> str:
+        """For clients that may do everything; only tests have it."""
+        key = self._file("stack.pem")
+        return f"{self._with(uri, user('root', self.known.root))}&authSource=admin&tlsCertificateKeyFile={key}"
 
     @staticmethod
     def _with(uri: str, login: str) -> str:
@@ -145,6 +150,55 @@ def secret_file(file: Path, text: str) -> Path:
 def properties(values: dict[str, str]) -> str:
     """A properties file of these values."""
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in values.items())
+
+
+def write(secured: Secured, *, by: str, source: str | None = None) -> Path:
+    """Write the pipeline file and all that it names; `by` password or certificate at Kafka."""
+    folder, certificates = secured.folder / "pipeline", secured.authority.folder
+    folder.mkdir(exist_ok=True)
+    client = secured.kafka_by_password() if by == "password" else secured.kafka_by_certificate()
+    secret_file(folder / "source.uri", source or secured.source_uri)
+    secret_file(folder / "destination.uri", secured.destination_uri)
+    secret_file(folder / "client.properties", properties(client))
+    secret_file(folder / "connect.user", f"towpath:{secured.known.connect}\n")
+    sections: dict[str, dict[str, Any]] = {
+        "source": {"uri_file": "source.uri"},
+        "destination": {"uri_file": "destination.uri"},
+        "collections": {"include": ["shop.*"]},
+        "kafka": {
+            "bootstrap": secured.stack.sasl_bootstrap if by == "password" else secured.stack.bootstrap,
+            "client": "client.properties",
+        },
+        "connect": {
+            "url": secured.stack.connect,
+            "secrets": str(secured.stack.directory / "secrets"),
+            "user_file": "connect.user",
+            "ca": str(secured.authority.file),
+            "certificate": str(certificates / "rest.pem"),
+        },
+    }
+    lines = [f'name = "{NAME}"']
+    for section, values in sections.items():
+        lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+    file = folder / f"{NAME}.toml"
+    file.write_text("\n".join(lines))
+    return file
+
+
+def worker_by_certificate(secured: Secured) -> None:
+    """Have the Connect worker come in at Kafka's other listener, and start it again."""
+    file = secured.stack.directory / "conf" / "connect-0.properties"
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(("sasl.", "security.", "bootstrap"))]
+    own = properties(
+        {
+            "bootstrap.servers": secured.stack.bootstrap,
+            "security.protocol": "SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(secured.authority.folder / "stack.pem"),
+        }
+    )
+    file.write_text("\n".join([*lines, own]))
+    embedded.restart(secured.stack.directory, "connect-0")
 
 
 @contextmanager
