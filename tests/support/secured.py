@@ -98,7 +98,8 @@ class Secured:
         key = self._file("sink.pem")
         password = user("", self.known.key)[1:-1]
         return (
-            f"{self.stack.destination}&authMechanism=MONGODB-X509&tlsCertificateKeyFile={key}"
+            f"{self.stack.destination}&serverSelectionTimeoutMS=3000&authMechanism=MONGODB-X509"
+            f"&tlsCertificateKeyFile={key}"
             f"&tlsCertificateKeyFilePassword={password}"
         )
 
