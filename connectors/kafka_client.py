@@ -143,7 +143,9 @@ def of(told: Mapping[str, str], folder: Path) -> KafkaClient:
         module = _MODULES.get(settings[MECHANISM], _SCRAM_MODULE)
         if login(settings.get(LOGIN, "")) is None or module not in settings[LOGIN]:
             raise ConnectorsError(f'{LOGIN}: write {module} required username="…" password="…";')
-    elif LOGIN in settings or MECHANISM in settings:
+    if settings[PROTOCOL] == "SASL_PLAINTEXT" and settings[MECHANISM] == "PLAIN":
+        raise ConnectorsError(f"{MECHANISM}=PLAIN sends the password as it is; write {PROTOCOL}=SASL_SSL, or use SCRAM")
+    if not settings[PROTOCOL].startswith("SASL") and (LOGIN in settings or MECHANISM in settings):
         raise ConnectorsError(f"{PROTOCOL}={settings[PROTOCOL]} has no user and password; write SASL_SSL")
     for key, kind in ((CA, _CA_TYPE), (CERTIFICATE, _CERTIFICATE_TYPE)):
         if key in settings:

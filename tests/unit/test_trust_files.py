@@ -14,6 +14,7 @@ from connectors.kafka_client import KafkaClient, login, of, properties
 from connectors.secrets import without_credentials
 from connectors.spec import Pipeline
 from tests.support.secured import documented_acls, documented_roles
+from towpath.checks.connect import exposed
 from towpath.checks.privileges import (
     COPY_ACTIONS,
     DESTINATION_ACTIONS,
@@ -25,6 +26,7 @@ from towpath.errors import BadPipelineFile
 from towpath.pipeline import read
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="a\\"b\\\\c;";'
+PLAIN = {"sasl.jaas.config": SCRAM.replace("scram.Scram", "plain.Plain")}
 BY_PASSWORD = {
     "security.protocol": "SASL_SSL",
     "sasl.mechanism": "SCRAM-SHA-512",
@@ -109,6 +111,7 @@ def test_a_client_has_the_same_settings_under_every_name(tmp_path: Path) -> None
         ({"security.protocol": "TLS"}, "security.protocol is TLS; write one of PLAINTEXT"),
         ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is GSSAPI"),
         ({"sasl.jaas.config": 'x required username="me" password="s3cret";'}, "ScramLoginModule required username="),
+        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", **PLAIN}, "sends the password as it is"),
         ({"security.protocol": "SSL"}, "has no user and password; write SASL_SSL"),
         ({"ssl.truststore.type": "JKS"}, "ssl.truststore.type is JKS; write one of PEM"),
     ],
@@ -235,3 +238,22 @@ def test_the_documented_roles_are_what_check_asks_for() -> None:
 
 def test_the_documented_access_lists_are_read_whole() -> None:
     assert len(documented_acls()) == 2 * 6 + 3 * 2 + 2 + 2 + 2
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ('url = "http://localhost:8083"', ""),
+        ('url = "http://127.0.0.2:8083"', ""),
+        ('url = "http://connect:8083"', "without asking who comes"),
+        ('url = "https://10.0.0.1:8083"', "without asking who comes"),
+        ('url = "http://10.0.0.1:8083"\nuser_file = "connect.user"', "goes over the network to 10.0.0.1 as it is"),
+        ('url = "https://connect:8083"\nuser_file = "connect.user"', ""),
+        ('url = "https://connect:8083"\ncertificate = "key.pem"', ""),
+    ],
+)
+def test_a_rest_api_that_lets_everybody_in_is_a_trap(tmp_path: Path, extra: str, words: str) -> None:
+    private(tmp_path / "connect.user", "me:secret")
+    private(tmp_path / "key.pem", "")
+    found = [finding.finding for finding in exposed(read(written(tmp_path, extra)))]
+    assert len(found) == bool(words) and words in "".join(found)
