@@ -19,9 +19,17 @@ _METRICS = Path(__file__).parent / "metrics.yaml"
 
 
 def java_command(
-    parts: Parts, heap_mb: int, main: str, *arguments: str, metrics_port: int | None = None
+    parts: Parts,
+    heap_mb: int,
+    main: str,
+    *arguments: str,
+    metrics_port: int | None = None,
+    system: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """A JVM that runs a main class with the jars of Kafka and Connect, and shows its metrics on that port, if given."""
+    """A JVM that runs a main class with the jars of Kafka and Connect, and shows its metrics on that port, if given.
+
+    `system` are its system properties beyond the usual ones.
+    """
     agent = [] if metrics_port is None else [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{_METRICS}"]
     return (
         str(parts.java),
@@ -30,6 +38,7 @@ def java_command(
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={_LOGGING}",
+        *(f"-D{name}={value}" for name, value in (system or {}).items()),
         *agent,
         "-cp",
         f"{parts.libs}/*",

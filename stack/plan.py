@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stack import jvm, mongod, state
-from stack.options import StackOptions, bootstrap, controller_of, metrics_of
+from stack.options import StackOptions, bootstrap, controller_of, metrics_of, sasl_bootstrap
 from stack.parts import Parts
 from stack.processes import Process
+from stack.security import SASL
 
 FOLDERS = ("conf", "data", "logs", "secrets")
 
@@ -33,6 +34,8 @@ def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -
     controllers = [ports[controller_of(name)] for name in options.brokers]
     for node, name in enumerate(options.brokers, 1):
         broker = jvm.broker_properties(place / "data" / name, ports[name], controllers, node)
+        if options.secured:
+            broker |= options.secured.broker(ports[name], ports[SASL.format(name)], ports[controller_of(name)])
         jvm.write_properties(broker_file(place, name), {**broker, **options.broker})
     for name in options.workers:
         write_worker_file(name, options, ports, parts)
@@ -47,7 +50,9 @@ def _broker(name: str, options: StackOptions, ports: Mapping[str, int], parts: P
 def worker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
     """One Connect worker, not started."""
     main = ("org.apache.kafka.connect.cli.ConnectDistributed", str(_worker_file(options.directory, name)))
-    command = jvm.java_command(parts, options.connect_heap_mb, *main, metrics_port=_metrics_port(name, options, ports))
+    system = options.secured.worker_system(options.directory / "conf") if options.secured else {}
+    metrics = _metrics_port(name, options, ports)
+    command = jvm.java_command(parts, options.connect_heap_mb, *main, metrics_port=metrics, system=system)
     return Process(name, "connect", command, ports[name], log(options.directory, name))
 
 
@@ -59,6 +64,9 @@ def write_worker_file(name: str, options: StackOptions, ports: Mapping[str, int]
     plugins = options.plugins or parts.plugins
     brokers = bootstrap(options, ports)
     values = jvm.worker_properties(options.directory, brokers, ports[name], plugins, len(options.brokers))
+    if options.secured:
+        options.secured.write_jaas(options.directory / "conf")
+        values |= options.secured.worker(ports[name], sasl_bootstrap(options, ports))
     jvm.write_properties(_worker_file(options.directory, name), values)
 
 
@@ -76,4 +84,5 @@ def _worker_file(directory: Path, name: str) -> Path:
 
 def _mongod(name: str, side: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> tuple[str, ...]:
     place = options.directory / "data" / name
-    return mongod.command(parts.mongod, place, ports[name], side, options.sizes, parameters=options.mongod)
+    words = mongod.command(parts.mongod, place, ports[name], side, options.sizes, parameters=options.mongod)
+    return words + (options.secured.mongod(side) if options.secured else ())
