@@ -25,6 +25,7 @@ public final class MongoSourceTask extends SourceTask {
     private Partitions partitions;
     private Ledger ledger;
     private Stage stage;
+    private DdlWatch ddl;
     private MongoDbConnectorTask debezium;
     private final List<SourceRecord> first = new ArrayList<>();
 
@@ -43,6 +44,20 @@ public final class MongoSourceTask extends SourceTask {
             ledger.copiedBefore(source.now());
             first.add(ledger.rootRecord());
         }
+        ddl = new DdlWatch(
+                source,
+                SourceCluster.selection(configuration),
+                new DdlLog(
+                        context.offsetStorageReader().offset(partitions.ddl()),
+                        streamed().orElse(ledger.start())),
+                settings.name());
+    }
+
+    /** How far an earlier task has put the stream out. */
+    private Optional<ClusterTime> streamed() {
+        Map<String, Object> offset =
+                context.offsetStorageReader().offset(Map.of("server_id", configuration.get(PREFIX)));
+        return offset == null ? Optional.empty() : EventTime.of(offset);
     }
 
     private void begin(String selection) {
@@ -75,6 +90,8 @@ public final class MongoSourceTask extends SourceTask {
             first.clear();
             return records;
         }
+        Optional<Map<String, Object>> news = ddl.news();
+        if (news.isPresent()) return List.of(partitions.carrier(partitions.ddl(), news.get(), "ddl"));
         if (stage == null || stage.isOver()) nextStage();
         return stage.poll();
     }
@@ -85,9 +102,6 @@ public final class MongoSourceTask extends SourceTask {
     }
 
     private Stage streaming() {
-        Map<String, Object> offset =
-                context.offsetStorageReader().offset(Map.of("server_id", configuration.get(PREFIX)));
-        Optional<ClusterTime> last = offset == null ? Optional.empty() : EventTime.of(offset);
         debezium = new MongoDbConnectorTask();
         debezium.initialize(context);
         debezium.start(SourceSettings.debezium(configuration, ledger.start().bits()));
@@ -99,7 +113,7 @@ public final class MongoSourceTask extends SourceTask {
                 metrics,
                 context.offsetStorageReader(),
                 SourceCluster.selection(configuration));
-        return new Streaming(debezium, last, ledger, readAgain, settings, metrics);
+        return new Streaming(debezium, streamed(), ledger, readAgain, settings, metrics);
     }
 
     @Override
@@ -117,6 +131,7 @@ public final class MongoSourceTask extends SourceTask {
     public void stop() {
         if (stage != null) stage.close();
         if (debezium != null) debezium.stop();
+        if (ddl != null) ddl.close();
         if (source != null) source.close();
         if (metrics != null) metrics.close();
     }

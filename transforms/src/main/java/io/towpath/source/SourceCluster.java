@@ -4,8 +4,10 @@ import com.mongodb.ClientSessionOptions;
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.FindIterable;
+import com.mongodb.client.MongoChangeStreamCursor;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoCollection;
+import com.mongodb.client.model.changestream.ChangeStreamDocument;
 import io.debezium.config.Configuration;
 import io.debezium.connector.mongodb.CollectionId;
 import io.debezium.connector.mongodb.Filters;
@@ -14,8 +16,10 @@ import io.towpath.record.ClusterTime;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.bson.BsonArray;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonString;
@@ -131,6 +135,17 @@ final class SourceCluster implements AutoCloseable {
                 .sort(BY_ID)
                 .hint(BY_ID)
                 .batchSize(BATCH_DOCUMENTS);
+    }
+
+    /** What is done to collections as such, by anyone in the deployment, from a moment on. */
+    MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> ddl(ClusterTime from) {
+        BsonArray kinds = new BsonArray(Ddl.KINDS.stream().map(BsonString::new).toList());
+        BsonDocument which = new BsonDocument("operationType", new BsonDocument("$in", kinds));
+        return client.watch(List.of(new BsonDocument("$match", which)), BsonDocument.class)
+                .showExpandedEvents(true)
+                .startAtOperationTime(from.timestamp())
+                .maxAwaitTime(1, TimeUnit.SECONDS)
+                .cursor();
     }
 
     @Override
