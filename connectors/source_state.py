@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from connectors.connect import Connect
+from connectors.ddl import Watched, watched
 from connectors.errors import ConnectorsError
 from connectors.position import ClusterTime, SourcePosition, cluster_time, debezium_position
 
@@ -100,6 +101,8 @@ class SourceState:
     requests: Requests | None = None
     warning: str = ""
     """What users should know while it copies; empty when nothing."""
+    ddl: Watched | None = None
+    """What was done to collections as such; None when that is not watched."""
 
     @property
     def copying(self) -> tuple[CollectionCopy, ...]:
@@ -130,6 +133,7 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
         if root is None:
             return SourceState(position)
         requests = [offset for partition, offset in ours if "requests" in partition]
+        ddl = [offset for partition, offset in ours if "ddl" in partition]
         copies = _copies(json.loads(root["namespaces"]), ours)
         return SourceState(
             position=position,
@@ -139,6 +143,7 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
             copied=_copied(root, copies),
             requests=_requests(requests[0]) if requests else None,
             warning=root.get("warning", ""),
+            ddl=watched(ddl[0]) if ddl else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ConnectorsError(f"the source connector committed offsets that cannot be understood: {error!r}") from error

@@ -10,6 +10,7 @@ from connectors.errors import ConnectorsError, NotYet
 from stack import StackError
 from towpath.check import check
 from towpath.compact import compact
+from towpath.ddl import ddl
 from towpath.demo import demo
 from towpath.deploy import deploy
 from towpath.errors import TowpathError
@@ -50,6 +51,7 @@ for verb in (
     verify,
     tail,
     repair,
+    ddl,
     compact,
     replay,
     pause,

@@ -1,0 +1,246 @@
+"""What was done to collections at the source as such, and the destination has not followed; with what to run.
+
+Told until it is settled: both sides turn out the same, or somebody accepts it (`towpath ddl --accept`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+from connectors import ddl
+from connectors.clusters import connected
+from connectors.ddl import Ddl
+from connectors.errors import ConnectorsError, NoSuchConnector
+from connectors.namespaces import Selection
+from connectors.source_state import read_state
+from connectors.spec import Pipeline
+from towpath import verdicts
+from towpath.checks.finding import counted
+from towpath.errors import TowpathError
+from towpath.opened import Opened
+from towpath.passing import passing
+from towpath.verify_metadata import metadata
+from verifier.metadata import MetadataDifference
+
+_DOCUMENTS = (ddl.DROP, ddl.RENAME, ddl.UNSEEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfollowed:
+    """One thing, in words, and the commands that bring both sides together."""
+
+    ddl: Ddl
+    words: str
+    commands: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.ddl.as_json(), "words": self.words, "commands": list(self.commands)}
+
+    @property
+    def line(self) -> str:
+        return f"source: {self.words}; run: {'; '.join(self.commands)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What both sides hold now of the namespaces in question, by the source's names."""
+
+    source: frozenset[str]
+    """Those that the source has."""
+    destination: Mapping[str, int]
+    """About how many documents the destination has; of those that it has."""
+    metadata: Sequence[MetadataDifference]
+
+
+def told(it: Opened) -> tuple[Ddl, ...]:
+    """All that the source connectors have seen."""
+    states = [read_state(it.connect, name) for name in it.pipeline.source_connectors]
+    return ddl.in_order(state.ddl for state in states if state.ddl)
+
+
+def passed(it: Opened) -> tuple[str, ...]:
+    """The marks of what the pipeline is behind of: no record from before it can still come to the destination.
+
+    Empty where nobody answers, which is told elsewhere.
+    """
+    try:
+        return tuple(one.mark for one in _passed(it, told(it)))
+    except ConnectorsError:
+        return ()
+
+
+def _passed(it: Opened, asked: Sequence[Ddl]) -> list[Ddl]:
+    if not asked:
+        return []
+    with passing(it) as is_past:
+        return [one for one in asked if is_past(Timestamp(one.time.seconds, one.time.ordinal))]
+
+
+def look(it: Opened, found: Iterable[Ddl]) -> tuple[Unfollowed, ...]:
+    """What of this is not settled. What turns out to be is remembered on this machine.
+
+    Raises `ConnectorsError` or `TowpathError` when a side cannot be asked.
+    """
+    name, known = it.pipeline.name, list(found)
+    old = settled(name)
+    left = [one for one in known if one.mark not in old]
+    if not left:
+        return ()
+    verdict = _verdict(name)
+    left = [one for one in left if not (verdict and verdict.settles(one, it.pipeline.selection))]
+    past = {one.mark for one in _passed(it, left)}  # before the destination is asked
+    sides = _sides(it.pipeline, left)
+    shown = [told for one in left if (told := judged(it.pipeline, it.file, one, sides)) is not None]
+    waiting = {one.mark for one in left} - past | {one.ddl.mark for one in shown}
+    new = {one.mark for one in known} - waiting
+    if new - old:
+        settle(name, new)
+    return tuple(shown)
+
+
+def judged(pipeline: Pipeline, file: Path, one: Ddl, sides: Sides) -> Unfollowed | None:
+    """What is to be told of it; None when both sides are as if nothing had been done."""
+    if one.kind == ddl.UNSEEN:
+        words = f"its history was lost before {one.at:%Y-%m-%d %H:%M:%S} UTC: drops and renames may have gone unseen"
+        return Unfollowed(one, words, _commands(file, ("verify", ()), ("repair", ())))
+    if one.kind == ddl.DROP:
+        return _drop(pipeline, file, one, sides)
+    return _rename(pipeline, file, one, sides) if one.kind == ddl.RENAME else _definition(file, one, sides)
+
+
+def _drop(pipeline: Pipeline, file: Path, one: Ddl, sides: Sides) -> Unfollowed | None:
+    left = sides.destination.get(one.namespace, 0)
+    if not left:
+        return None
+    there = counted(left, "document")
+    if one.namespace in sides.source:
+        words = f"and is there again; of the {there} at the destination, some may be of its former life"
+    else:
+        words = f"the destination still has {there}"
+    return Unfollowed(one, f"{_said(one, 'was dropped')}; {words}", _mend(pipeline, file, one))
+
+
+def _rename(pipeline: Pipeline, file: Path, one: Ddl, sides: Sides) -> Unfollowed | None:
+    """The new name took the place of whatever was there before (as `$out` does), so that counts tell nothing of it."""
+    gone = one.namespace not in sides.source and not sides.destination.get(one.namespace)
+    if gone and not pipeline.selection.matches(one.to):
+        return None
+    words = f"{_said(one, f'was renamed to {one.to}')}; no record tells of it"
+    return Unfollowed(one, words, _mend(pipeline, file, one))
+
+
+def _definition(file: Path, one: Ddl, sides: Sides) -> Unfollowed | None:
+    differ = [found for found in sides.metadata if found.pair.source == one.namespace]
+    if not differ:
+        return None
+    done = {"create": "was created with options", "modify": "was changed by collMod"}
+    changed = done.get(one.kind, f"had its indexes changed ({one.kind})")
+    words = f"{_said(one, changed)}; at the destination, {'; '.join(found.what for found in differ)}"
+    commands = dict.fromkeys(line for found in differ for line in found.command.splitlines())
+    return Unfollowed(one, words, tuple(f"at the destination: {command}" for command in commands))
+
+
+def _said(one: Ddl, what: str) -> str:
+    return f"{one.namespace} {what} at {one.at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _mend(pipeline: Pipeline, file: Path, one: Ddl) -> tuple[str, ...]:
+    ours = [name for name in one.namespaces if pipeline.selection.matches(name)]
+    options = tuple(word for name in ours for word in ("-n", name))
+    first = [("deploy", ())] if one.to in ours else []
+    return _commands(file, *first, ("verify", options), ("repair", ()))
+
+
+def _commands(file: Path, *verbs: tuple[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(shlex.join(["towpath", verb, str(file), *options]) for verb, options in verbs)
+
+
+def _sides(pipeline: Pipeline, asked: Sequence[Ddl]) -> Sides:
+    names = {name for one in asked for name in one.namespaces if pipeline.selection.matches(name)}
+    with connected(pipeline.source_uri, "source", timeout=5) as client:
+        here = frozenset(name for name in names if _count(client, name) is not None)
+    with connected(pipeline.destination_uri, "destination", timeout=5) as client:
+        counts = {name: _count(client, pipeline.renames.destination(name)) for name in names}
+    there = {name: count for name, count in counts.items() if count is not None}
+    described = [one.namespace for one in asked if one.kind not in _DOCUMENTS]
+    present = [name for name in described if name in here or name in there]
+    return Sides(here, there, metadata(pipeline, present) if present else ())
+
+
+def _count(client: Any, namespace: str) -> int | None:
+    """About how many documents a collection holds; None when there is none."""
+    database, name = namespace.split(".", 1)
+    if name not in client[database].list_collection_names(filter={"name": name}):
+        return None
+    return int(client[database][name].estimated_document_count())
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What a full verification has left differing in what it compared; `done` had been done, and was behind the
+    pipeline, when it began."""
+
+    done: frozenset[str]
+    only: tuple[str, ...]
+    differing: frozenset[str]
+
+    def settles(self, one: Ddl, selection: Selection) -> bool:
+        if one.mark not in self.done or one.kind not in _DOCUMENTS:
+            return False
+        if one.kind == ddl.UNSEEN:
+            return not self.only and not self.differing
+        compared = Selection(self.only or ("*.*",))
+        ours = [name for name in one.namespaces if selection.matches(name)]
+        return all(compared.matches(name) and name not in self.differing for name in ours)
+
+
+def _verdict(name: str) -> _Verdict | None:
+    place = verdicts.path(name)
+    try:
+        counts = verdicts.counts(place)
+        if not counts.get("ddl") or counts.get("trouble"):
+            return None
+        differing = frozenset(named.namespace for named in verdicts.read(place))
+    except TowpathError:  # there is none, or it is being written
+        return None
+    return _Verdict(frozenset(counts["ddl"]), tuple(counts["only"]), differing)
+
+
+def _place(name: str) -> Path:
+    return verdicts.folder(name) / "ddl.json"
+
+
+def settled(name: str) -> set[str]:
+    """The marks of what is settled. Raises `TowpathError` for a file that is broken."""
+    place = _place(name)
+    try:
+        return set(json.loads(place.read_text())["settled"])
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TowpathError(f"cannot read {place}: {error}; remove it, and what was settled is told again") from error
+
+
+def settle(name: str, marks: Iterable[str]) -> None:
+    place = _place(name)
+    new = place.with_name(f".{place.name}.{os.getpid()}")
+    new.write_text(json.dumps({"settled": sorted(marks)}))
+    new.replace(place)
+
+
+def lines(it: Opened, found: Iterable[Ddl] | None = None) -> Iterator[str]:
+    """A line for each of what was found, or is told now; or why that cannot be told."""
+    try:
+        yield from (one.line for one in look(it, told(it) if found is None else found))
+    except NoSuchConnector:
+        return  # nobody watches
+    except (ConnectorsError, TowpathError) as error:
+        yield f"what was done to the source's collections cannot be compared: {error}"
