@@ -36,6 +36,16 @@ class Compaction:
     """`delete.retention.ms`: for so long at least a delete stays after the cleaner came by it first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Keeps:
+    """What `towpath run` keeps going besides the connectors."""
+
+    compact: bool
+    verify: bool
+    repair: bool
+    """What the destination refused is repaired once it takes it."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Pipeline:
     """One pipeline. URIs may hold passwords: print `source_address` and `destination_address` instead."""
@@ -72,6 +82,7 @@ class Pipeline:
     """-1 keeps the log for ever."""
     compaction: Compaction | None
     """None for a log that keeps every record."""
+    keeps: Keeps = Keeps(compact=False, verify=False, repair=True)
 
     @property
     def exactly_once(self) -> bool:

@@ -20,6 +20,7 @@ from towpath.remove import remove
 from towpath.repair import repair
 from towpath.replay import replay
 from towpath.restart import restart
+from towpath.run import run
 from towpath.stack import stack
 from towpath.status import status
 from towpath.tail import tail
@@ -53,6 +54,7 @@ for verb in (
     repair,
     ddl,
     compact,
+    run,
     replay,
     pause,
     resume,
@@ -82,3 +84,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # what reads our output has gone, as with `| head`
         sys.exit(TROUBLE)
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,7 @@ import platformdirs
 from pydantic import ValidationError
 
 from connectors.namespaces import Renames, is_pattern
-from connectors.spec import Compaction, Copy, Pipeline
+from connectors.spec import Compaction, Copy, Keeps, Pipeline
 from towpath.errors import BadPipelineFile
 from towpath.sections import Cluster, PipelineFile
 
@@ -85,7 +85,14 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         batch_bytes=file.write.batch_bytes,
         retention_ms=_milliseconds(file.log.retention),
         compaction=_compaction(file),
+        keeps=_keeps(file),
     )
+
+
+def _keeps(file: PipelineFile) -> Keeps:
+    run = file.run
+    compact = file.log.compact if run.compact is None else run.compact
+    return Keeps(compact=compact, verify=run.verify, repair=run.repair)
 
 
 def _copy(file: PipelineFile) -> Copy:
