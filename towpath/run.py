@@ -57,7 +57,7 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
         finally:
             end([*supervisor.services.children, *supervisor.aside.children], _GRACE)
     status, words, figures = supervisor.verdict()
-    Events(write).tell("end", words, **figures)
+    Events(write).tell("end", words, figures)
     raise click.exceptions.Exit(status)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -27,10 +27,11 @@ class Event:
     at: datetime
     kind: str
     words: str
-    more: dict[str, Any]
+    more: Mapping[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        return {"at": self.at.isoformat(timespec="milliseconds"), "event": self.kind, "words": self.words, **self.more}
+        first = {"at": self.at.isoformat(timespec="milliseconds"), "event": self.kind, "words": self.words}
+        return first | {name: value for name, value in self.more.items() if name not in first}
 
     @property
     def line(self) -> str:
@@ -45,19 +46,21 @@ class Events:
     newest: deque[Event] = field(default_factory=lambda: deque(maxlen=_SHOWN))
     _standing: dict[str, str] = field(default_factory=dict)
 
-    def tell(self, kind: str, words: str, **more: Any) -> None:
-        event = Event(datetime.now(UTC), kind, words, more)
+    def tell(self, kind: str, words: str, more: Mapping[str, Any] | None = None) -> None:
+        event = Event(datetime.now(UTC), kind, words, more or {})
         self.newest.append(event)
         self.write(event)
 
-    def standing(self, kind: str, about: str, words: str, well: str = "", **more: Any) -> None:
+    def standing(
+        self, kind: str, about: str, words: str, well: str = "", more: Mapping[str, Any] | None = None
+    ) -> None:
         """How `about` stands; no words when there is nothing to be told, and `well` is told where there was before."""
         before = self._standing.get(about, "")
         if words == before:
             return
         self._standing[about] = words
         if words or well:
-            self.tell(kind, words or well, about=about, **more)
+            self.tell(kind, words or well, {"about": about, **(more or {})})
 
 
 def plain(event: Event) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from connectors.supervising import Backoff
 from towpath import running
@@ -15,6 +17,7 @@ from towpath.opened import Opened
 from towpath.run_events import Events, Row
 
 _FIRST, _LONGEST, _WELL = 5.0, 300.0, 300.0  # seconds
+_SHOWN, _SHOWN_FOR = 20, 60.0  # differences that are told one by one within so many seconds
 
 
 @dataclass(slots=True)
@@ -34,6 +37,8 @@ class Services:
     it: Opened
     events: Events
     every: list[Service]
+    _differences: deque[float] = field(default_factory=lambda: deque(maxlen=_SHOWN))
+    """When the last of them were told."""
 
     @classmethod
     def of(cls, it: Opened, events: Events) -> Services:
@@ -80,19 +85,30 @@ class Services:
 
     def _hear(self, service: Service, line: Line) -> None:
         if line.stream == "err":
+            if line.text.startswith("source: "):  # what was done to collections is told by the supervisor itself
+                return
             service.last = line.text
             self.events.standing(service.verb, f"{service.verb} says", f"{service.verb}: {line.text}")
         elif service.verb == "compact":
-            service.last = _round(line.text)
+            service.last = _round(json.loads(line.text))
         else:
-            found = json.loads(line.text)
-            if "id_bson" in found:
-                shown = json.dumps(found["id"] or found["id_bson"])
-                words = f"differs: {found['namespace']} {shown}: {found['kind']}"
-                self.events.tell("difference", words, **found)
-            elif "what" in found:
-                words = f"differs: {found['namespace']}: {found['what']}; at the destination: {found['command']}"
-                self.events.tell("difference", words, **found)
+            self._verified(json.loads(line.text))
+
+    def _verified(self, found: dict[str, Any]) -> None:
+        """A line of `verify --json`: of a document, of options, views and indexes, or the counts at the end."""
+        if "id_bson" not in found and "command" not in found:
+            return
+        now = time.monotonic()
+        if len(self._differences) == _SHOWN and now - self._differences[0] < _SHOWN_FOR:
+            self.events.standing("difference", "more", "more differs than is told here: `towpath status` counts it")
+            return
+        self._differences.append(now)
+        if "id_bson" in found:
+            shown = json.dumps(found["id_bson"] if found["id"] is None else found["id"], ensure_ascii=False)
+            self.events.tell("difference", f"differs: {found['namespace']} {shown}: {found['kind']}", found)
+        else:
+            words = f"differs: {found['namespace']}: {found['what']}; at the destination: {found['command']}"
+            self.events.tell("difference", words, found)
 
     def rows(self) -> Iterator[Row]:
         for service in self.every:
@@ -100,9 +116,8 @@ class Services:
             yield service.verb, f"{state}{service.last or 'nothing told yet'}", ""
 
 
-def _round(text: str) -> str:
-    """One line of a round of compaction."""
-    done = json.loads(text)
+def _round(done: dict[str, Any]) -> str:
+    """One round of compaction in a line."""
     at = time.strftime("%H:%M:%S", time.gmtime(done["at"]))
     asked = counted(done["asked"], "document")
     return f"at {at} read {counted(done['records'], 'record')}; asked for {asked}, {done['arrived']:,} came"

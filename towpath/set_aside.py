@@ -142,7 +142,9 @@ class SetAside:
             self._rotate(group)
             pause = self._pause(group[0]).failed(now)
             why = next((one["reason"] for one in said if one.get("result") == "left"), child.why)
-            yield f"still set aside, {_words(group[0])}: {why}" + (f"; again in {pause:.0f} s" if pause else "")
+            left = counted(len(self._known), "document")
+            again = f"; tried again in {pause:.0f} s" if pause else ""
+            yield f"still set aside: {left}; of {group[0].wanted.namespace}: {why}{again}"
 
     def _rotate(self, group: list[Refusal]) -> None:
         """Another document of the cause is tried next."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from towpath.unfollowed import Unfollowed
 from towpath.verified import Verified
 
 _LOOK = 2.0  # seconds between two looks
-_SELDOM = 15.0  # seconds between two looks at what costs more
+_SELDOM = 5.0  # seconds between two looks at what costs more
 _FIRST, _LONGEST, _WELL = 2.0, 300.0, 600.0  # seconds: pauses before a restart; running for so long begins anew
 
 
@@ -65,7 +65,7 @@ class Supervisor:
 
     def _look(self) -> None:
         try:
-            self.found = look(self.it.pipeline, self.it.connect, self.it.topics)
+            self.found = self._really(look(self.it.pipeline, self.it.connect, self.it.topics))
         except (ConnectorsError, TowpathError) as error:
             if not self.away:
                 self._away_since = time.monotonic()
@@ -80,11 +80,17 @@ class Supervisor:
             self._trying("warnings", self._look_deeper)
             self._seldom = time.monotonic()
 
+    def _really(self, found: Status) -> Status:
+        """A worker that has just begun knows of no state of connectors that are there."""
+        there = found.state == "missing" and all(self.it.connect.config(name) for name in self.it.pipeline.connectors)
+        return replace(found, state="starting") if there else found
+
     def _judge(self, found: Status) -> None:
         for connector in found.connectors:
             self._trying(connector.name, partial(self._connector, connector))
-        copied = "" if found.snapshot_done else "; the copy is under way"
-        self.events.standing("state", "state", f"{found.name} is {_state(found)}{copied}", state=found.state)
+        copying = found.state == "running" and not found.snapshot_done
+        copied = "; the copy is under way" if copying else ""
+        self.events.standing("state", "state", f"{found.name} is {_state(found)}{copied}", more={"state": found.state})
         for number in range(max(len(found.trouble), 3)):
             words = found.trouble[number] if number < len(found.trouble) else ""
             self.events.standing("trouble", f"trouble {number}", words)
@@ -105,24 +111,24 @@ class Supervisor:
         if (found := lasting(reason)) is not None:
             self.hopeless[name] = self._commands(found.verbs)
             words = f"{name} failed, and no restart mends it: {found.why}: {reason}; run: {self.hopeless[name]}"
-            self.events.standing("stopped", name, words, reason=reason, run=self.hopeless[name])
+            self.events.standing("stopped", name, words, more={"reason": reason, "run": self.hopeless[name]})
             pause.due = None
             return
         if pause.is_due(now):
             self.it.connect.restart(name, only_failed=True)
             pause.tried()
             self.restarts[name] = self.restarts.get(name, 0) + 1
-            self.events.tell("restart", f"restarted {name} (restart {self.restarts[name]})", connector=name)
+            self.events.tell("restart", f"restarted {name} (restart {self.restarts[name]})", {"connector": name})
         elif (seconds := pause.failed(now)) is not None:
             words = f"{name} failed: {reason}; restarted in {seconds:.0f} s"
-            self.events.standing("failed", name, words, reason=reason)
+            self.events.standing("failed", name, words, more={"reason": reason})
 
     def _commands(self, verbs: tuple[tuple[str, ...], ...]) -> str:
         return "; ".join(" ".join(["towpath", verb, str(self.it.file), *options]) for verb, *options in verbs)
 
     def _repair(self) -> None:
         for words in [*self.aside.read(time.monotonic()), *self.aside.turn(time.monotonic())]:
-            self.events.tell("repair", words, left=self.aside.left)
+            self.events.tell("repair", words, {"left": self.aside.left})
 
     def _look_deeper(self) -> None:
         assert self.found is not None
@@ -130,7 +136,7 @@ class Supervisor:
         self.ddl = unfollowed.look(self.it, self.found.ddl)
         for one in self.ddl:
             if one.ddl.mark not in before:
-                self.events.tell("ddl", one.line, **one.as_json() | {"words": one.line})
+                self.events.tell("ddl", one.line, one.as_json())
         for mark in before - {one.ddl.mark for one in self.ddl}:
             self.events.tell("ddl", f"settled: {mark}")
         warnings = "; ".join(log_seen.look(self.it).warnings)
