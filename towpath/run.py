@@ -6,7 +6,7 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -47,13 +47,14 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
         events = Events((lambda event: None) if shown else write)
         supervisor = Supervisor(it, events, Services.of(it, events), SetAside(it))
         try:
-            _first(it, events, stop, deploys=deploys)
+            _first(it, events, lambda: _draw(shown, supervisor), deploys=deploys)
             while not stop.asked:
                 supervisor.turn()
                 _draw(shown, supervisor)
                 time.sleep(_TICK)
-        except KeyboardInterrupt:
-            stop.asked = True
+        except (KeyboardInterrupt, SystemError):  # the latter is what Kafka's client may leave of the former
+            if not stop.asked:
+                raise
         finally:
             end([*supervisor.services.children, *supervisor.aside.children], _GRACE)
     status, words, figures = supervisor.verdict()
@@ -66,9 +67,10 @@ def _draw(screen: Screen | None, supervisor: Supervisor) -> None:
         screen.draw(list(supervisor.rows()), list(supervisor.events.newest))
 
 
-def _first(it: Opened, events: Events, stop: _Stop, *, deploys: bool) -> None:
+def _first(it: Opened, events: Events, draw: Callable[[], None], *, deploys: bool) -> None:
     """Deploy if that is asked for; refuse what is not deployed. Waits for Kafka and Connect to answer."""
-    while not stop.asked:
+    while True:
+        draw()
         try:
             require(it.connect, it.topics, it.pipeline)
             if not deploys:
@@ -82,15 +84,16 @@ def _first(it: Opened, events: Events, stop: _Stop, *, deploys: bool) -> None:
             events.standing("away", "first", f"{error}; looked again until it answers")
             time.sleep(2)
             continue
-        _deploy(it, events)
+        _deploy(it, events, draw)
         return
 
 
-def _deploy(it: Opened, events: Events) -> None:
+def _deploy(it: Opened, events: Events, draw: Callable[[], None]) -> None:
     child = Child.start("deploy", [str(it.file)])
     while child.ended is None:
         for line in child.lines():
             events.tell("deploy", f"deploy: {line.text}")
+        draw()
         time.sleep(_TICK)
     for line in child.lines():
         events.tell("deploy", f"deploy: {line.text}")

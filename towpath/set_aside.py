@@ -24,7 +24,7 @@ from verifier.reading import chunks
 from verifier.settling import Settling
 from verifier.shown import extended_json
 
-_FIRST, _LONGEST = 15.0, 1800.0  # seconds between two tries of a cause
+_FIRST, _LONGEST = 5.0, 1800.0  # seconds between two tries of a cause
 _KEPT = 50_000  # documents that are remembered; of more only the newest
 _AT_ONCE = 1_000  # documents of one cause that are repaired together
 _TIMEOUT = 120  # seconds for them to be read again and applied
@@ -133,7 +133,7 @@ class SetAside:
             self._known.pop(self._mark(one), None)
         self.mended += len(mended)
         if mended:
-            del self._pauses[group[0].cause]
+            self._pauses.pop(group[0].cause, None)
             yield f"mended {counted(len(mended), 'document')} of {group[0].wanted.namespace} that had been set aside"
             rest = [one for one in self._known.values() if one.cause == group[0].cause and one.shown_id is not None]
             if rest:

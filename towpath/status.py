@@ -54,7 +54,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
 
 def _as_json(it: Opened, found: Status) -> dict[str, Any]:
     more = Verified.read(found.name).as_json() | replay_status.look(it).as_json()
-    more |= {"ddl": [one.as_json() for one in unfollowed.look(it, found.ddl)]}
+    more |= {"ddl": unfollowed.as_json(it, found.ddl)}
     return found.as_json() | more | {"log": log_seen.look(it).as_json()}
 
 

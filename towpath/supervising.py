@@ -19,12 +19,12 @@ from connectors.status import Status
 from connectors.supervising import Backoff, lasting
 from towpath import log_seen, unfollowed
 from towpath.checks.finding import counted
+from towpath.ddl_words import Unfollowed
 from towpath.errors import TowpathError
 from towpath.opened import Opened
 from towpath.run_events import Events, Row
 from towpath.services import Services
 from towpath.set_aside import SetAside
-from towpath.unfollowed import Unfollowed
 from towpath.verified import Verified
 
 _LOOK = 2.0  # seconds between two looks
@@ -59,7 +59,7 @@ class Supervisor:
             self._look()
             self._looked = time.monotonic()
         running = not self.away and self.found is not None and self.found.state == "running"
-        self.services.turn(now, wanted=running)
+        self._trying("compact and verify", lambda: self.services.turn(now, wanted=running))
         if running and self.it.pipeline.keeps.repair and self.it.pipeline.exactly_once:
             self._trying("set aside", self._repair)
 
@@ -169,10 +169,17 @@ class Supervisor:
             yield "to do", f"{connector}: {command}", "red"
         yield from self._aside()
         yield from self.services.rows()
-        for line, differs in Verified.read(name).lines():
+        for line, differs in self._verified().lines():
             yield "verified", line, "red" if differs else ""
         for one in self.ddl:
             yield "ddl", one.line, "yellow"
+
+    def _verified(self) -> Verified:
+        try:
+            return Verified.read(self.it.pipeline.name)
+        except TowpathError as error:
+            self.events.standing("trouble", "verdict", str(error))
+            return Verified()
 
     def _aside(self) -> Iterator[Row]:
         letters = self.found.dead_letters.count if self.found else 0
@@ -183,7 +190,7 @@ class Supervisor:
 
     def verdict(self) -> tuple[int, str, dict[str, Any]]:
         """The exit status, words and figures at the end."""
-        verified = Verified.read(self.it.pipeline.name)
+        verified = self._verified()
         differs = any(differs for _, differs in verified.lines())
         running = self.found is not None and self.found.state == "running"
         well = running and not (self.aside.left or differs or self.ddl or self.hopeless)

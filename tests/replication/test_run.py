@@ -88,7 +88,7 @@ def refuse_and_accept(pipeline: Pipeline, run: Running) -> None:
     run.await_word("(restart 1)")
     destination.command({"collMod": "a", "validator": {}})
     run.await_word(f"{pipeline.name}-sink runs again")
-    run.await_word("had been set aside", 90)
+    until("repair of all", lambda: [one for one in run.told() if one["event"] == "repair" and not one["left"]], 90)
 
 
 def clean(pipeline: Pipeline) -> bool:

@@ -72,9 +72,7 @@ LOST = (
     "Caused by: com.mongodb.MongoCommandException: Command failed with error 286 (ChangeStreamHistoryLost): 'Resume of"
     " change stream was not possible, as the resume point may no longer be in the oplog.' on server 127.0.0.1:1"
 )
-BAD = (
-    "org.apache.kafka.common.config.ConfigException: Invalid value shop for configuration towpath.rename: must be a JSON"
-)
+BAD = "org.apache.kafka.common.config.ConfigException: Invalid value shop for configuration towpath.rename: no JSON"
 REFUSES = (
     "org.apache.kafka.connect.errors.ConnectException: 300 of 300 records were refused; that is more than"
     " towpath.refused.percent allows, so it may not be about single documents: mend the cause and restart the task"

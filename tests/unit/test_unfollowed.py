@@ -12,8 +12,8 @@ from connectors.namespaces import Selection
 from connectors.position import ClusterTime
 from connectors.source_state import source_state
 from towpath import unfollowed, verdicts
+from towpath.ddl_words import Sides, judged
 from towpath.errors import TowpathError
-from towpath.unfollowed import Sides, judged
 from verifier import Pair
 from verifier.metadata import MetadataDifference
 
@@ -70,7 +70,9 @@ def test_a_rename_is_told_until_it_is_verified_and_the_new_name_has_a_topic_firs
 
 
 def test_options_and_indexes_are_told_with_the_command_that_mends_them():
-    differs = MetadataDifference(Pair("shop.a", "shop.a"), "index", "the index x is missing", {}, None, "db.x()\ndb.y()")
+    differs = MetadataDifference(
+        Pair("shop.a", "shop.a"), "index", "the index x is missing", {}, None, "db.x()\ndb.y()"
+    )
     found = told(of("createIndexes"), metadata=[differs])
     assert found.commands == ("at the destination: db.x()", "at the destination: db.y()")
     assert told(of("createIndexes", "shop.b"), metadata=[differs]) is None
