@@ -10,12 +10,12 @@ from connectors.sink_state import MISSED_DELETES
 #: Verbs of the command line that are to be run, in this order, each with its options.
 Verbs = tuple[tuple[str, ...], ...]
 _MISSED = (("restart", MISSED_DELETES), ("verify",), ("repair",))
-_AGAIN = (("remove", "--topics"), ("deploy",))
+_AGAIN = (("resnapshot",), ("verify",))
 #: Words in the reason of a failure that comes back however often the task is restarted, and what to run then.
 _LASTING: tuple[tuple[re.Pattern[str], str, Verbs], ...] = (
     (re.compile(re.escape(MISSED_DELETES)), "deletes may be gone from the log", _MISSED),
     (
-        re.compile(r"ChangeStreamHistoryLost|may no longer be in the oplog|error 286\b|code 286\b"),
+        re.compile(r"towpath resnapshot|ChangeStreamHistoryLost|may no longer be in the oplog|error 286\b|code 286\b"),
         "the source's history since the pipeline's position is gone",
         _AGAIN,
     ),

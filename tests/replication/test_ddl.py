@@ -53,13 +53,12 @@ def test_drops_renames_indexes_and_options_are_told_until_both_sides_are_the_sam
     shown = towpath("status", pipeline.file).stdout
     assert f"source: {pipeline.name}.gone was dropped at " in shown
     assert f"towpath repair {pipeline.file}" in shown
-    assert len(json.loads(towpath("ddl", pipeline.file, "--json", expect=1).stdout)["unfollowed"]) == 5
 
     deploy, verify, _ = found["rename", "old"]["commands"]
     assert deploy == f"towpath deploy {pipeline.file}"
     assert verify.endswith(f"-n {pipeline.name}.old -n {pipeline.name}.new")
     towpath("deploy", pipeline.file)
-    looked = towpath("verify", pipeline.file, "--json", expect=1)
+    looked = towpath("verify", pipeline.file, "--json", "--processes", "1", expect=1)
     counts = json.loads(looked.stdout.splitlines()[-1])
     assert (counts["missing"], counts["extra"], counts["different"]) == (20, 47 + 20 + 10, 0)
     assert f"source: {pipeline.name}.gone was dropped" in looked.stderr
@@ -67,14 +66,13 @@ def test_drops_renames_indexes_and_options_are_told_until_both_sides_are_the_sam
     pipeline.assert_same("orders", "new", "kept", at_least=3)
     assert pipeline.destination("gone").count_documents({}) == pipeline.destination("old").count_documents({}) == 0
 
-    left = told(pipeline)
-    assert set(left) == {("createIndexes", "kept"), ("modify", "kept")}
+    left = json.loads(towpath("ddl", pipeline.file, "--json", expect=1).stdout)["unfollowed"]
+    assert [one["kind"] for one in left] == ["createIndexes", "modify"]
     mend(pipeline)
-    assert told(pipeline) == {}
+    assert towpath("ddl", pipeline.file).stdout == "0 things to settle\n"
     database["kept2"].drop()
     until("the drop told", lambda: of(pipeline, {("drop", "kept2")}), 20)
     assert "accepted 1 thing" in towpath("ddl", pipeline.file, "--accept").stdout
-    towpath("ddl", pipeline.file)
     fill(pipeline, "kept2", 2, life=2)
     pipeline.wait()
     assert {one["life"] for one in pipeline.destination("kept2").find({"_id": {"$lt": 2}})} == {2}

@@ -60,9 +60,8 @@ def test_a_supervisor_restarts_repairs_verifies_and_survives(make_pipeline: Make
     assert f"towpath deploy {pipeline.file}" in towpath("run", pipeline.file, expect=2).stderr
     pipeline.deploy()
     with running(pipeline, tmp_path, "first") as first:
-        first.await_word("following what changes")
-        assert f"pid {first.process.pid}" in towpath("run", pipeline.file, expect=2).stderr
         children = until("compact and verify", lambda: len(first.children()) == 2 and first.children())
+        assert f"pid {first.process.pid}" in towpath("run", pipeline.file, expect=2).stderr
         os.kill(first.process.pid, signal.SIGKILL)
         until("end of what it had started", lambda: not any(map(psutil.Process.is_running, children)))
     with running(pipeline, tmp_path, "second") as second:

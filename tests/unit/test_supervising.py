@@ -82,7 +82,7 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
 
 @pytest.mark.parametrize(
     ("trace", "verbs"),
-    [(MISSED, ["restart", "verify", "repair"]), (LOST, ["remove", "deploy"]), (BAD, ["check", "deploy"])],
+    [(MISSED, ["restart", "verify", "repair"]), (LOST, ["resnapshot", "verify"]), (BAD, ["check", "deploy"])],
 )
 def test_what_no_restart_mends_says_what_does(trace, verbs):
     found = lasting(reason(trace))

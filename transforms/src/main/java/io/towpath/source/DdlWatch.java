@@ -1,6 +1,7 @@
 package io.towpath.source;
 
 import com.mongodb.MongoException;
+import com.mongodb.MongoInterruptedException;
 import com.mongodb.client.MongoChangeStreamCursor;
 import com.mongodb.client.model.changestream.ChangeStreamDocument;
 import io.towpath.record.ClusterTime;
@@ -34,7 +35,10 @@ final class DdlWatch implements AutoCloseable {
     private final Predicate<String> selection;
     private final DdlLog log;
     private final Thread thread;
-    private boolean isNew;
+    private volatile boolean closed;
+    /** At first, where it begins. */
+    private boolean isNew = true;
+
     private long storedNs = System.nanoTime();
 
     /** @param name of the pipeline */
@@ -60,7 +64,7 @@ final class DdlWatch implements AutoCloseable {
             try (MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor = source.ddl(upto())) {
                 tell("");
                 while (!Thread.currentThread().isInterrupted()) look(cursor);
-            } catch (MongoException | IllegalStateException error) { // a client that is closed throws the latter
+            } catch (RuntimeException error) {
                 if (!goesOnAfter(error)) return;
             }
         }
@@ -73,8 +77,8 @@ final class DdlWatch implements AutoCloseable {
     }
 
     private boolean goesOnAfter(RuntimeException error) {
-        if (!(error instanceof MongoException fault) || ReadFault.isInterrupt(fault)) return false;
-        if (fault.getCode() == HISTORY_LOST) {
+        if (closed || error instanceof MongoInterruptedException) return false;
+        if (error instanceof MongoException fault && fault.getCode() == HISTORY_LOST) {
             try {
                 add(Ddl.unseen(source.now()));
                 return true;
@@ -82,9 +86,11 @@ final class DdlWatch implements AutoCloseable {
                 LOGGER.debug("the source does not tell its time", again);
             }
         }
-        String words = "drops, renames, indexes and options at the source are not seen: " + ReadFault.words(fault);
-        LOGGER.warn(words);
-        tell(ReadFault.passes(fault) ? "" : words); // one that passes is not worth a word to users
+        boolean passes = error instanceof MongoException fault && ReadFault.passes(fault);
+        String why = error instanceof MongoException fault ? ReadFault.words(fault) : error.toString();
+        String words = "drops, renames, indexes and options at the source are not seen: " + why;
+        LOGGER.warn(words, passes ? null : error);
+        tell(passes ? "" : words); // one that passes is not worth a word to users
         try {
             Thread.sleep(PAUSE.toMillis());
             return true;
@@ -122,6 +128,7 @@ final class DdlWatch implements AutoCloseable {
 
     @Override
     public void close() {
+        closed = true;
         thread.interrupt();
     }
 }
