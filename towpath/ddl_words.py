@@ -22,13 +22,21 @@ class Unfollowed:
     ddl: Ddl
     words: str
     commands: tuple[str, ...]
+    at_destination: bool = False
+    """Whether the commands are for MongoDB's shell there; else they are Towpath's."""
 
     def as_json(self) -> dict[str, Any]:
-        return {**self.ddl.as_json(), "words": self.words, "commands": list(self.commands)}
+        return {
+            **self.ddl.as_json(),
+            "words": self.words,
+            "commands": list(self.commands),
+            "at_destination": self.at_destination,
+        }
 
     @property
     def line(self) -> str:
-        return f"source: {self.words}; run: {'; '.join(self.commands)}"
+        where = " at the destination" if self.at_destination else ""
+        return f"source: {self.words}; run{where}: {'; '.join(self.commands)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +82,16 @@ def _rename(pipeline: Pipeline, file: Path, one: Ddl, sides: Sides) -> Unfollowe
 
 
 def _definition(file: Path, one: Ddl, sides: Sides) -> Unfollowed | None:
-    differ = [found for found in sides.metadata if found.pair.source == one.namespace]
+    of_indexes = one.kind.endswith("Indexes")
+    ours = (found for found in sides.metadata if found.pair.source == one.namespace)
+    differ = [found for found in ours if found.kind == "index" or not of_indexes]  # collMod changes indexes as well
     if not differ:
         return None
     done = {"create": "was created with options", "modify": "was changed by collMod"}
     changed = done.get(one.kind, f"had its indexes changed ({one.kind})")
     words = f"{_said(one, changed)}; at the destination, {'; '.join(found.what for found in differ)}"
     commands = dict.fromkeys(line for found in differ for line in found.command.splitlines())
-    return Unfollowed(one, words, tuple(f"at the destination: {command}" for command in commands))
+    return Unfollowed(one, words, tuple(commands), at_destination=True)
 
 
 def _said(one: Ddl, what: str) -> str:

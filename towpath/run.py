@@ -73,6 +73,7 @@ def _first(it: Opened, events: Events, draw: Callable[[], None], *, deploys: boo
         draw()
         try:
             require(it.connect, it.topics, it.pipeline)
+            events.standing("back", "first", "", "Kafka and Connect answer")
             if not deploys:
                 return
         except NoSuchConnector as error:

@@ -54,13 +54,15 @@ class Events:
     def standing(
         self, kind: str, about: str, words: str, well: str = "", more: Mapping[str, Any] | None = None
     ) -> None:
-        """How `about` stands; no words when there is nothing to be told, and `well` is told where there was before."""
+        """How `about` stands; no words when there is nothing to be told. What was told before is over then: `well`
+        says so, or a few words of it do."""
         before = self._standing.get(about, "")
         if words == before:
             return
         self._standing[about] = words
-        if words or well:
-            self.tell(kind, words or well, {"about": about, **(more or {})})
+        over = well or f"over: {before.partition('; ')[0]}"
+        if words or before:
+            self.tell(kind, words or over, {"about": about, **(more or {})})
 
 
 def plain(event: Event) -> None:

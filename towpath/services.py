@@ -85,7 +85,9 @@ class Services:
 
     def _hear(self, service: Service, line: Line) -> None:
         if line.stream == "err":
-            if line.text.startswith("source: "):  # what was done to collections is told by the supervisor itself
+            if not line.text.strip() or line.text.startswith(
+                "source: "
+            ):  # what was done to collections is told by the supervisor itself
                 return
             service.last = line.text
             self.events.standing(service.verb, f"{service.verb} says", f"{service.verb}: {line.text}")

@@ -51,6 +51,7 @@ class Supervisor:
     _looked: float = float("-inf")
     _seldom: float = float("-inf")
     _away_since: float = 0.0
+    _troubles: tuple[str, ...] = ()
 
     def turn(self) -> None:
         """Do what is due now."""
@@ -76,7 +77,7 @@ class Supervisor:
         self.away = ""
         self.events.standing("back", "look", "", f"Kafka and Connect answer again after {seconds:.0f} s")
         self._judge(self.found)
-        if time.monotonic() - self._seldom >= _SELDOM:
+        if not self.found.trouble and time.monotonic() - self._seldom >= _SELDOM:
             self._trying("warnings", self._look_deeper)
             self._seldom = time.monotonic()
 
@@ -91,9 +92,9 @@ class Supervisor:
         copying = found.state == "running" and not found.snapshot_done
         copied = "; the copy is under way" if copying else ""
         self.events.standing("state", "state", f"{found.name} is {_state(found)}{copied}", more={"state": found.state})
-        for number in range(max(len(found.trouble), 3)):
-            words = found.trouble[number] if number < len(found.trouble) else ""
-            self.events.standing("trouble", f"trouble {number}", words)
+        for words in dict.fromkeys((*self._troubles, *found.trouble)):
+            self.events.standing("trouble", words, words if words in found.trouble else "")
+        self._troubles = found.trouble
         for waiting in found.waiting:
             why = f"requests to read again wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
             self.events.standing("trouble", f"requests {waiting.connector}", why)
@@ -103,8 +104,8 @@ class Supervisor:
         pause = self._pauses.setdefault(name, Backoff(_FIRST, _LONGEST, _WELL))
         if not connector.failures:
             self.hopeless.pop(name, None)
-            self.events.standing("well", name, "", f"{name} runs again" if connector.running else "")
             if connector.running:
+                self.events.standing("well", name, "", f"{name} runs again")
                 pause.is_well(now)
             return
         reason = "; ".join(connector.failures)

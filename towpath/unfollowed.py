@@ -51,7 +51,7 @@ def passed(it: Opened) -> tuple[str, ...]:
 def _passed(it: Opened, asked: Sequence[Ddl]) -> list[Ddl]:
     if not asked:
         return []
-    with passing(it) as is_past:
+    with passing(it, silent=True) as is_past:
         return [one for one in asked if is_past(Timestamp(one.time.seconds, one.time.ordinal))]
 
 

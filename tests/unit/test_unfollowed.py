@@ -74,7 +74,7 @@ def test_options_and_indexes_are_told_with_the_command_that_mends_them():
         Pair("shop.a", "shop.a"), "index", "the index x is missing", {}, None, "db.x()\ndb.y()"
     )
     found = told(of("createIndexes"), metadata=[differs])
-    assert found.commands == ("at the destination: db.x()", "at the destination: db.y()")
+    assert found.line.endswith("; at the destination, the index x is missing; run at the destination: db.x(); db.y()")
     assert told(of("createIndexes", "shop.b"), metadata=[differs]) is None
 
 
