@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
@@ -16,10 +16,12 @@ from pymongo import MongoClient
 import stack as embedded
 from tests.support import raw
 from tests.support.clock import Clock
+from tests.support.complaints import complaints
 from tests.support.guard import guarded
 from tests.support.pipeline import Addresses, Pipeline, Settings
 
 MakePipeline = Callable[[Settings], Pipeline]
+_STACK = pytest.StashKey[embedded.Stack]()
 
 
 # A JVM of a test lives for a minute or two: what its second compiler would save, it does not earn back.
@@ -33,12 +35,24 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows with a failure what broker and workers have complained of last: their logs go with the stack."""
+    report = yield
+    stack = item.config.stash.get(_STACK, None)
+    if report.failed and stack is not None:
+        for name, words in complaints(stack):
+            report.sections.append((f"the last that {name} complains of", words))
+    return report
+
+
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[embedded.Stack]:
+def stack(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[embedded.Stack]:
     """Two replica sets, Kafka and a Connect worker; down at the end, however the session ends."""
     directory = tmp_path_factory.mktemp("stack")
     try:
-        yield embedded.up(embedded.StackOptions(directory=directory), _say)
+        pytestconfig.stash[_STACK] = embedded.up(embedded.StackOptions(directory=directory), _say)
+        yield pytestconfig.stash[_STACK]
     finally:
         embedded.down(directory)
 

@@ -1,0 +1,32 @@
+"""What broker and workers complain of in their logs, shown with a test that fails: the logs go with the stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from stack import Stack
+
+_LATEST = 300_000
+_MOST_LINES = 60
+_LEVELS = ("ERROR", "WARN", "FATAL")
+
+
+def complaints(stack: Stack) -> Iterator[tuple[str, str]]:
+    """The process's name and its newest warnings and errors, their stack traces included; nothing for MongoDB's."""
+    for name, process in stack.processes.items():
+        if name.startswith(("kafka", "connect")) and (said := _newest(process.log)):
+            yield name, said
+
+
+def _newest(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - _LATEST))
+        lines = file.read().decode(errors="replace").splitlines()
+    kept, keeps = [], False
+    for line in lines:
+        if line.startswith("["):
+            keeps = line.partition("] ")[2].startswith(_LEVELS)
+        if keeps:
+            kept.append(line)
+    return "\n".join(kept[-_MOST_LINES:])
