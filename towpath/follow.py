@@ -94,7 +94,9 @@ class _Follower:
     def kept(self) -> Iterator[None]:
         """Begin with the last verdict, and leave what is true at the end."""
         place = verdicts.path(self.it.pipeline.name)
-        self.base = {name: value for name, value in verdicts.counts(place).items() if name in ("ddl", "only")}
+        self.base = {
+            name: value for name, value in verdicts.counts(place).items() if name in ("ddl", "only", "trouble")
+        }
         for named in verdicts.read(place):
             self._know((named.namespace, id_key(named.id)), _line(named))
         self.again = time.monotonic() + _AGAIN

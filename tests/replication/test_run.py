@@ -30,7 +30,7 @@ class Running:
     def told(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._out.read_text().splitlines() if line.endswith("}")]
 
-    def await_word(self, words: str, timeout: float = 60) -> dict[str, Any]:
+    def await_word(self, words: str, timeout: float = 120) -> dict[str, Any]:
         return until(f"word of {words!r} in {self._out}", lambda: self._with(words), timeout)
 
     def _with(self, words: str) -> dict[str, Any] | None:
