@@ -18,6 +18,7 @@ from towpath.pause import pause, resume
 from towpath.remove import remove
 from towpath.repair import repair
 from towpath.replay import replay
+from towpath.resnapshot import resnapshot
 from towpath.restart import restart
 from towpath.stack import stack
 from towpath.status import status
@@ -52,6 +53,7 @@ for verb in (
     repair,
     compact,
     replay,
+    resnapshot,
     pause,
     resume,
     restart,

@@ -36,7 +36,9 @@ def screen(
         facts.add_row(name, Text(line, style=style))
     words = [Text(f"{c.name}: {reason}", style="red") for c in found.connectors for reason in c.failures]
     words += [Text(trouble, style="red") for trouble in found.trouble]
-    if words:
+    if any("towpath resnapshot" in reason for c in found.connectors for reason in c.failures):
+        words.append(Text("A restart does not help: towpath resnapshot PIPELINE"))
+    elif words:
         words.append(Text("Mend the cause, then: towpath restart PIPELINE"))
     words += [Text(warning, style="yellow") for warning in (log.warnings if log else ())]
     return Group(facts, Text(), _connectors(found), *words)

@@ -57,8 +57,8 @@ final class DebeziumStream implements AutoCloseable {
 
     /** Debezium's records; null when there are none. */
     List<SourceRecord> poll() throws InterruptedException {
-        if (task == null) begin();
         try {
+            if (task == null) begin();
             List<SourceRecord> records = task.poll();
             if (records != null && !records.isEmpty()) attempts = 0;
             return records;
@@ -70,7 +70,10 @@ final class DebeziumStream implements AutoCloseable {
 
     private void begin() {
         Map<String, String> settings = new HashMap<>(SourceSettings.debezium(configuration, start.bits()));
-        if (!oversized.isEmpty()) settings.put("cursor.pipeline", ChangeCarrier.pipeline(oversized.keySet()));
+        if (!oversized.isEmpty()) {
+            settings.put("cursor.pipeline", ChangeCarrier.pipeline(oversized.keySet()));
+            settings.put("cursor.pipeline.order", "user_first"); // Debezium's filter puts whole events together
+        }
         task = new MongoDbConnectorTask();
         task.initialize(context);
         task.start(settings);
@@ -108,8 +111,7 @@ final class DebeziumStream implements AutoCloseable {
 
     private Optional<OversizedSearch.Found> search(ResumePoint point) {
         try {
-            return new OversizedSearch(source, configuration.get("collection.include.list"), oversized.keySet())
-                    .after(point);
+            return new OversizedSearch(source, oversized.keySet()).after(point);
         } catch (MongoException error) {
             if (!ReadFault.passes(error)) throw error;
             throw new RetriableException(

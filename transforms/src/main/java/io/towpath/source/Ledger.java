@@ -35,6 +35,7 @@ final class Ledger {
     private String warning = "";
     private ReadDocuments readDocuments = new ReadDocuments();
     private String resnapshot = "";
+    private String closed = "";
     private String gap = "";
 
     Ledger(Partitions partitions, OffsetStorageReader reader) {
@@ -48,6 +49,7 @@ final class Ledger {
         warning = (String) root.getOrDefault("warning", "");
         readDocuments = ReadDocuments.parse((String) root.getOrDefault("read", ""));
         resnapshot = (String) root.getOrDefault("resnapshot", "");
+        closed = (String) root.getOrDefault("closed", "");
         gap = (String) root.getOrDefault("gap", "");
         List<String> namespaces = BsonDocument.parse("{n: %s}".formatted(root.get("namespaces"))).getArray("n").stream()
                 .map(name -> name.asString().getValue())
@@ -111,8 +113,10 @@ final class Ledger {
         return resnapshot;
     }
 
+    /** Nothing is to be done for this one, as everything is copied for the first time. */
     void takeUp(String name) {
         resnapshot = name;
+        closed = name;
     }
 
     /** Since when changes are missing in the log, in whose place documents are read again; empty when none are. */
@@ -152,7 +156,9 @@ final class Ledger {
 
     /** What a resnapshot was to read and to remove is in the log: from this moment on it tells every state again. */
     void close(String name, ClusterTime moment) {
-        if (!name.equals(resnapshot) || gap.isEmpty()) return;
+        if (!name.equals(resnapshot) || name.equals(closed)) return;
+        closed = name;
+        if (gap.isEmpty()) return;
         gap = "";
         if (copied == null || moment.isAfter(copied)) copied = moment;
     }
@@ -298,6 +304,7 @@ final class Ledger {
         offset.put("warning", warning);
         if (!readDocuments.isEmpty()) offset.put("read", readDocuments.toString());
         if (!resnapshot.isEmpty()) offset.put("resnapshot", resnapshot);
+        if (!closed.isEmpty()) offset.put("closed", closed);
         if (!gap.isEmpty()) offset.put("gap", gap);
         copied().ifPresent(time -> offset.put("copied", time.toString()));
         return partitions.carrier(partitions.root(), offset, streaming ? STREAM : COPY);

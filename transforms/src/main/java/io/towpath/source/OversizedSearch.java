@@ -6,7 +6,6 @@ import com.mongodb.client.MongoChangeStreamCursor;
 import com.mongodb.client.model.changestream.ChangeStreamDocument;
 import io.towpath.record.ClusterTime;
 import io.towpath.transform.ResumeToken;
-import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Optional;
@@ -14,22 +13,18 @@ import org.bson.BsonDocument;
 
 /**
  * Looks for the next event that is too large for the server to send. A batch that holds one fails as a whole, so events are taken one
- * at a time; the one that fails is asked for once more without its contents.
+ * at a time; the one that fails is asked for once more without its contents. Those of every collection are, as the server puts
+ * together whole events before Debezium's filter sees them.
  */
 final class OversizedSearch {
     private static final int TOO_LARGE = 10334;
 
     private final SourceCluster source;
-    private final String selection;
     private final Collection<String> known;
 
-    /**
-     * @param selection the expression that namespaces have to match
-     * @param known resume tokens of events that were found before
-     */
-    OversizedSearch(SourceCluster source, String selection, Collection<String> known) {
+    /** @param known resume tokens of events that were found before */
+    OversizedSearch(SourceCluster source, Collection<String> known) {
         this.source = source;
-        this.selection = selection;
         this.known = known;
     }
 
@@ -64,26 +59,17 @@ final class OversizedSearch {
         try (MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor =
                 stream(passed, List.of(names)).batchSize(1).cursor()) {
             ChangeStreamDocument<BsonDocument> event = cursor.next();
-            String id = event.getDocumentKey().toJson();
+            String id =
+                    event.getDocumentKey() == null ? "" : event.getDocumentKey().toJson();
             return new Found(
                     event.getResumeToken().getString("_data").getValue(),
                     ClusterTime.of(event.getClusterTime()),
-                    event.getNamespace().getFullName(),
+                    event.getNamespace() == null ? "" : event.getNamespace().getFullName(),
                     id.length() > 200 ? id.substring(0, 200) + "…" : id);
         }
     }
 
     private ChangeStreamIterable<BsonDocument> stream(ResumePoint point, List<BsonDocument> stages) {
-        BsonDocument ours = BsonDocument.parse(
-                """
-                {$match: {operationType: {$in: ["insert", "update", "replace", "delete"]}, \
-                $expr: {$regexMatch: {input: {$concat: ["$ns.db", ".", "$ns.coll"]}, regex: ""}}}}""");
-        ours.getDocument("$match")
-                .getDocument("$expr")
-                .getDocument("$regexMatch")
-                .put("regex", new org.bson.BsonString(selection));
-        List<BsonDocument> all = new ArrayList<>(List.of(ours));
-        all.addAll(stages);
-        return point.from(source.changes(all));
+        return point.from(source.changes(stages));
     }
 }
