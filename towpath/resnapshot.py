@@ -77,8 +77,8 @@ def _going_on(it: Opened, found: Sequence[Captured], only: tuple[str, ...]) -> s
         raise Refused(f"{copying.connector} is still copying what was there at its start, and goes on by itself")
     if only and any(one.lost for one in found):
         raise Refused(
-            f"the changes of all collections since {found[0].since} are missing: a resnapshot of {', '.join(only)} alone"
-            " would leave the others as they were then; leave --only out"
+            f"the changes of all collections since {found[0].since} are missing: a resnapshot of {', '.join(only)}"
+            " alone would leave the others as they were then; leave --only out"
         )
     return None
 
@@ -92,8 +92,8 @@ def _words(it: Opened, found: Sequence[Captured], name: str | None, only: tuple[
         since = datetime.fromtimestamp(one.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
         if one.lost:
             yield (
-                f"{one.connector}: the source no longer holds the changes since {one.since} ({since} UTC): all documents"
-                f" of {chosen} are read again, and the stream begins anew there"
+                f"{one.connector}: the source no longer holds the changes since {one.since} ({since} UTC): all"
+                f" documents of {chosen} are read again, and the stream begins anew there"
             )
         else:
             yield (
