@@ -10,7 +10,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
 import org.apache.kafka.clients.producer.RecordMetadata;
-import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTaskContext;
@@ -44,8 +43,7 @@ final class DebeziumStream implements AutoCloseable {
         this.configuration = configuration;
         this.source = source;
         this.start = start;
-        ResumePoint point = point();
-        if (isLost(point)) throw point.lost(source);
+        point().refuseLost(source);
     }
 
     /** Where the next event is looked for: behind everything that is committed. */
@@ -85,7 +83,7 @@ final class DebeziumStream implements AutoCloseable {
         boolean isRefusal = error instanceof DebeziumException; // at its start: it cannot resume, whyever
         if (code != TOO_LARGE && !ResumePoint.isAboutLoss(code) && !isRefusal) throw error;
         ResumePoint point = point();
-        if (isLost(point)) throw point.lost(source);
+        point.refuseLost(source);
         if (++attempts > MOST_ATTEMPTS) throw error;
         close();
         oversized.values().removeIf(time -> point.time().isAfter(time));
@@ -95,18 +93,6 @@ final class DebeziumStream implements AutoCloseable {
             oversized.put(it.token(), it.time());
         });
         if (found.isEmpty()) Thread.sleep(PAUSE_MS);
-    }
-
-    private boolean isLost(ResumePoint point) {
-        try {
-            return point.isLost(source);
-        } catch (MongoException error) {
-            if (ReadFault.passes(error)) return false;
-            throw new ConnectException(
-                    "the source does not say whether its oplog reaches back to %s: %s"
-                            .formatted(point.time(), ReadFault.words(error)),
-                    error);
-        }
     }
 
     private Optional<OversizedSearch.Found> search(ResumePoint point) {

@@ -22,6 +22,7 @@ public final class MongoSourceTask extends SourceTask {
     private Map<String, String> configuration;
     private SourceSettings settings;
     private SourceMetrics metrics;
+    private SetAside setAside;
     private SourceCluster source;
     private Partitions partitions;
     private Ledger ledger;
@@ -34,6 +35,8 @@ public final class MongoSourceTask extends SourceTask {
         configuration = Map.copyOf(properties);
         settings = SourceSettings.of(configuration);
         metrics = new SourceMetrics(settings.name(), configuration.get(PREFIX));
+        String largest = configuration.getOrDefault("producer.override.max.request.size", "1048576");
+        setAside = new SetAside(settings, metrics, Integer.parseInt(largest));
         source = new SourceCluster(configuration, settings);
         partitions = new Partitions(configuration.get(PREFIX));
         ledger = new Ledger(partitions, context.offsetStorageReader());
@@ -42,6 +45,7 @@ public final class MongoSourceTask extends SourceTask {
         else if (!ledger.selection().equals(selection)) reselect(selection);
         if (!ledger.resnapshot().equals(settings.resnapshot())
                 && !settings.resnapshot().isEmpty()) resnapshot(selection);
+        if (ledger.isStreaming()) ResumePoint.of(streamOffset(), ledger.start()).refuseLost(source);
         if (ledger.copied().isEmpty()) {
             ledger.copiedBefore(source.now());
             first.add(ledger.rootRecord());
@@ -110,7 +114,7 @@ public final class MongoSourceTask extends SourceTask {
             return records;
         }
         if (stage == null || stage.isOver()) nextStage();
-        return stage.poll();
+        return setAside.from(stage.poll());
     }
 
     private void nextStage() {
@@ -148,6 +152,7 @@ public final class MongoSourceTask extends SourceTask {
         if (stage != null) stage.close();
         if (debezium != null) debezium.close();
         if (source != null) source.close();
+        if (setAside != null) setAside.close();
         if (metrics != null) metrics.close();
     }
 

@@ -63,12 +63,25 @@ record ResumePoint(ClusterTime time, Optional<BsonDocument> token) {
         }
     }
 
+    /** Throws {@link ConnectException} where it is lost, and where the source refuses to tell. */
+    void refuseLost(SourceCluster source) {
+        try {
+            if (isLost(source)) throw lost(source);
+        } catch (MongoException error) {
+            if (ReadFault.passes(error)) return;
+            throw new ConnectException(
+                    "the source does not say whether its oplog reaches back to %s: %s"
+                            .formatted(time, ReadFault.words(error)),
+                    error);
+        }
+    }
+
     static boolean isAboutLoss(int code) {
         return code == HISTORY_LOST || code == CANNOT_RESUME || code == OPLOG_PASSED;
     }
 
     /** What is told when it is lost. Without a cause, as Connect's users see the deepest one. */
-    ConnectException lost(SourceCluster source) {
+    private ConnectException lost(SourceCluster source) {
         return new ConnectException(
                 "the source's oplog no longer holds the changes since %s (%s), up to where they are captured%s. What changed after that cannot be read any more, and a restart brings nothing back: `towpath resnapshot PIPELINE` reads all documents again and removes what is gone, without emptying the destination"
                         .formatted(time, Instant.ofEpochSecond(time.seconds()), begins(source)));

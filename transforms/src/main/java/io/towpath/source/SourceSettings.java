@@ -25,6 +25,7 @@ record SourceSettings(
         long bytesPerSecond,
         String requestsTopic,
         Properties requestsConsumer,
+        String deadLettersTopic,
         String resnapshot,
         Predicate<String> isResnapshot) {
     static final String NAME = "towpath.name";
@@ -39,6 +40,7 @@ record SourceSettings(
     static final String REQUESTS_SERVERS = "towpath.requests.bootstrap.servers";
     static final String REQUESTS_CONSUMER = "towpath.requests.consumer.";
 
+    static final String DEAD_LETTERS_TOPIC = "towpath.dead.letters.topic";
     static final String RESNAPSHOT = "towpath.resnapshot";
     static final String RESNAPSHOT_ONLY = "towpath.resnapshot.only";
 
@@ -115,6 +117,12 @@ record SourceSettings(
                         Importance.MEDIUM,
                         "Kafka's address, as workers see it, for reading requests; empty: none are read.")
                 .define(
+                        DEAD_LETTERS_TOPIC,
+                        Type.STRING,
+                        "",
+                        Importance.MEDIUM,
+                        "Where documents are named whose records are too large for their topic; empty: the task stops.")
+                .define(
                         RESNAPSHOT,
                         Type.STRING,
                         "",
@@ -144,6 +152,7 @@ record SourceSettings(
                 parsed.getLong(BYTES_PER_SECOND),
                 parsed.getString(REQUESTS_TOPIC),
                 consumer,
+                parsed.getString(DEAD_LETTERS_TOPIC),
                 parsed.getString(RESNAPSHOT),
                 Pattern.compile(parsed.getString(RESNAPSHOT_ONLY)).asMatchPredicate());
     }
