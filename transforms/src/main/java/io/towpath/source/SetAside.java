@@ -3,15 +3,14 @@ package io.towpath.source;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.towpath.record.RecordHeaders;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import org.apache.kafka.common.compress.Compression;
-import org.apache.kafka.common.header.internals.RecordHeader;
-import org.apache.kafka.common.record.AbstractRecords;
-import org.apache.kafka.common.record.CompressionType;
-import org.apache.kafka.common.record.MemoryRecords;
-import org.apache.kafka.common.record.RecordBatch;
-import org.apache.kafka.common.record.SimpleRecord;
+import org.apache.kafka.common.utils.ByteBufferOutputStream;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.header.Header;
@@ -28,7 +27,9 @@ import org.slf4j.LoggerFactory;
 final class SetAside implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(SetAside.class);
     /** What is smaller is not looked at: no topic's limit is, in its right mind. */
-    static final int SMALL = 64 << 10;
+    private static final int SMALL = 64 << 10;
+    /** Of a batch with one record: its head (61 bytes), lengths, and the headers of the contract. */
+    private static final int OVERHEAD = 200;
 
     private final SourceSettings settings;
     private final SourceMetrics metrics;
@@ -62,30 +63,33 @@ final class SetAside implements AutoCloseable {
                 || !(record.key() instanceof byte[] key)
                 || length(key) + length(record.value()) < SMALL) return "";
         byte[] value = (byte[]) record.value();
-        int size = AbstractRecords.estimateSizeInBytesUpperBound(
-                RecordBatch.CURRENT_MAGIC_VALUE, CompressionType.LZ4, key, value, headers(record));
+        int size = OVERHEAD + length(key) + length(value);
         if (size > largestRequest) {
             return "the record has %,d bytes, and the source connector's producer sends %,d at most (max.request.size)"
                     .formatted(size, largestRequest);
         }
         int limit = limits.of(record.topic());
         if (size <= limit) return "";
-        int packed = MemoryRecords.withRecords(
-                        Compression.lz4().build(), new SimpleRecord(0, key, value, headers(record)))
-                .sizeInBytes();
+        int packed = OVERHEAD + packed(key, value);
         if (packed <= limit) return "";
         return "the record has %,d bytes, and the topic %s takes %,d at most (max.message.bytes): raise that, then `towpath repair PIPELINE --dead-letters`"
                 .formatted(packed, record.topic(), limit);
     }
 
-    private static int length(Object bytes) {
-        return bytes instanceof byte[] array ? array.length : 0;
+    /** The size after compression, as the producer's {@code compression.type} of {@code source.json} does it. */
+    private static int packed(byte[] key, byte[] value) {
+        ByteBufferOutputStream packed = new ByteBufferOutputStream(1 << 20);
+        try (OutputStream out = Compression.lz4().build().wrapForOutput(packed, (byte) 2)) {
+            out.write(key);
+            if (value != null) out.write(value);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        return packed.position();
     }
 
-    private static org.apache.kafka.common.header.Header[] headers(SourceRecord record) {
-        List<org.apache.kafka.common.header.Header> found = new ArrayList<>();
-        for (Header header : record.headers()) found.add(new RecordHeader(header.key(), (byte[]) header.value()));
-        return found.toArray(new org.apache.kafka.common.header.Header[0]);
+    private static int length(Object bytes) {
+        return bytes instanceof byte[] array ? array.length : 0;
     }
 
     private SourceRecord letter(SourceRecord record, String reason) {
@@ -121,8 +125,8 @@ final class SetAside implements AutoCloseable {
     private static long place(SourceRecord record) {
         Header time = record.headers().lastWithName(RecordHeaders.TIME);
         byte[] moment = time == null ? new byte[0] : (byte[]) time.value();
-        return (Integer.toUnsignedLong(java.util.Arrays.hashCode((byte[]) record.key())) << 31)
-                ^ Integer.toUnsignedLong(java.util.Arrays.hashCode(moment));
+        return (Integer.toUnsignedLong(Arrays.hashCode((byte[]) record.key())) << 31)
+                ^ Integer.toUnsignedLong(Arrays.hashCode(moment));
     }
 
     private static void add(Headers headers, String name, String text) {
