@@ -100,7 +100,14 @@ class SourceState:
     nothing is being copied any more. None when it is not known."""
     requests: Requests | None = None
     warning: str = ""
-    """What users should know while it copies; empty when nothing."""
+    """What users should know of the source's oplog; empty when nothing."""
+    start: ClusterTime | None = None
+    """Where the stream begins that follows a copy."""
+    resnapshot: str = ""
+    """The resnapshot that was taken up last, and below it that which was closed last; empty when there was none."""
+    closed: str = ""
+    gap: ClusterTime | None = None
+    """Since when changes are missing in the log, in whose place documents are being read again; None when none are."""
     ddl: Watched | None = None
     """What was done to collections as such; None when that is not watched."""
 
@@ -143,6 +150,10 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
             copied=_copied(root, copies),
             requests=_requests(requests[0]) if requests else None,
             warning=root.get("warning", ""),
+            start=cluster_time(root["start"]) if "start" in root else None,
+            resnapshot=root.get("resnapshot", ""),
+            closed=root.get("closed", ""),
+            gap=cluster_time(root["gap"]) if root.get("gap") else None,
             ddl=watched(ddl[0]) if ddl else None,
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -19,6 +19,7 @@ from towpath.pause import pause, resume
 from towpath.remove import remove
 from towpath.repair import repair
 from towpath.replay import replay
+from towpath.resnapshot import resnapshot
 from towpath.restart import restart
 from towpath.run import run
 from towpath.stack import stack
@@ -56,6 +57,7 @@ for verb in (
     compact,
     run,
     replay,
+    resnapshot,
     pause,
     resume,
     restart,

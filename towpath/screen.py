@@ -41,7 +41,9 @@ def screen(
     warnings = [*ddl, *(log.warnings if log else ())]
     words = [Text(f"{c.name}: {reason}", style="red") for c in found.connectors for reason in c.failures]
     words += [Text(trouble, style="red") for trouble in found.trouble]
-    if words:
+    if any("towpath resnapshot" in reason for c in found.connectors for reason in c.failures):
+        words.append(Text("A restart does not help: towpath resnapshot PIPELINE"))
+    elif words:
         words.append(Text("Mend the cause, then: towpath restart PIPELINE"))
     words += [Text(warning, style="yellow") for warning in warnings]
     return Group(facts, Text(), _connectors(found), *words)

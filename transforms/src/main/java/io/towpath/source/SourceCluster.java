@@ -1,7 +1,9 @@
 package io.towpath.source;
 
 import com.mongodb.ClientSessionOptions;
+import com.mongodb.MongoCommandException;
 import com.mongodb.MongoNamespace;
+import com.mongodb.client.ChangeStreamIterable;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.FindIterable;
 import com.mongodb.client.MongoChangeStreamCursor;
@@ -97,8 +99,27 @@ final class SourceCluster implements AutoCloseable {
                 .withCodecRegistry(registry);
     }
 
+    /** For how many hours the oplog is kept at least, whatever its size; 0 where that is not said, or the user may not know. */
+    double oplogHoursKept() {
+        try {
+            BsonDocument status = client.getDatabase("admin")
+                    .withCodecRegistry(registry)
+                    .runCommand(new BsonDocument("serverStatus", new BsonInt32(1)), BsonDocument.class);
+            return status.getDocument("oplogTruncation", new BsonDocument())
+                    .getNumber("oplogMinRetentionHours", new BsonInt32(0))
+                    .doubleValue();
+        } catch (MongoCommandException refused) {
+            return 0;
+        }
+    }
+
     MongoCollection<BsonDocument> oplog() {
         return collection("local.oplog.rs");
+    }
+
+    /** The change stream of the whole deployment. */
+    ChangeStreamIterable<BsonDocument> changes(List<BsonDocument> stages) {
+        return client.watch(stages, BsonDocument.class);
     }
 
     /** A session whose reads all see one moment: that of the first read. */
