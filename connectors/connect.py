@@ -179,6 +179,12 @@ class Connect:
             raise self._unreachable(error) from error
         if answer.is_success:
             return self._decoded(answer, method, path) if answer.content else None
+        if answer.status_code == 404 and not _is_json(answer):
+            raise ConnectUnreachable(
+                f"{method} {self.url}{path}: 404, and not in Kafka Connect's words: its worker is still starting, or"
+                " something else listens there ([connect] url)",
+                404,
+            )
         words = _REFUSALS.get(answer.status_code) or _message(answer)
         raise _kind(answer)(f"{method} {self.url}{path}: {answer.status_code}: {words}", answer.status_code)
 
@@ -194,6 +200,11 @@ class Connect:
             raise ConnectError(
                 f"{method} {self.url}{path}: the answer is not JSON; is this Kafka Connect? ([connect] url)"
             ) from error
+
+
+def _is_json(answer: httpx.Response) -> bool:
+    """What is not is the web server's own page: it answers before the worker has begun."""
+    return str(answer.headers.get("content-type", "")).startswith("application/json")
 
 
 def _message(answer: httpx.Response) -> str:

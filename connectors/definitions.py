@@ -57,6 +57,7 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
         "documents_per_second": copy.documents_per_second,
         "bytes_per_second": copy.bytes_per_second,
         "request_topic": pipeline.request_topic,
+        "dead_letters": pipeline.dead_letter_topic if pipeline.exactly_once else "",
         "worker_bootstrap": pipeline.worker_bootstrap,
     }
     found = _filled("source.json" if pipeline.has_own_source else "plain-source.json", values)

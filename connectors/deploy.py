@@ -19,6 +19,7 @@ from connectors.errors import ConnectError
 from connectors.log_settings import POLICY, change_settings, is_compacted, plain_settings, request_settings
 from connectors.namespaces import refuse_bad_names, topic_of
 from connectors.refusals import DESTINATION_SET, SOURCE_SET, Configurations
+from connectors.resnapshot import KEYS
 from connectors.servers import Servers
 from connectors.spec import Pipeline
 from connectors.topics import HEARTBEAT_SETTINGS, Topic, Topics
@@ -51,6 +52,8 @@ class Deployment:
         names = dict.fromkeys((*self.pipeline.connectors, self.pipeline.whole_source_connector))
         present = {name: self.connect.config(name) for name in names}
         wanted = self.wanted()
+        for name, config in wanted.items():  # a resnapshot that was asked for is not taken back
+            config.update({key: text for key, text in (present[name] or {}).items() if key in KEYS})
         refusals.refuse_second_writer(self.pipeline, self.servers, self.connect)
         refusals.refuse_moved_cluster(self.servers, present)
         refusals.refuse_changed_mode(self.pipeline, wanted, present, existing)

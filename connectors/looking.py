@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from connectors import copying, dead_letters, requests, sink_state
+from connectors import copying, ddl, dead_letters, requests, sink_state
 from connectors.clusters import connected, operation_time
 from connectors.connect import Connect, Connector
 from connectors.copying import Copied
@@ -39,6 +39,9 @@ class _Look:
             except NoSuchConnector:
                 found[name] = SourceState(None)
         self.trouble += [f"{name}: {state.warning}" for name, state in found.items() if state.warning]
+        self.trouble += [
+            f"{name}: {state.ddl.trouble}" for name, state in found.items() if state.ddl and state.ddl.trouble
+        ]
         return found
 
     def sink(self) -> tuple[dict[Place, Applied] | None, tuple[TaskState, ...]]:
@@ -155,6 +158,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
         waiting=it.waiting(sources),
         epochs={place: applied.epoch for place, applied in (positions or {}).items()},
         tasks=tasks,
+        ddl=ddl.in_order(state.ddl for state in sources.values() if state.ddl),
         trouble=tuple(it.trouble),
     )
 

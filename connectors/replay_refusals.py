@@ -62,6 +62,8 @@ class Captured:
     """Namespaces that are being copied."""
     copy_over: bool
     """Whether the first copy is over, and all that came into the pipeline later was taken up."""
+    gap: ClusterTime | None = None
+    """Since when changes are missing for which a resnapshot that is not over makes up."""
 
 
 def captured(pipeline: Pipeline, connect: Connect) -> Captured:
@@ -85,6 +87,7 @@ def captured(pipeline: Pipeline, connect: Connect) -> Captured:
             state.phase == "stream" and state.selection == selection
             for state, selection in zip(found, selections, strict=True)
         ),
+        gap=min((state.gap for state in found if state.gap is not None), default=None),
     )
 
 
@@ -98,6 +101,7 @@ def refuse_uncopied(pipeline: Pipeline, *, force: bool) -> None:
 
 def refuse_copying(pipeline: Pipeline, now: Captured, only: Sequence[str]) -> None:
     """What is still being copied would be rebuilt in part. (A replay that follows takes the rest as it comes.)"""
+    _refuse_gap(now)
     pattern = chosen(pipeline, only)
     copying = [name for name in now.copying if pattern.matches(name)]
     if copying or not now.copy_over:
@@ -109,8 +113,17 @@ def refuse_copying(pipeline: Pipeline, now: Captured, only: Sequence[str]) -> No
         )
 
 
+def _refuse_gap(now: Captured) -> None:
+    if now.gap is not None:
+        raise Refused(
+            f"changes since {shown(now.gap)} are missing in the log, and the resnapshot that makes up for them is not"
+            " over: documents that were deleted since are still in it; `towpath resnapshot PIPELINE` goes on with it"
+        )
+
+
 def refuse_moment(pipeline: Pipeline, until: ClusterTime, now: Captured) -> None:
     """Raise `Refused` for a moment up to which the log is not known to be complete."""
+    _refuse_gap(now)
     if now.passed is None:
         raise Refused(
             f"--until needs the pipeline's source connector, which tells how far the log is complete, and there is none"

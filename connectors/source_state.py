@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from connectors.connect import Connect
+from connectors.ddl import Watched, watched
 from connectors.errors import ConnectorsError
 from connectors.position import ClusterTime, SourcePosition, cluster_time, debezium_position
 
@@ -99,7 +100,16 @@ class SourceState:
     nothing is being copied any more. None when it is not known."""
     requests: Requests | None = None
     warning: str = ""
-    """What users should know while it copies; empty when nothing."""
+    """What users should know of the source's oplog; empty when nothing."""
+    start: ClusterTime | None = None
+    """Where the stream begins that follows a copy."""
+    resnapshot: str = ""
+    """The resnapshot that was taken up last, and below it that which was closed last; empty when there was none."""
+    closed: str = ""
+    gap: ClusterTime | None = None
+    """Since when changes are missing in the log, in whose place documents are being read again; None when none are."""
+    ddl: Watched | None = None
+    """What was done to collections as such; None when that is not watched."""
 
     @property
     def copying(self) -> tuple[CollectionCopy, ...]:
@@ -130,6 +140,7 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
         if root is None:
             return SourceState(position)
         requests = [offset for partition, offset in ours if "requests" in partition]
+        ddl = [offset for partition, offset in ours if "ddl" in partition]
         copies = _copies(json.loads(root["namespaces"]), ours)
         return SourceState(
             position=position,
@@ -139,6 +150,11 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
             copied=_copied(root, copies),
             requests=_requests(requests[0]) if requests else None,
             warning=root.get("warning", ""),
+            start=cluster_time(root["start"]) if "start" in root else None,
+            resnapshot=root.get("resnapshot", ""),
+            closed=root.get("closed", ""),
+            gap=cluster_time(root["gap"]) if root.get("gap") else None,
+            ddl=watched(ddl[0]) if ddl else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ConnectorsError(f"the source connector committed offsets that cannot be understood: {error!r}") from error

@@ -38,6 +38,16 @@ class Compaction:
     """`delete.retention.ms`: for so long at least a delete stays after the cleaner came by it first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Keeps:
+    """What `towpath run` keeps going besides the connectors."""
+
+    compact: bool
+    verify: bool
+    repair: bool
+    """What the destination refused is repaired once it takes it."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Pipeline:
     """One pipeline. URIs may hold passwords: print `source_address` and `destination_address` instead."""
@@ -78,6 +88,7 @@ class Pipeline:
     """How clients of Kafka log in there, those that Connect makes for the connectors as well."""
     connect_login: Login = NO_LOGIN
     """How Connect's REST API is talked to."""
+    keeps: Keeps = Keeps(compact=False, verify=False, repair=True)
 
     @property
     def exactly_once(self) -> bool:

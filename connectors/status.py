@@ -8,6 +8,7 @@ from typing import Any
 
 from connectors.connect import Connector
 from connectors.copying import Copied, Held
+from connectors.ddl import Ddl
 from connectors.dead_letters import DeadLetters
 from connectors.sink_state import Counts, TaskState
 from connectors.topics import Place
@@ -50,6 +51,8 @@ class Status:
     epochs: Mapping[Place, int] = field(default_factory=dict)
     """(topic, partition) → how many times a task of the sink has taken it over; in exactly-once mode."""
     tasks: tuple[TaskState, ...] = ()
+    ddl: tuple[Ddl, ...] = ()
+    """What was done to collections of the source as such; the destination may have followed meanwhile."""
     trouble: tuple[str, ...] = ()
     """What kept a part of this from being found out, in words."""
 

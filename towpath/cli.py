@@ -10,6 +10,7 @@ from connectors.errors import ConnectorsError, NotYet
 from stack import StackError
 from towpath.check import check
 from towpath.compact import compact
+from towpath.ddl import ddl
 from towpath.demo import demo
 from towpath.deploy import deploy
 from towpath.errors import TowpathError
@@ -18,7 +19,9 @@ from towpath.pause import pause, resume
 from towpath.remove import remove
 from towpath.repair import repair
 from towpath.replay import replay
+from towpath.resnapshot import resnapshot
 from towpath.restart import restart
+from towpath.run import run
 from towpath.stack import stack
 from towpath.status import status
 from towpath.tail import tail
@@ -50,8 +53,11 @@ for verb in (
     verify,
     tail,
     repair,
+    ddl,
     compact,
+    run,
     replay,
+    resnapshot,
     pause,
     resume,
     restart,
@@ -80,3 +86,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # what reads our output has gone, as with `| head`
         sys.exit(TROUBLE)
+
+
+if __name__ == "__main__":
+    main()

@@ -87,11 +87,17 @@ class _Follower:
     """What could not be judged, and has not been found equal or different since."""
     changed: bool = True
     again: float = 0.0
+    base: dict[str, Any] = field(default_factory=dict)
+    """What the full pass before was of: with what differs since, this is as good."""
 
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Begin with the last verdict, and leave what is true at the end."""
-        for named in verdicts.read(verdicts.path(self.it.pipeline.name)):
+        place = verdicts.path(self.it.pipeline.name)
+        self.base = {
+            name: value for name, value in verdicts.counts(place).items() if name in ("ddl", "only", "trouble")
+        }
+        for named in verdicts.read(place):
             self._know((named.namespace, id_key(named.id)), _line(named))
         self.again = time.monotonic() + _AGAIN
         try:
@@ -186,7 +192,7 @@ class _Follower:
         if self.changed:
             with verdicts.writing(verdicts.path(name)) as file:
                 file.writelines(verdicts.line(line) for line in self.known.values())
-                file.write(verdicts.line(_counts(found)))
+                file.write(verdicts.line(self.base | _counts(found)))
             self.changed = False
 
 

@@ -10,6 +10,7 @@ from rich.filesize import decimal
 
 from connectors import log_status
 from connectors.log_status import LogStatus, TopicLog
+from towpath.checks import capture
 from towpath.checks.log import guard
 from towpath.opened import Opened
 
@@ -59,4 +60,4 @@ def look(it: Opened) -> LogSeen:
         for one in found.topics
         for finding in guard(one.namespace, one.settings, one.begins, it.pipeline)
     ]
-    return LogSeen(found, (*found.warnings, *findings))
+    return LogSeen(found, (*found.warnings, *findings, *capture.warnings(it)))

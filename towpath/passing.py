@@ -76,7 +76,7 @@ class Passing:
 
 
 @contextlib.contextmanager
-def passing(opened: Opened) -> Iterator[Passing]:
+def passing(opened: Opened, *, silent: bool = False) -> Iterator[Passing]:
     """The question for a deployed pipeline. Raises `ConnectorsError` where nobody answers."""
     with applied(opened.pipeline, opened.topics) as done:
-        yield Passing(opened, done)
+        yield Passing(opened, done, _told=silent)

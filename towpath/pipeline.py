@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from connectors import pem
 from connectors.namespaces import Renames, is_pattern
-from connectors.spec import Compaction, Copy, Mode, Pipeline
+from connectors.spec import Compaction, Copy, Keeps, Mode, Pipeline
 from towpath.errors import BadPipelineFile
 from towpath.sections import Cluster, PipelineFile
 from towpath.trust import connect_login, kafka_client, refuse_files, refuse_open
@@ -88,7 +88,14 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         compaction=_compaction(file),
         kafka_client=kafka_client(file.kafka, path),
         connect_login=connect_login(file.connect, path),
+        keeps=_keeps(file),
     )
+
+
+def _keeps(file: PipelineFile) -> Keeps:
+    run = file.run
+    compact = file.log.compact if run.compact is None else run.compact
+    return Keeps(compact=compact, verify=run.verify, repair=run.repair)
 
 
 def _copy(file: PipelineFile) -> Copy:

@@ -14,7 +14,7 @@ import click
 
 from connectors import requests
 from connectors.spec import Pipeline
-from towpath import verdicts, wanted
+from towpath import unfollowed, verdicts, wanted
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.passing import passing
 from towpath.repairing import Left, Mended, Repaired
@@ -58,6 +58,8 @@ def repair(
         requests.refuse_unable(it.pipeline)
         with passing(it) as passed, _struck(it.pipeline, ids is None and not dead_letters) as mended:
             left = _report(it, repaired(it, documents, passed, timeout, say), mended, as_json=as_json)
+        for line in unfollowed.lines(it):
+            say(line)
     if left:
         raise click.exceptions.Exit(1)
 

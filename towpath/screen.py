@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
 from rich.filesize import decimal
@@ -22,7 +22,11 @@ _SHOWN = 20
 
 
 def screen(
-    found: Status, verified: Verified | None = None, replays: Replays | None = None, log: LogSeen | None = None
+    found: Status,
+    verified: Verified | None = None,
+    replays: Replays | None = None,
+    log: LogSeen | None = None,
+    ddl: Iterable[str] = (),
 ) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{found.name}: {found.state} ({found.mode})")
@@ -34,11 +38,14 @@ def screen(
         facts.add_row("verified", Text(line, style="red" if is_different else ""))
     for name, line, style in replays.rows() if replays else ():
         facts.add_row(name, Text(line, style=style))
+    warnings = [*ddl, *(log.warnings if log else ())]
     words = [Text(f"{c.name}: {reason}", style="red") for c in found.connectors for reason in c.failures]
     words += [Text(trouble, style="red") for trouble in found.trouble]
-    if words:
+    if any("towpath resnapshot" in reason for c in found.connectors for reason in c.failures):
+        words.append(Text("A restart does not help: towpath resnapshot PIPELINE"))
+    elif words:
         words.append(Text("Mend the cause, then: towpath restart PIPELINE"))
-    words += [Text(warning, style="yellow") for warning in (log.warnings if log else ())]
+    words += [Text(warning, style="yellow") for warning in warnings]
     return Group(facts, Text(), _connectors(found), *words)
 
 

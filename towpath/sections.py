@@ -109,6 +109,15 @@ class Log(_Section):
     delete_retention: Time = "7d"
 
 
+class Run(_Section):
+    """What `towpath run` keeps going."""
+
+    compact: bool | None = None
+    """None: as [log] compact says."""
+    verify: bool = False
+    repair: bool = True
+
+
 class PipelineFile(_Section):
     """Everything that a pipeline file can say."""
 
@@ -122,6 +131,7 @@ class PipelineFile(_Section):
     capture: Capture = Capture()
     write: Write = Write()
     log: Log = Log()
+    run: Run = Run()
 
     @model_validator(mode="after")
     def _copy_and_mode(self) -> Self:
@@ -130,6 +140,11 @@ class PipelineFile(_Section):
                 '[capture] copy = "debezium" does not go with mode = "exactly-once": Debezium\'s own copy overlaps the'
                 " stream, so that changes would be applied to rows that already hold them; leave copy out (Towpath"
                 ' copies, each row at a known time), or set mode = "plain"'
+            )
+        if self.run.compact and not self.log.compact:
+            raise ValueError(
+                "[run] compact = true keeps a compacted log fit, and [log] compact is false; set that, or leave this"
+                " out: it is as [log] compact says"
             )
         if self.log.compact and self.mode == "plain" and self.capture.copy_way != "towpath":
             raise ValueError(

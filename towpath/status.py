@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from rich.live import Live
 
 from connectors.looking import look
 from connectors.status import Status
-from towpath import log_seen, replay_status
+from towpath import log_seen, replay_status, unfollowed
 from towpath.log_seen import LogSeen
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 from towpath.replay_status import Replays
@@ -45,23 +46,30 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
             if as_json:
                 click.echo(json.dumps(_as_json(it, found)))
             else:
-                show(found, Verified.read(it.pipeline.name), replay_status.look(it), log_seen.look(it))
+                ddl = unfollowed.lines(it, found.ddl)
+                show(found, Verified.read(it.pipeline.name), replay_status.look(it), log_seen.look(it), ddl)
     if found.state != "running":
         raise click.exceptions.Exit(1)
 
 
 def _as_json(it: Opened, found: Status) -> dict[str, Any]:
     more = Verified.read(found.name).as_json() | replay_status.look(it).as_json()
+    more |= {"ddl": unfollowed.as_json(it, found.ddl)}
     return found.as_json() | more | {"log": log_seen.look(it).as_json()}
 
 
 def show(
-    found: Status, verified: Verified | None = None, replays: Replays | None = None, log: LogSeen | None = None
+    found: Status,
+    verified: Verified | None = None,
+    replays: Replays | None = None,
+    log: LogSeen | None = None,
+    ddl: Iterable[str] = (),
 ) -> None:
-    """Print the status for people, with what was verified, the replays if there are any, and what the log holds."""
+    """Print the status for people, with what was verified, the replays if there are any, what the log holds, and what
+    the destination has not followed."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
-    console.print(screen(found, verified, replays, log))
+    console.print(screen(found, verified, replays, log, ddl))
 
 
 def _watch(it: Opened) -> Status:
@@ -76,4 +84,5 @@ def _watch(it: Opened) -> Status:
 
 
 def _screen(it: Opened, found: Status) -> RenderableType:
-    return screen(found, Verified.read(found.name), replay_status.look(it), log_seen.look(it))
+    ddl = unfollowed.lines(it, found.ddl)
+    return screen(found, Verified.read(found.name), replay_status.look(it), log_seen.look(it), ddl)

@@ -16,7 +16,7 @@ from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lifecycle import require
 from connectors.namespaces import is_pattern
 from connectors.spec import Pipeline
-from towpath import verdicts
+from towpath import unfollowed, verdicts
 from towpath.errors import TowpathError
 from towpath.follow import starts
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
@@ -49,6 +49,8 @@ class Asked:
     """What differs besides documents; None when that is not compared."""
     only: Sequence[str] = ()
     """Patterns of the namespaces that are compared; empty for all."""
+    done: Sequence[str] = ()
+    """What was done to the source's collections as such, and was behind the pipeline, before anything was compared."""
 
     @property
     def of(self) -> str:
@@ -148,10 +150,11 @@ def verify(
         options = Options(
             processes, recheck, ignore_field_order, screen, quiet, lost_for, journal=journal, resume=resume
         )
+        done = () if recent or resume or alone else unfollowed.passed(it)  # before namespaces are listed
         compared = [] if recent else pairs(it.pipeline, only)
         besides = recent is None if described is None else described
         odd = metadata(it.pipeline, only) if besides else None
-        asked = Asked(as_json, report, alone or quiet, recent, odd, only)
+        asked = Asked(as_json, report, alone or quiet, recent, odd, only, done)
         begin = starts(it) if follows else {}
         found = run(it, compared, options, asked)
         if follows:
@@ -204,12 +207,14 @@ def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Fou
             keep(line)
         for one in asked.metadata or ():
             keep(verdicts.line(one.as_json()))
-        keep(verdicts.line(counts(found) | {"of": asked.of}))
+        keep(verdicts.line(counts(found) | {"of": asked.of, "ddl": list(asked.done), "only": list(asked.only)}))
     if not asked.as_json:
         show(replace(found, examples=examples.found[:_EXAMPLES]))
     if asked.report:
         write_report(asked.report, pipeline, found)
         say(f"the report is in {asked.report}")
+    if not asked.alone:
+        tell_unfollowed(it)
     return found
 
 
@@ -227,6 +232,12 @@ def lines(
     except KeyboardInterrupt:
         say(f"interrupted{hint}")
         raise
+
+
+def tell_unfollowed(it: Opened) -> None:
+    """What was done to the source's collections as such and is not settled; this may just have been settled."""
+    for line in unfollowed.lines(it):
+        say(line)
 
 
 @contextmanager

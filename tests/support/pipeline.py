@@ -21,7 +21,7 @@ DEFAULT_MODE = "exactly-once"
 
 TOWPATH = Path(sys.executable).parent / "towpath"
 #: Verbs that start processes of their own, which begin with the program that was started; others are forked.
-ITSELF = ("verify", "repair")
+ITSELF = ("verify", "repair", "resnapshot")
 
 
 def towpath(*arguments: str | Path, expect: int = 0, timeout: float = 240) -> subprocess.CompletedProcess[str]:

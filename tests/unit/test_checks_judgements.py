@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from connectors.namespaces import Renames
+from connectors.position import ClusterTime
 from connectors.refusals import DESTINATION_SET
+from connectors.resnapshot import Captured
+from connectors.source_state import SourceState
 from connectors.spec import Copy, CopyWay, Pipeline
 from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic
 from towpath.checks import connect, file, foreign, kafka, oplog
@@ -164,6 +167,25 @@ def test_how_far_the_oplog_reaches(found: oplog.Oplog | None, level: str, words:
     (finding,) = oplog.judge(found)
     assert finding.level == level
     assert words in finding.finding
+
+
+@pytest.mark.parametrize(
+    ("found", "since", "lost", "level", "words"),
+    [
+        (oplog.Oplog(4000, 95, 100, last=5000), 3000, False, "ok", "capture is 33 minutes behind"),
+        (oplog.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 minutes, and capture is 33"),
+        (oplog.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "it reaches back 3 hours"),
+        (oplog.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "it reaches back 9 hours"),
+        (oplog.Oplog(4000, 95, 100, last=5000), 4999, True, "error", "no longer holds the changes since 4999:1"),
+        (None, 4999, True, "error", "no longer holds the changes since 4999:1"),
+    ],
+)
+def test_capture_has_to_stay_within_the_oplog(
+    found: oplog.Oplog | None, since: int, lost: bool, level: str, words: str
+) -> None:
+    captured = Captured("move-source", SourceState(None), ClusterTime(since, 1), lost, "", ".*")
+    (finding,) = oplog.judge_capture(found, captured)
+    assert (finding.level, words in finding.finding) == (level, True), finding.finding
 
 
 @pytest.mark.parametrize(

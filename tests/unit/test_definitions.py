@@ -56,6 +56,7 @@ def test_what_the_file_decides_reaches_the_connectors() -> None:
         "copy.documents.per.second": "100",
         "copy.bytes.per.second": "5000000",
         "requests.topic": "move.requests",
+        "dead.letters.topic": "move.dead-letters",
         "requests.bootstrap.servers": "inside:9092",
     }
     assert source["exactly.once.support"] == "required"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from towpath.checks import connect, deployment, destination, file, kafka, source
+from towpath.checks import capture, connect, deployment, destination, file, kafka, source
 from towpath.checks.cluster import Known
 from towpath.checks.finding import Finding
 from towpath.opened import Opened
@@ -21,6 +21,7 @@ def everything(it: Opened, path: Path) -> Iterator[Finding]:
         destination.check(it.pipeline, known, deployed=deployed),
         kafka.check(it.pipeline, known, it.topics),
         connect.check(it.pipeline, known, it.connect),
+        capture.check(it) if deployed else iter(()),
     ):
         for finding in look:
             failed = failed or finding.level == "error"

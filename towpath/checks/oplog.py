@@ -8,6 +8,7 @@ from typing import Any
 
 from pymongo import MongoClient
 
+from connectors.resnapshot import Captured
 from connectors.spec import Copy
 from towpath.checks.cluster import if_allowed
 from towpath.checks.finding import Finding, error, ok, warning
@@ -17,18 +18,25 @@ _SUBJECT = "source oplog"
 SHORT_HOURS = 24.0
 #: An oplog this full has begun to drop its oldest entries, so that its span is its window.
 _FULL = 0.9
+#: Capture that is behind by this share of the window is warned of.
+_NEAR = 0.5
 #: Bytes a second that a copy manages on small machines, with indexes and other work beside it.
 SLOW_COPY = 5 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Oplog:
-    """`span` in seconds between its first and its last entry; `size` and `limit` in bytes; `kept` hours at least."""
+    """`span` in seconds between its first and its last entry; `size` and `limit` in bytes; `kept` hours at least.
+
+    `io.towpath.source.Oplog` reckons the same in the source connector.
+    """
 
     span: int
     size: int
     limit: int
     kept: float = 0.0
+    last: int = 0
+    """The time in its last entry, in seconds since the epoch."""
 
     @property
     def full(self) -> bool:
@@ -45,6 +53,10 @@ class Oplog:
         grown = 1.0 if self.full else self.limit / max(self.size, 1)
         return max(self.span * grown / 3600, self.kept)
 
+    def is_near(self, since: int) -> bool:
+        """Whether what was written at a moment (seconds since the epoch) is soon, or already, no longer held."""
+        return self.last - since > _NEAR * self.hours * 3600
+
 
 def read(client: MongoClient[dict[str, Any]]) -> Oplog | None:
     """None where the user may not read it."""
@@ -56,7 +68,7 @@ def read(client: MongoClient[dict[str, Any]]) -> Oplog | None:
         return None
     server = if_allowed(lambda: client.admin.command("serverStatus")) or {}
     kept = float(server.get("oplogTruncation", {}).get("oplogMinRetentionHours", 0.0))
-    return Oplog(last["ts"].time - first["ts"].time, sizes["size"], sizes["maxSize"], kept)
+    return Oplog(last["ts"].time - first["ts"].time, sizes["size"], sizes["maxSize"], kept, last["ts"].time)
 
 
 def judge(found: Oplog | None) -> Iterator[Finding]:
@@ -80,6 +92,36 @@ def judge(found: Oplog | None) -> Iterator[Finding]:
         )
     else:
         yield ok(_SUBJECT, f"reaches back {found.hours:,.0f} hours at the pace of writes so far")
+
+
+def judge_capture(found: Oplog | None, captured: Captured) -> Iterator[Finding]:
+    """Whether a source connector that is deployed comes near the oplog's end, or is beyond it."""
+    subject = f"{_SUBJECT}, {captured.connector}"
+    behind = found.last - captured.since.seconds if found else 0
+    if captured.lost:
+        yield error(
+            subject,
+            f"no longer holds the changes since {captured.since}, up to which everything is captured: what changed"
+            " after that cannot be read any more, and a restart brings nothing back",
+            "`towpath resnapshot PIPELINE` reads all documents again, without emptying the destination",
+        )
+    elif found and found.is_near(captured.since.seconds):
+        yield warning(
+            subject,
+            f"reaches back {_time(found.hours * 3600)}, and capture is {_time(behind)} behind: what is not captured by"
+            " then is lost to it, and `towpath resnapshot` has to read everything again",
+            "see that the connector runs (`towpath status`), or enlarge the oplog (replSetResizeOplog, with"
+            " minRetentionHours) on every member",
+        )
+    elif found:
+        yield ok(subject, f"capture is {_time(behind)} behind, and it reaches back {_time(found.hours * 3600)}")
+
+
+def _time(seconds: float) -> str:
+    for unit, length in (("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:,.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
 
 
 def judge_copy(found: Oplog | None, documents: int, size: int, copy: Copy) -> Iterator[Finding]:

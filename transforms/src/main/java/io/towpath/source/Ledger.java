@@ -33,6 +33,10 @@ final class Ledger {
     private ClusterTime largest;
     private ClusterTime copied;
     private String warning = "";
+    private ReadDocuments readDocuments = new ReadDocuments();
+    private String resnapshot = "";
+    private String closed = "";
+    private String gap = "";
 
     Ledger(Partitions partitions, OffsetStorageReader reader) {
         this.partitions = partitions;
@@ -43,6 +47,10 @@ final class Ledger {
         selection = (String) root.get("selection");
         start = ClusterTime.parse((String) root.get("start"));
         warning = (String) root.getOrDefault("warning", "");
+        readDocuments = ReadDocuments.parse((String) root.getOrDefault("read", ""));
+        resnapshot = (String) root.getOrDefault("resnapshot", "");
+        closed = (String) root.getOrDefault("closed", "");
+        gap = (String) root.getOrDefault("gap", "");
         List<String> namespaces = BsonDocument.parse("{n: %s}".formatted(root.get("namespaces"))).getArray("n").stream()
                 .map(name -> name.asString().getValue())
                 .toList();
@@ -100,6 +108,73 @@ final class Ledger {
         return records;
     }
 
+    /** The resnapshot that was taken up last, by the name that it was given; empty when there was none. */
+    String resnapshot() {
+        return resnapshot;
+    }
+
+    /** Nothing is to be done for this one, as everything is copied for the first time. */
+    void takeUp(String name) {
+        resnapshot = name;
+        closed = name;
+    }
+
+    /** Since when changes are missing in the log, in whose place documents are read again; empty when none are. */
+    String gap() {
+        return gap;
+    }
+
+    /**
+     * Everything is copied anew, and the stream begins where that does.
+     *
+     * @param since up to when everything is captured
+     */
+    List<SourceRecord> beginAnew(
+            String name, String newSelection, ClusterTime since, ClusterTime now, Collection<String> namespaces) {
+        List<SourceRecord> records = new ArrayList<>();
+        List.copyOf(copies.keySet()).forEach(namespace -> records.addAll(forget(namespace)));
+        streaming = false;
+        largest = null;
+        warning = "";
+        readDocuments = new ReadDocuments();
+        resnapshot = name;
+        if (gap.isEmpty()) gap = since.toString();
+        begin(newSelection, now, namespaces);
+        records.add(rootRecord());
+        return records;
+    }
+
+    /** These are copied once more while the stream goes on. */
+    List<SourceRecord> copyAgain(String name, Collection<String> namespaces) {
+        List<SourceRecord> records = new ArrayList<>();
+        namespaces.forEach(namespace -> records.addAll(forget(namespace)));
+        namespaces.forEach(namespace -> copies.put(namespace, Optional.empty()));
+        resnapshot = name;
+        records.add(rootRecord());
+        return records;
+    }
+
+    /** What a resnapshot was to read and to remove is in the log: from this moment on it tells every state again. */
+    void close(String name, ClusterTime moment) {
+        if (!name.equals(resnapshot) || name.equals(closed)) return;
+        closed = name;
+        if (gap.isEmpty()) return;
+        gap = "";
+        if (copied == null || moment.isAfter(copied)) copied = moment;
+    }
+
+    /** @param isLater whether the document is of another moment than the event that it stands for */
+    void readInstead(String namespace, byte[] key, ClusterTime moment, boolean isLater) {
+        readDocuments.add(namespace, key, moment);
+        if (largest != null && moment.isAfter(largest)) largest = moment;
+        if (isLater && copied != null && moment.isAfter(copied)) copied = moment;
+    }
+
+    /** Whether a row or a document is remembered that holds events which the stream may still bring. */
+    boolean holdsAny() {
+        return !copies.isEmpty() || !readDocuments.isEmpty();
+    }
+
     void beginStream() {
         warning = "";
         streaming = true;
@@ -137,7 +212,11 @@ final class Ledger {
 
     /** Whether the row of an {@code _id} holds a change already. */
     boolean holds(String namespace, byte[] key, ClusterTime time) {
-        if (copies.isEmpty() || time.isAfter(largestTime())) return false;
+        if (!holdsAny() || time.isAfter(largestTime())) return false;
+        if (readDocuments
+                .timeOf(namespace, key)
+                .map(read -> !time.isAfter(read))
+                .orElse(false)) return true;
         return copies.getOrDefault(namespace, Optional.empty())
                 .flatMap(copy -> copy.timeOf(key))
                 .map(read -> !time.isAfter(read))
@@ -147,7 +226,9 @@ final class Ledger {
     /** The largest cluster time of any row that is remembered. */
     ClusterTime largestTime() {
         if (largest == null) {
-            largest = times().max(ClusterTime::compareTo).orElse(start);
+            largest = Stream.concat(times(), readDocuments.largestTime().stream())
+                    .max(ClusterTime::compareTo)
+                    .orElse(start);
         }
         return largest;
     }
@@ -163,14 +244,16 @@ final class Ledger {
 
     /** Forgets what the stream has passed: everything before {@code position} is out. */
     List<SourceRecord> forget(ClusterTime position) {
-        if (copies.isEmpty()) return List.of();
+        if (!holdsAny()) return List.of();
+        boolean isPassed = readDocuments.forget(position);
+        if (isPassed) largest = null;
         List<String> passed = copies.entrySet().stream()
                 .filter(entry -> entry.getValue()
                         .filter(copy -> isPassed(copy, position))
                         .isPresent())
                 .map(Map.Entry::getKey)
                 .toList();
-        if (passed.isEmpty()) return List.of();
+        if (passed.isEmpty() && !isPassed) return List.of();
         List<SourceRecord> records = new ArrayList<>();
         passed.forEach(namespace -> records.addAll(forget(namespace)));
         records.add(rootRecord());
@@ -219,6 +302,10 @@ final class Ledger {
         offset.put("start", start.toString());
         offset.put("namespaces", namesAsJson());
         offset.put("warning", warning);
+        if (!readDocuments.isEmpty()) offset.put("read", readDocuments.toString());
+        if (!resnapshot.isEmpty()) offset.put("resnapshot", resnapshot);
+        if (!closed.isEmpty()) offset.put("closed", closed);
+        if (!gap.isEmpty()) offset.put("gap", gap);
         copied().ifPresent(time -> offset.put("copied", time.toString()));
         return partitions.carrier(partitions.root(), offset, streaming ? STREAM : COPY);
     }

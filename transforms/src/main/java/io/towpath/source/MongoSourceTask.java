@@ -10,6 +10,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.function.Predicate;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
 
@@ -21,11 +22,13 @@ public final class MongoSourceTask extends SourceTask {
     private Map<String, String> configuration;
     private SourceSettings settings;
     private SourceMetrics metrics;
+    private SetAside setAside;
     private SourceCluster source;
     private Partitions partitions;
     private Ledger ledger;
     private Stage stage;
-    private MongoDbConnectorTask debezium;
+    private DdlWatch ddl;
+    private DebeziumStream debezium;
     private final List<SourceRecord> first = new ArrayList<>();
 
     @Override
@@ -33,16 +36,30 @@ public final class MongoSourceTask extends SourceTask {
         configuration = Map.copyOf(properties);
         settings = SourceSettings.of(configuration);
         metrics = new SourceMetrics(settings.name(), configuration.get(PREFIX));
+        String largest = configuration.getOrDefault("producer.override.max.request.size", "1048576");
+        setAside = new SetAside(settings, metrics, Integer.parseInt(largest));
         source = new SourceCluster(configuration, settings);
         partitions = new Partitions(configuration.get(PREFIX));
         ledger = new Ledger(partitions, context.offsetStorageReader());
         String selection = configuration.getOrDefault(SELECTION, "");
         if (!ledger.hasBegun()) begin(selection);
         else if (!ledger.selection().equals(selection)) reselect(selection);
+        if (!ledger.resnapshot().equals(settings.resnapshot())
+                && !settings.resnapshot().isEmpty()) resnapshot(selection);
+        if (ledger.isStreaming()) ResumePoint.of(streamOffset(), ledger.start()).refuseLost(source);
         if (ledger.copied().isEmpty()) {
             ledger.copiedBefore(source.now());
             first.add(ledger.rootRecord());
         }
+        ddl = new DdlWatch(
+                source,
+                SourceCluster.selection(configuration),
+                new DdlLog(
+                        context.offsetStorageReader().offset(partitions.ddl()),
+                        Optional.ofNullable(streamOffset())
+                                .flatMap(EventTime::of)
+                                .orElse(ledger.start())),
+                settings.name());
     }
 
     private void begin(String selection) {
@@ -53,7 +70,38 @@ public final class MongoSourceTask extends SourceTask {
             ledger.begin(selection, now.next(), List.of());
             ledger.beginStream();
         }
+        ledger.takeUp(settings.resnapshot());
         first.add(ledger.rootRecord());
+    }
+
+    /**
+     * Reads everything again that was asked for: while the stream goes on if it can, and else before it begins anew. Its offset and
+     * those of the earlier copy are forgotten in the transaction that says so.
+     */
+    private void resnapshot(String selection) {
+        Predicate<String> asked = settings.isResnapshot().and(SourceCluster.selection(configuration));
+        ResumePoint point = ResumePoint.of(streamOffset(), ledger.start());
+        if (ledger.isStreaming() && !point.isLost(source)) {
+            first.addAll(ledger.copyAgain(settings.resnapshot(), source.namespaces(asked)));
+            return;
+        }
+        List<String> everything = source.namespaces(SourceCluster.selection(configuration));
+        if (!everything.stream().allMatch(settings.isResnapshot())) {
+            throw new ConnectException(
+                    "the changes of all collections since %s are missing: a resnapshot of some would leave the others as they were then. Run `towpath resnapshot PIPELINE` without --only"
+                            .formatted(point.time()));
+        }
+        ClusterTime captured = ledger.isStreaming() ? point.time() : ledger.start();
+        first.addAll(ledger.beginAnew(settings.resnapshot(), selection, captured, source.now(), everything));
+        first.add(partitions.carrier(streamPartition(), null, "the stream begins anew"));
+    }
+
+    private Map<String, Object> streamPartition() {
+        return Map.of("server_id", configuration.get(PREFIX));
+    }
+
+    private Map<String, Object> streamOffset() {
+        return context.offsetStorageReader().offset(streamPartition());
     }
 
     /** What is taken in from now on and was not before is copied; what is no longer taken in is forgotten. */
@@ -75,8 +123,10 @@ public final class MongoSourceTask extends SourceTask {
             first.clear();
             return records;
         }
+        Optional<Map<String, Object>> news = ddl.news();
+        if (news.isPresent()) return List.of(partitions.carrier(partitions.ddl(), news.get(), "ddl"));
         if (stage == null || stage.isOver()) nextStage();
-        return stage.poll();
+        return setAside.from(stage.poll());
     }
 
     private void nextStage() {
@@ -85,12 +135,8 @@ public final class MongoSourceTask extends SourceTask {
     }
 
     private Stage streaming() {
-        Map<String, Object> offset =
-                context.offsetStorageReader().offset(Map.of("server_id", configuration.get(PREFIX)));
-        Optional<ClusterTime> last = offset == null ? Optional.empty() : EventTime.of(offset);
-        debezium = new MongoDbConnectorTask();
-        debezium.initialize(context);
-        debezium.start(SourceSettings.debezium(configuration, ledger.start().bits()));
+        Optional<ClusterTime> last = Optional.ofNullable(streamOffset()).flatMap(EventTime::of);
+        debezium = new DebeziumStream(context, configuration, source, ledger.start());
         ReadAgain readAgain = new ReadAgain(
                 ledger,
                 partitions,
@@ -99,7 +145,7 @@ public final class MongoSourceTask extends SourceTask {
                 metrics,
                 context.offsetStorageReader(),
                 SourceCluster.selection(configuration));
-        return new Streaming(debezium, last, ledger, readAgain, settings, metrics);
+        return new Streaming(debezium, last, ledger, readAgain, source, settings, metrics);
     }
 
     @Override
@@ -116,8 +162,10 @@ public final class MongoSourceTask extends SourceTask {
     @Override
     public void stop() {
         if (stage != null) stage.close();
-        if (debezium != null) debezium.stop();
+        if (debezium != null) debezium.close();
+        if (ddl != null) ddl.close();
         if (source != null) source.close();
+        if (setAside != null) setAside.close();
         if (metrics != null) metrics.close();
     }
 

@@ -1,14 +1,10 @@
 package io.towpath.source;
 
 import com.mongodb.MongoException;
-import com.mongodb.client.MongoCollection;
 import io.towpath.record.ClusterTime;
 import java.time.Duration;
-import java.util.List;
 import java.util.Optional;
 import org.apache.kafka.connect.errors.ConnectException;
-import org.bson.BsonDocument;
-import org.bson.BsonInt32;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -19,9 +15,6 @@ import org.slf4j.LoggerFactory;
 final class OplogWatch {
     private static final Logger LOGGER = LoggerFactory.getLogger(OplogWatch.class);
     private static final long PAUSE_NS = Duration.ofSeconds(10).toNanos();
-    /** An oplog this full has begun to drop its oldest entries, so that its span is its window. */
-    private static final double FULL = 0.9;
-
     /** No rate can be told before. */
     private static final int TOO_EARLY_S = 60;
     /** A copy that takes this share of what is left of the window is warned of. */
@@ -48,9 +41,6 @@ final class OplogWatch {
         this.beganBytes = copiedBytes();
     }
 
-    /** The times in the oplog's first and last entry, in seconds; how many seconds it will span when it is full. */
-    private record Oplog(long first, long last, double window) {}
-
     /** Throws {@link ConnectException} when the rate limit alone makes a copy that has not begun longer than the oplog's window. */
     void refuseHopeless() {
         boolean isLimited = settings.bytesPerSecond() > 0 || settings.documentsPerSecond() > 0;
@@ -64,10 +54,10 @@ final class OplogWatch {
                     settings.bytesPerSecond() == 0 ? 0 : (double) size.bytes() / settings.bytesPerSecond(),
                     settings.documentsPerSecond() == 0 ? 0 : (double) size.documents() / settings.documentsPerSecond());
         }
-        if (seconds > oplog.get().window) {
+        if (seconds > oplog.get().window()) {
             throw new ConnectException(
                     "the first copy would take %.1f hours at its rate limit, and the source's oplog reaches back %.1f hours: the changes made meanwhile would be lost. Raise the limit, or %s"
-                            .formatted(seconds / 3600, oplog.get().window / 3600, ENLARGE));
+                            .formatted(seconds / 3600, oplog.get().window() / 3600, ENLARGE));
         }
     }
 
@@ -79,13 +69,12 @@ final class OplogWatch {
         lookedNs = System.nanoTime();
         String before = ledger.warning();
         read().ifPresent(oplog -> {
-            long start = ledger.start().seconds();
-            if (oplog.first > start) {
+            if (oplog.first() > ledger.start().seconds()) {
                 throw new ConnectException(
-                        "the first copy began at %s and the source's oplog now begins at %s: changes made since cannot be read. Remove the pipeline with its topics, %s, and deploy it again"
-                                .formatted(ledger.start(), new ClusterTime(oplog.first, 0), ENLARGE));
+                        "the copy began at %s and the source's oplog now begins at %s: changes made since cannot be read any more, and a restart brings nothing back. First %s; then `towpath resnapshot PIPELINE` copies anew"
+                                .formatted(ledger.start(), new ClusterTime(oplog.first(), 0), ENLARGE));
             }
-            double left = oplog.window - (oplog.last - start);
+            double left = oplog.left(ledger.start());
             metrics.oplogLeft((long) left);
             warn(left);
         });
@@ -119,30 +108,11 @@ final class OplogWatch {
 
     private Optional<Oplog> read() {
         try {
-            MongoCollection<BsonDocument> oplog = source.oplog();
-            long first = seconds(oplog, 1);
-            long last = seconds(oplog, -1);
-            BsonDocument stats = oplog.aggregate(List.of(
-                            new BsonDocument("$collStats", new BsonDocument("storageStats", new BsonDocument()))))
-                    .first()
-                    .getDocument("storageStats");
-            double fill = stats.getNumber("size").doubleValue()
-                    / stats.getNumber("maxSize").doubleValue();
-            double grown = fill > FULL ? 1 : 1 / fill;
-            return Optional.of(new Oplog(first, last, (last - first) * grown));
+            return Optional.of(Oplog.read(source));
         } catch (MongoException error) {
             blind = !ReadFault.passes(error);
             if (blind) LOGGER.warn("how long the source's oplog keeps changes cannot be seen: {}", error.getMessage());
             return Optional.empty();
         }
-    }
-
-    private static long seconds(MongoCollection<BsonDocument> oplog, int direction) {
-        return ClusterTime.of(oplog.find()
-                        .sort(new BsonDocument("$natural", new BsonInt32(direction)))
-                        .projection(new BsonDocument("ts", new BsonInt32(1)))
-                        .first()
-                        .getTimestamp("ts"))
-                .seconds();
     }
 }

@@ -22,6 +22,7 @@ record Partitions(String prefix) {
     private static final String NAMESPACE = "namespace";
     private static final String RANGE = "range";
     private static final String REQUESTS = "requests";
+    private static final String DDL = "ddl";
 
     Map<String, Object> root() {
         return sorted(Map.of(TOWPATH, prefix));
@@ -37,6 +38,11 @@ record Partitions(String prefix) {
 
     Map<String, Object> requests(String topic) {
         return sorted(Map.of(TOWPATH, prefix, REQUESTS, topic));
+    }
+
+    /** Of what was done to collections as such. */
+    Map<String, Object> ddl() {
+        return sorted(Map.of(TOWPATH, prefix, DDL, true));
     }
 
     /** Connect finds an offset by the bytes of its partition, in which the order of the names counts. */

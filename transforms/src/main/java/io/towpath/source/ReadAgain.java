@@ -116,7 +116,19 @@ final class ReadAgain implements AutoCloseable {
         return List.of(partitions.carrier(partition, offset(), "requests wait: " + reason));
     }
 
+    /** Whatever the resnapshot asked for before is in the log at this moment. */
+    private List<SourceRecord> close(ReadRequest request, ClusterTime moment) {
+        ledger.close(request.closes(), moment);
+        next = request.offset() + 1;
+        index = 0;
+        waiting = "";
+        requests.orElseThrow().answered();
+        String words = "resnapshot %s: closed".formatted(request.closes());
+        return List.of(partitions.carrier(partition, offset(), words), ledger.rootRecord());
+    }
+
     private List<SourceRecord> answer(ReadRequest request, ClusterTime moment) {
+        if (!request.closes().isEmpty()) return close(request, moment);
         if (request.offset() != next) index = 0;
         List<byte[]> keys = request.keys().subList(index, request.keys().size());
         List<byte[]> documents = new ArrayList<>();

@@ -7,6 +7,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.TreeSet;
 import org.apache.kafka.connect.errors.DataException;
 import org.bson.BsonInvalidOperationException;
@@ -18,9 +19,26 @@ import org.bson.RawBsonDocument;
  *
  * @param offset of its record in the topic of requests
  * @param keys of the documents, each once, in the order of their {@code _id}s
+ * @param closes the resnapshot of which this is the end, after all of its requests; empty for every other request
  */
-record ReadRequest(long offset, String namespace, List<byte[]> keys) {
+record ReadRequest(long offset, String namespace, List<byte[]> keys, String closes) {
+    ReadRequest(long offset, String namespace, List<byte[]> keys) {
+        this(offset, namespace, keys, "");
+    }
+
     private static final byte[] ID = {'_', 'i', 'd'};
+
+    /** From {@code {resnapshot: "…"}}; empty for anything else. */
+    static Optional<ReadRequest> closing(long offset, byte[] value) {
+        try {
+            RawBsonDocument found = new RawBsonDocument(value == null ? new byte[0] : value);
+            if (!found.containsKey("resnapshot")) return Optional.empty();
+            return Optional.of(new ReadRequest(
+                    offset, "", List.of(), found.getString("resnapshot").getValue()));
+        } catch (BsonSerializationException | BsonInvalidOperationException | IllegalArgumentException other) {
+            return Optional.empty();
+        }
+    }
 
     /** From {@code {namespace: "db.collection", ids: [_id, …]}}. Throws {@link DataException} on anything else. */
     static ReadRequest of(long offset, byte[] value) {

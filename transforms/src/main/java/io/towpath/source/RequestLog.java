@@ -53,6 +53,11 @@ final class RequestLog implements AutoCloseable {
 
     private void take(ConsumerRecord<byte[], byte[]> record) {
         read = record.offset() + 1;
+        Optional<ReadRequest> closing = ReadRequest.closing(record.offset(), record.value());
+        if (closing.isPresent()) {
+            waiting.add(closing.get());
+            return;
+        }
         try {
             ReadRequest request = ReadRequest.of(record.offset(), record.value());
             if (!selection.test(request.namespace())) return;

@@ -1,11 +1,15 @@
 package io.towpath.source;
 
 import com.mongodb.ClientSessionOptions;
+import com.mongodb.MongoCommandException;
 import com.mongodb.MongoNamespace;
+import com.mongodb.client.ChangeStreamIterable;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.FindIterable;
+import com.mongodb.client.MongoChangeStreamCursor;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoCollection;
+import com.mongodb.client.model.changestream.ChangeStreamDocument;
 import io.debezium.config.Configuration;
 import io.debezium.connector.mongodb.CollectionId;
 import io.debezium.connector.mongodb.Filters;
@@ -14,8 +18,10 @@ import io.towpath.record.ClusterTime;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.bson.BsonArray;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonString;
@@ -93,8 +99,27 @@ final class SourceCluster implements AutoCloseable {
                 .withCodecRegistry(registry);
     }
 
+    /** For how many hours the oplog is kept at least, whatever its size; 0 where that is not said, or the user may not know. */
+    double oplogHoursKept() {
+        try {
+            BsonDocument status = client.getDatabase("admin")
+                    .withCodecRegistry(registry)
+                    .runCommand(new BsonDocument("serverStatus", new BsonInt32(1)), BsonDocument.class);
+            return status.getDocument("oplogTruncation", new BsonDocument())
+                    .getNumber("oplogMinRetentionHours", new BsonInt32(0))
+                    .doubleValue();
+        } catch (MongoCommandException refused) {
+            return 0;
+        }
+    }
+
     MongoCollection<BsonDocument> oplog() {
         return collection("local.oplog.rs");
+    }
+
+    /** The change stream of the whole deployment. */
+    ChangeStreamIterable<BsonDocument> changes(List<BsonDocument> stages) {
+        return client.watch(stages, BsonDocument.class);
     }
 
     /** A session whose reads all see one moment: that of the first read. */
@@ -131,6 +156,17 @@ final class SourceCluster implements AutoCloseable {
                 .sort(BY_ID)
                 .hint(BY_ID)
                 .batchSize(BATCH_DOCUMENTS);
+    }
+
+    /** What is done to collections as such, by anyone in the deployment, from a moment on. */
+    MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> ddl(ClusterTime from) {
+        BsonArray kinds = new BsonArray(Ddl.KINDS.stream().map(BsonString::new).toList());
+        BsonDocument which = new BsonDocument("operationType", new BsonDocument("$in", kinds));
+        return client.watch(List.of(new BsonDocument("$match", which)), BsonDocument.class)
+                .showExpandedEvents(true)
+                .startAtOperationTime(from.timestamp())
+                .maxAwaitTime(1, TimeUnit.SECONDS)
+                .cursor();
     }
 
     @Override

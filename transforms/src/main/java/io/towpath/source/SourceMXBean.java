@@ -23,6 +23,12 @@ public interface SourceMXBean {
     /** Why the last of them failed; empty if none did. */
     String getLastRetry();
 
-    /** Seconds for which the oplog still holds the copy's beginning, as far as can be told; -1 when unknown. */
+    /** Seconds for which the oplog still holds what is captured next, as far as can be told; -1 when unknown. */
     long getOplogSecondsLeft();
+
+    /** Seconds by which capture was behind when the oplog was looked at last; -1 before that. */
+    long getCaptureSecondsBehind();
+
+    /** Documents that were read in place of an event, or set aside, because that was too large. */
+    long getOversized();
 }

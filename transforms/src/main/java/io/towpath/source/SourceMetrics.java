@@ -17,9 +17,11 @@ final class SourceMetrics implements SourceMXBean, AutoCloseable {
     private final AtomicLong events = new AtomicLong();
     private final AtomicLong dropped = new AtomicLong();
     private final AtomicLong readAgain = new AtomicLong();
+    private final AtomicLong oversized = new AtomicLong();
     private final AtomicLong retries = new AtomicLong();
     private volatile String lastRetry = "";
     private volatile long oplogLeft = -1;
+    private volatile long captureBehind = -1;
     private final ObjectName name;
 
     SourceMetrics(String pipeline, String prefix) {
@@ -66,6 +68,14 @@ final class SourceMetrics implements SourceMXBean, AutoCloseable {
         oplogLeft = seconds;
     }
 
+    void captureBehind(long seconds) {
+        captureBehind = seconds;
+    }
+
+    void oversized() {
+        oversized.incrementAndGet();
+    }
+
     @Override
     public long getRows() {
         return rows.get();
@@ -104,6 +114,16 @@ final class SourceMetrics implements SourceMXBean, AutoCloseable {
     @Override
     public long getOplogSecondsLeft() {
         return oplogLeft;
+    }
+
+    @Override
+    public long getCaptureSecondsBehind() {
+        return captureBehind;
+    }
+
+    @Override
+    public long getOversized() {
+        return oversized.get();
     }
 
     @Override

@@ -5,6 +5,8 @@ import io.towpath.tls.PemFiles;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
+import java.util.function.Predicate;
+import java.util.regex.Pattern;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
@@ -23,7 +25,10 @@ record SourceSettings(
         long documentsPerSecond,
         long bytesPerSecond,
         String requestsTopic,
-        Properties requestsConsumer) {
+        Properties requestsConsumer,
+        String deadLettersTopic,
+        String resnapshot,
+        Predicate<String> isResnapshot) {
     static final String NAME = "towpath.name";
     static final String WHOLE_DOCUMENTS = "towpath.whole.documents";
     static final String COPY = "towpath.copy";
@@ -36,6 +41,10 @@ record SourceSettings(
     static final String REQUESTS_SERVERS = "towpath.requests.bootstrap.servers";
     /** What Connect's own consumers for this connector are given, above all how to log in at Kafka. */
     private static final String CONSUMERS = "consumer.override.";
+
+    static final String DEAD_LETTERS_TOPIC = "towpath.dead.letters.topic";
+    static final String RESNAPSHOT = "towpath.resnapshot";
+    static final String RESNAPSHOT_ONLY = "towpath.resnapshot.only";
 
     private static final String RANGES = "ranges";
     private static final String NONE = "none";
@@ -108,7 +117,25 @@ record SourceSettings(
                         Type.STRING,
                         "",
                         Importance.MEDIUM,
-                        "Kafka's address, as workers see it, for reading requests; empty: none are read.");
+                        "Kafka's address, as workers see it, for reading requests; empty: none are read.")
+                .define(
+                        DEAD_LETTERS_TOPIC,
+                        Type.STRING,
+                        "",
+                        Importance.MEDIUM,
+                        "Where documents are named whose records are too large for their topic; empty: the task stops.")
+                .define(
+                        RESNAPSHOT,
+                        Type.STRING,
+                        "",
+                        Importance.LOW,
+                        "Another name than before: all documents are read again, once.")
+                .define(
+                        RESNAPSHOT_ONLY,
+                        Type.STRING,
+                        ".*",
+                        Importance.LOW,
+                        "An expression for the namespaces of which documents are read again then.");
     }
 
     static SourceSettings of(Map<String, String> configuration) {
@@ -126,7 +153,10 @@ record SourceSettings(
                 parsed.getLong(DOCUMENTS_PER_SECOND),
                 parsed.getLong(BYTES_PER_SECOND),
                 parsed.getString(REQUESTS_TOPIC),
-                consumer);
+                consumer,
+                parsed.getString(DEAD_LETTERS_TOPIC),
+                parsed.getString(RESNAPSHOT),
+                Pattern.compile(parsed.getString(RESNAPSHOT_ONLY)).asMatchPredicate());
     }
 
     boolean readsRequests() {

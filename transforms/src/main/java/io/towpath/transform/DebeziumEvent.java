@@ -71,6 +71,13 @@ final class DebeziumEvent {
         return envelope.getString("before") == null && envelope.getStruct("updateDescription") == null;
     }
 
+    /** Whether the server sent nothing but the key. */
+    boolean isOversized() {
+        return operation().equals("u")
+                && envelope.getString("before") != null
+                && carrier().containsKey(ChangeCarrier.OVERSIZED);
+    }
+
     /** {@code {_id: …}} of an update or a delete; in a sharded collection with the shard key. */
     byte[] documentKey() {
         return BsonBytes.of(carrier().getDocument(ChangeCarrier.KEY));

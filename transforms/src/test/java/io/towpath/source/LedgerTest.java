@@ -188,6 +188,79 @@ class LedgerTest {
         assertNotNull(reader().offset(partitions.root()));
     }
 
+    @Test
+    void aResnapshotForgetsTheCopyBeforeAndKeepsSinceWhenHistoryIsMissing() throws Exception {
+        Ledger ledger = begun();
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, new RangePlan(List.of(id(10)), 30, 3000, 7))));
+        advance(ledger, page(0, new ClusterTime(105, 2), true, 1, 2));
+        ClusterTime since = new ClusterTime(110, 1);
+        ClusterTime now = new ClusterTime(900, 1);
+
+        store(ledger.beginAnew("again", "shop\\..*", since, now, List.of(ORDERS)));
+        store(ledger.beginAnew("once more", "shop\\..*", now, new ClusterTime(950, 1), List.of(ORDERS)));
+        Ledger again = restored();
+
+        assertFalse(again.isStreaming());
+        assertTrue(again.copies().get(ORDERS).isEmpty(), "it is cut into ranges anew");
+        assertEquals(new ClusterTime(950, 1), again.start());
+        assertEquals("once more", again.resnapshot());
+        assertEquals(since.toString(), again.gap(), "the first gap is not forgotten");
+        store(List.of(again.plan(ORDERS, new RangePlan(List.of(id(10)), 30, 3000, 8))));
+        assertEquals(0, restored().copies().get(ORDERS).orElseThrow().range(0).rows(), "no offset of the copy before");
+    }
+
+    @Test
+    void theLogTellsEveryMomentAgainFromWhereAResnapshotIsClosed() throws Exception {
+        Ledger ledger = begun();
+        store(ledger.beginAnew("again", "shop\\..*", START, new ClusterTime(900, 1), List.of()));
+        ledger.beginStream();
+
+        ledger.close("another", new ClusterTime(990, 1));
+        assertEquals(START.toString(), ledger.gap());
+        ledger.close("again", new ClusterTime(990, 2));
+        store(List.of(ledger.rootRecord()));
+        Ledger closed = restored();
+        closed.close("again", new ClusterTime(999, 1));
+
+        assertEquals("", closed.gap());
+        assertEquals(Optional.of(new ClusterTime(990, 2)), closed.copied());
+    }
+
+    @Test
+    void collectionsThatAreCopiedOnceMoreLeaveNoGap() throws Exception {
+        Ledger ledger = begun();
+        ledger.beginStream();
+        store(ledger.copyAgain("again", List.of(ORDERS)));
+        Ledger again = restored();
+        assertTrue(again.isStreaming());
+        assertEquals("", again.gap());
+        assertTrue(again.copies().get(ORDERS).isEmpty());
+        assertEquals("again", again.resnapshot());
+    }
+
+    @Test
+    void whatWasReadInPlaceOfAnEventHoldsTheRestOfItsTransaction() throws Exception {
+        Ledger ledger = new Ledger(partitions, reader());
+        ledger.begin("shop\\..*", START, List.of());
+        ledger.beginStream();
+        ClusterTime read = new ClusterTime(200, 5);
+        ledger.readInstead(ORDERS, id(7), read, false);
+        assertEquals(Optional.of(START.previous()), ledger.copied(), "it is of the moment of its event");
+        store(List.of(ledger.rootRecord()));
+
+        Ledger again = restored();
+        assertTrue(again.holds(ORDERS, id(7), read));
+        assertFalse(again.holds(ORDERS, id(7), read.next()));
+        assertFalse(again.holds(ORDERS, id(8), read));
+        assertFalse(again.holds("shop.empty", id(7), read));
+        assertEquals(read, again.largestTime());
+        assertTrue(again.forget(read).isEmpty(), "more of that moment may come");
+        assertFalse(again.forget(read.next()).isEmpty());
+        assertFalse(again.holds(ORDERS, id(7), read));
+        again.readInstead(ORDERS, id(7), new ClusterTime(300, 1), true);
+        assertEquals(Optional.of(new ClusterTime(300, 1)), again.copied(), "states before are not in the log");
+    }
+
     private Ledger begun() {
         Ledger ledger = restored();
         ledger.begin("shop\\..*", START, List.of(ORDERS, "shop.empty"));

@@ -1,0 +1,31 @@
+"""Whether the source connectors come near the end of what the source's oplog holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from connectors import resnapshot
+from connectors.clusters import connected
+from connectors.errors import ConnectorsError
+from towpath.checks import oplog
+from towpath.checks.finding import Finding
+from towpath.opened import Opened
+
+
+def check(it: Opened) -> Iterator[Finding]:
+    """Findings about a pipeline that is deployed; none where a part does not answer, which others tell."""
+    try:
+        if not it.pipeline.has_own_source:
+            return
+        found = resnapshot.look(it.pipeline, it.connect)
+        with connected(it.pipeline.source_uri, "source", timeout=5) as client:
+            window = oplog.read(client)
+    except ConnectorsError:
+        return
+    for captured in found:
+        yield from oplog.judge_capture(window, captured)
+
+
+def warnings(it: Opened) -> tuple[str, ...]:
+    """What `status` shows of it."""
+    return tuple(f"{one.subject}: {one.finding}; {one.advice}" for one in check(it) if one.level != "ok")

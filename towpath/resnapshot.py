@@ -1,0 +1,160 @@
+"""`towpath resnapshot`"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from connectors import barrier, requests
+from connectors import resnapshot as asking
+from connectors.errors import Refused
+from connectors.lifecycle import require
+from connectors.resnapshot import Captured
+from towpath import verdicts, verify, wanted
+from towpath.opened import Opened, json_option, opened, pipeline_argument, say
+from towpath.passing import passing
+from towpath.repairing import Left, repair
+from towpath.verify_namespaces import pairs
+from towpath.verify_words import Examples, Found, counts
+from towpath.wanted import Wanted
+from verifier import Options, Verification
+
+_LOST_FOR = 60.0  # seconds for which a server may be lost while both sides are compared
+
+
+@click.command()
+@pipeline_argument
+@click.option("--only", multiple=True, help="Only these namespaces (source's names, * allowed); again for more.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--timeout", default=600.0, show_default=True, help="Seconds that the log may take to be applied.")
+@json_option
+def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, timeout: float, as_json: bool) -> None:
+    """Bring PIPELINE back when the source's oplog no longer holds the changes that were to come next.
+
+    All documents are read again and come through the log, in order with every change; what was deleted meanwhile is
+    found by comparing both sides, and is removed through the log as well. The destination is not emptied. Interrupt
+    it or kill what you like: the same command goes on. It ends with the verdict of `verify`.
+
+    Exit 0 when both sides are the same, 1 when they differ, 2 when it cannot be done.
+    """
+    verify.refuse_bad_patterns(only)
+    with opened(file) as it:
+        requests.refuse_unable(it.pipeline)
+        require(it.connect, it.topics, it.pipeline)
+        found = asking.look(it.pipeline, it.connect)
+        name = _going_on(it, found, only)
+        for line in _words(it, found, name, only):
+            say(line)
+        if dry_run:
+            return
+        if name is None and not yes:
+            click.confirm("Read these documents again?", abort=True)
+        name = _begun(it, name, only)
+        _bring_back(it, name, only, timeout)
+        verdict = verify.run(it, pairs(it.pipeline, only), _options(), verify.Asked(as_json, None, False, only=only))
+    verify.end(verdict.verdict, verdict.differences)
+
+
+def _going_on(it: Opened, found: Sequence[Captured], only: tuple[str, ...]) -> str | None:
+    """The name of the resnapshot that was interrupted; None when a new one is to begin. Raises `Refused`."""
+    if not found:
+        raise Refused(f"{it.pipeline.name} has not captured anything yet; `towpath status` tells how it is doing")
+    begun = [one for one in found if one.under_way]
+    if begun:
+        if any(one.only != asking.expression(it.pipeline, only) for one in begun):
+            raise Refused(
+                f"a resnapshot of {it.pipeline.name} with other --only was begun ({begun[0].asked}) and is not over;"
+                " give the same to go on with it"
+            )
+        lost_anew = any(one.lost and one.state.resnapshot == one.asked for one in begun)
+        return None if lost_anew else begun[0].asked
+    copying = next((one for one in found if one.state.phase == "copy" and not one.lost), None)
+    if copying:
+        raise Refused(f"{copying.connector} is still copying what was there at its start, and goes on by itself")
+    if only and any(one.lost for one in found):
+        raise Refused(
+            f"the changes of all collections since {found[0].since} are missing: a resnapshot of {', '.join(only)}"
+            " alone would leave the others as they were then; leave --only out"
+        )
+    return None
+
+
+def _words(it: Opened, found: Sequence[Captured], name: str | None, only: tuple[str, ...]) -> Iterator[str]:
+    if name is not None:
+        yield f"going on with the resnapshot {name}"
+        return
+    chosen = ", ".join(only) or ", ".join(it.pipeline.include)
+    for one in found:
+        since = datetime.fromtimestamp(one.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        if one.lost:
+            yield (
+                f"{one.connector}: the source no longer holds the changes since {one.since} ({since} UTC): all"
+                f" documents of {chosen} are read again, and the stream begins anew there"
+            )
+        else:
+            yield (
+                f"{one.connector}: the source still holds the changes since {one.since} ({since} UTC), so nothing is"
+                f" lost: documents of {chosen} are read again in their place in the stream, and that goes on"
+            )
+    yield "then both sides are compared, and what the source does not hold is removed at the destination, by the log"
+    if any(one.lost for one in found):
+        yield (
+            "what happened to a document in between is not in the log: `replay --until` can give no moment from then"
+            " until the end of this"
+        )
+
+
+def _begun(it: Opened, name: str | None, only: tuple[str, ...]) -> str:
+    if name is not None:
+        asking.go_on(it.pipeline, it.connect)
+        return name
+    fresh = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    asking.ask(it.pipeline, it.connect, fresh, asking.expression(it.pipeline, only))
+    return fresh
+
+
+def _bring_back(it: Opened, name: str, only: tuple[str, ...], timeout: float) -> None:
+    """Everything is read again, what was deleted meanwhile is removed, and the log is whole."""
+    pipeline = it.pipeline
+    asking.wait_copied(pipeline, it.connect, name, say)
+    barrier.wait(pipeline, it.connect, it.topics, timeout, say)
+    say("comparing both sides, for what was deleted meanwhile")
+    _compare(it, only)
+    with passing(it) as passed:
+        left = [one for one in repair(it, _gone(it, only), passed, timeout, say) if isinstance(one, Left)]
+    for one in left[:10]:
+        say(f"left {one.wanted.namespace} {one.wanted.id.hex()}: {one.kind}: {one.why}")
+    asking.close(pipeline, it.connect, it.topics, name, timeout)
+
+
+def _options() -> Options:
+    return Options(lost_for=_LOST_FOR)
+
+
+def _compare(it: Opened, only: tuple[str, ...]) -> None:
+    """Keep a verdict, as `verify` does, from which it is told what to read once more."""
+    pipeline, examples = it.pipeline, Examples(0)
+    with verify.asking(it) as passed, verdicts.writing(verdicts.path(pipeline.name)) as file:
+        both = pairs(pipeline, only)
+        comparing = Verification(
+            pipeline.source_uri, pipeline.destination_uri, both, _options(), passed=passed, say=say
+        )
+        for line in verify.lines(pipeline, comparing, examples, resumable=False):
+            file.write(line)
+        found = Found(comparing.verdict, examples.found, None)
+        file.write(verdicts.line(counts(found) | {"of": "everything"}))
+
+
+def _gone(it: Opened, only: tuple[str, ...]) -> Iterator[Wanted]:
+    """What differs, and what the destination refused: the log has that, and it may be gone at the source."""
+    yield from wanted.of_verdict(it.pipeline)
+    if not it.pipeline.exactly_once:
+        return
+    names = {pair.source for pair in pairs(it.pipeline, only)}
+    for one in wanted.of_dead_letters(it.pipeline, it.topics):
+        if one.namespace in names:
+            yield one

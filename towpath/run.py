@@ -1,0 +1,141 @@
+"""`towpath run`"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from connectors.errors import ConnectorsError, KafkaUnreachable, NoSuchConnector
+from connectors.lifecycle import require
+from towpath import run_events, verdicts
+from towpath.children import Child, end
+from towpath.errors import TowpathError
+from towpath.opened import Opened, json_option, opened, pipeline_argument
+from towpath.run_events import Events, Screen
+from towpath.services import Services
+from towpath.set_aside import SetAside
+from towpath.supervising import Supervisor
+
+_TICK = 0.25  # seconds
+_GRACE = 20.0  # seconds in which what it has started may end
+
+
+@click.command()
+@pipeline_argument
+@click.option("--deploy", "deploys", is_flag=True, help="Deploy the pipeline first, as `towpath deploy` does.")
+@json_option
+def run(file: Path, deploys: bool, as_json: bool) -> None:
+    """Keep PIPELINE running until interrupted: for a terminal, systemd or a container.
+
+    Restarts what has failed, again and again with longer pauses, unless no restart can mend it: then it says what
+    does. Repairs what the destination had refused once it takes it; keeps compaction and `verify --follow` going as
+    [run] says. Whatever is away for a while is waited for. It may be killed at any moment.
+
+    Exit 0 when the pipeline ran and nothing differed at the end, 1 when not, 2 when it could not be seen.
+    """
+    with opened(file) as it, _alone(it.pipeline.name), _stopping() as stop, run_events.screen() as screen:
+        shown = None if as_json else screen
+        write = run_events.as_json if as_json else run_events.plain
+        events = Events((lambda event: None) if shown else write)
+        supervisor = Supervisor(it, events, Services.of(it, events), SetAside(it))
+        try:
+            _first(it, events, lambda: _draw(shown, supervisor), deploys=deploys)
+            while not stop.asked:
+                supervisor.turn()
+                _draw(shown, supervisor)
+                time.sleep(_TICK)
+        except (KeyboardInterrupt, SystemError):  # the latter is what Kafka's client may leave of the former
+            if not stop.asked:
+                raise
+        finally:
+            end([*supervisor.services.children, *supervisor.aside.children], _GRACE)
+    status, words, figures = supervisor.verdict()
+    Events(write).tell("end", words, figures)
+    raise click.exceptions.Exit(status)
+
+
+def _draw(screen: Screen | None, supervisor: Supervisor) -> None:
+    if screen is not None:
+        screen.draw(list(supervisor.rows()), list(supervisor.events.newest))
+
+
+def _first(it: Opened, events: Events, draw: Callable[[], None], *, deploys: bool) -> None:
+    """Deploy if that is asked for; refuse what is not deployed. Waits for Kafka and Connect to answer."""
+    while True:
+        draw()
+        try:
+            require(it.connect, it.topics, it.pipeline)
+            events.standing("back", "first", "", "Kafka and Connect answer")
+            if not deploys:
+                return
+        except NoSuchConnector as error:
+            if not deploys:
+                raise TowpathError(
+                    f"{error} run: towpath deploy {it.file}; or have this do it: towpath run {it.file} --deploy"
+                ) from error
+        except (ConnectorsError, KafkaUnreachable) as error:
+            events.standing("away", "first", f"{error}; looked again until it answers")
+            time.sleep(2)
+            continue
+        _deploy(it, events, draw)
+        return
+
+
+def _deploy(it: Opened, events: Events, draw: Callable[[], None]) -> None:
+    child = Child.start("deploy", [str(it.file)])
+    while child.ended is None:
+        for line in child.lines():
+            events.tell("deploy", f"deploy: {line.text}")
+        draw()
+        time.sleep(_TICK)
+    for line in child.lines():
+        events.tell("deploy", f"deploy: {line.text}")
+    if child.ended:
+        raise TowpathError(f"the pipeline was not deployed: {child.why}")
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Raises `TowpathError` where another one on this machine watches the same pipeline."""
+    place = verdicts.folder(name) / "run.lock"
+    with place.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise TowpathError(
+                f"another `towpath run` of {name} is at work here (pid {file.read().strip()}); one is enough:"
+                " `towpath status` shows how the pipeline does"
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+class _Stop:
+    """Whether an end was asked for."""
+
+    asked = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        first, self.asked = not self.asked, True
+        if first:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def _stopping() -> Iterator[_Stop]:
+    """SIGINT and SIGTERM ask for an end. An interrupt that Kafka's client loses is noted all the same."""
+    stop = _Stop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    yield stop

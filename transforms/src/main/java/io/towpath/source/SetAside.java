@@ -1,0 +1,140 @@
+package io.towpath.source;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import io.towpath.record.RecordHeaders;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.utils.ByteBufferOutputStream;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.header.Header;
+import org.apache.kafka.connect.header.Headers;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.bson.RawBsonDocument;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Records that are larger than their topic takes become dead letters, which name the document by its key and say why: Kafka would refuse
+ * them again and again, and nothing behind them would come out. {@code repair --dead-letters} has the documents read again.
+ */
+final class SetAside implements AutoCloseable {
+    private static final Logger LOGGER = LoggerFactory.getLogger(SetAside.class);
+    /** What is smaller is not looked at: no topic's limit is, in its right mind. */
+    private static final int SMALL = 64 << 10;
+    /** Of a batch with one record: its head (61 bytes), lengths, and the headers of the contract. */
+    private static final int OVERHEAD = 200;
+
+    private final SourceSettings settings;
+    private final SourceMetrics metrics;
+    private final int largestRequest;
+    private final TopicLimits limits;
+
+    /** @param largestRequest the producer's {@code max.request.size} */
+    SetAside(SourceSettings settings, SourceMetrics metrics, int largestRequest) {
+        this.settings = settings;
+        this.metrics = metrics;
+        this.largestRequest = largestRequest;
+        this.limits = new TopicLimits(settings.requestsConsumer());
+    }
+
+    /** The same records, with dead letters in place of those that are too large; null stays null. */
+    List<SourceRecord> from(List<SourceRecord> records) throws InterruptedException {
+        if (records == null) return null;
+        List<SourceRecord> fitting = null;
+        for (int index = 0; index < records.size(); index++) {
+            SourceRecord record = records.get(index);
+            String reason = reason(record);
+            if (!reason.isEmpty() && fitting == null) fitting = new ArrayList<>(records.subList(0, index));
+            if (fitting != null) fitting.add(reason.isEmpty() ? record : letter(record, reason));
+        }
+        return fitting == null ? records : fitting;
+    }
+
+    /** Why a record cannot be written; empty when it can. */
+    private String reason(SourceRecord record) throws InterruptedException {
+        if (!settings.readsRequests()
+                || !(record.key() instanceof byte[] key)
+                || length(key) + length(record.value()) < SMALL) return "";
+        byte[] value = (byte[]) record.value();
+        int size = OVERHEAD + length(key) + length(value);
+        if (size > largestRequest) {
+            return "the record has %,d bytes, and the source connector's producer sends %,d at most (max.request.size)"
+                    .formatted(size, largestRequest);
+        }
+        int limit = limits.of(record.topic());
+        if (size <= limit) return "";
+        int packed = OVERHEAD + packed(key, value);
+        if (packed <= limit) return "";
+        return "the record has %,d bytes, and the topic %s takes %,d at most (max.message.bytes): raise that, then `towpath repair PIPELINE --dead-letters`"
+                .formatted(packed, record.topic(), limit);
+    }
+
+    /** The size after compression, as the producer's {@code compression.type} of {@code source.json} does it. */
+    private static int packed(byte[] key, byte[] value) {
+        ByteBufferOutputStream packed = new ByteBufferOutputStream(1 << 20);
+        try (OutputStream out = Compression.lz4().build().wrapForOutput(packed, (byte) 2)) {
+            out.write(key);
+            if (value != null) out.write(value);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        return packed.position();
+    }
+
+    private static int length(Object bytes) {
+        return bytes instanceof byte[] array ? array.length : 0;
+    }
+
+    private SourceRecord letter(SourceRecord record, String reason) {
+        byte[] key = (byte[]) record.key();
+        String namespace = record.topic().substring(settings.name().length() + 1);
+        String id = new RawBsonDocument(key).toJson();
+        if (settings.deadLettersTopic().isEmpty()) {
+            throw new ConnectException("%s %s cannot be written to the log: %s".formatted(namespace, id, reason));
+        }
+        LOGGER.error("{} {} is set aside: {}", namespace, id, reason);
+        metrics.oversized();
+        Headers headers = record.headers().duplicate();
+        add(headers, "topic", record.topic());
+        add(headers, "partition", "-1"); // it is in none
+        add(headers, "offset", Long.toString(place(record)));
+        add(headers, "namespace", namespace);
+        add(headers, "code", "0");
+        add(headers, "reason", reason);
+        return new SourceRecord(
+                record.sourcePartition(),
+                record.sourceOffset(),
+                settings.deadLettersTopic(),
+                0,
+                Schema.BYTES_SCHEMA,
+                key,
+                Schema.OPTIONAL_BYTES_SCHEMA,
+                key,
+                null,
+                headers);
+    }
+
+    /** One number for a document and a moment, by which a letter is told from others. */
+    private static long place(SourceRecord record) {
+        Header time = record.headers().lastWithName(RecordHeaders.TIME);
+        byte[] moment = time == null ? new byte[0] : (byte[]) time.value();
+        return (Integer.toUnsignedLong(Arrays.hashCode((byte[]) record.key())) << 31)
+                ^ Integer.toUnsignedLong(Arrays.hashCode(moment));
+    }
+
+    private static void add(Headers headers, String name, String text) {
+        headers.add(name, text.getBytes(UTF_8), Schema.BYTES_SCHEMA);
+    }
+
+    @Override
+    public void close() {
+        limits.close();
+    }
+}
