@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.Base64;
 import java.util.HexFormat;
 import org.apache.kafka.connect.errors.DataException;
-import org.bson.BsonSerializationException;
+import org.bson.BSONException;
 import org.bson.RawBsonDocument;
 
 /** A change stream's resume token, as Debezium keeps it in its offsets: Base64 of the BSON {@code {_data: "<hex>"}}. */
@@ -24,7 +24,7 @@ final class ResumeToken {
             if (data.remaining() == 9 && data.get() == TIMESTAMP) {
                 return new ClusterTime(Integer.toUnsignedLong(data.getInt()), Integer.toUnsignedLong(data.getInt()));
             }
-        } catch (IllegalArgumentException | BsonSerializationException error) {
+        } catch (IllegalArgumentException | BSONException error) {
             throw new DataException("resume token '%s' cannot be read".formatted(token), error);
         }
         throw new DataException("resume token '%s' does not begin with a cluster time".formatted(token));

@@ -89,8 +89,8 @@ class RefusedServerTest extends DestinationTest {
             assertEquals(TestTask.documents("{_id: 1}"), TestTask.stored(collection));
             assertEquals(
                     List.of(
-                            "BSON is cut off: 5 bytes wanted at byte 0 of 2",
-                            "a value with the field 'a' and without an _id is neither a document nor an update"),
+                            "no record of Towpath's: BSON is cut off: 5 bytes wanted at byte 0 of 2",
+                            "no record of Towpath's: a value with the field 'a' and without an _id is neither a document nor an update"),
                     sink.context.letters.stream()
                             .map(letter -> text(letter, "reason"))
                             .toList());
