@@ -52,6 +52,18 @@ class RefusedServerTest extends DestinationTest {
         }
     }
 
+    /** A replace and an update are two commands of one bulk: the second fails as well, since the first has ended the transaction. */
+    @Test
+    void aRefusedUpdateNextToAReplaceIsSetAside() {
+        server.run("{insert: '%s', documents: [{_id: 1, a: 1}, {_id: 2}]}".formatted(name()));
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 2, x: 1}");
+            sink.put(1, "u {_id: 1, $set: {'a.b': 2}}", "c {_id: 2, x: 2}");
+            assertEquals(TestTask.documents("{_id: 1, a: 1}", "{_id: 2, x: 2}"), TestTask.stored(collection));
+            assertEquals(1, sink.context.letters.size());
+        }
+    }
+
     @Test
     void aDocumentThatAnotherIndexOrAValidatorRefusesIsSetAside() {
         collection.createIndex(BsonDocument.parse("{u: 1}"), new IndexOptions().unique(true));

@@ -28,7 +28,7 @@ class WritesFuzzTest {
 
     @Test
     void everyBadRecordIsRefusedAndEveryGoodOneIsInOneWrite() {
-        Map<String, Integer> seen = Fuzz.run("records, read and folded", 20_000, random -> {
+        Map<String, Integer> seen = Fuzz.run("records, read and folded", 5_000, random -> {
             OddRecords records = new OddRecords(random, TOPIC);
             Writes writes = writes();
             List<RecordedChange> changes = new ArrayList<>();
