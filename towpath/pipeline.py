@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,12 @@ import httpx
 import platformdirs
 from pydantic import ValidationError
 
+from connectors import pem
 from connectors.namespaces import Renames, is_pattern
-from connectors.spec import Compaction, Copy, Pipeline
+from connectors.spec import Compaction, Copy, Mode, Pipeline
 from towpath.errors import BadPipelineFile
 from towpath.sections import Cluster, PipelineFile
+from towpath.trust import beside, connect_login, kafka_client, refuse_files, refuse_open, shown
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -59,15 +60,10 @@ def _words(fault: Any) -> str:
         case "missing":
             return f"{place}: is missing"
         case "string_pattern_mismatch":
-            return f"{place}: {_shown(fault['input'])} does not fit {fault['ctx']['pattern']}"
+            return f"{place}: {shown(fault['input'])} does not fit {fault['ctx']['pattern']}"
         case _:
             message = fault["msg"].removeprefix("Value error, ")
             return f"{place}: {message[0].lower()}{message[1:]}" if place else message
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:80] + "…"
 
 
 def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
@@ -80,8 +76,8 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
     return Pipeline(
         name=file.name,
         mode=file.mode,
-        source_uri=_uri(file.source, "source", path),
-        destination_uri=_uri(file.destination, "destination", path),
+        source_uri=_uri(file.source, "source", path, file.mode),
+        destination_uri=_uri(file.destination, "destination", path, file.mode),
         include=tuple(file.collections.include),
         exclude=tuple(file.collections.exclude),
         renames=Renames(file.collections.rename),
@@ -101,6 +97,8 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         batch_bytes=file.write.batch_bytes,
         retention_ms=_milliseconds(file.log.retention),
         compaction=_compaction(file),
+        kafka_client=kafka_client(file.kafka, path),
+        connect_login=connect_login(file.connect, path),
     )
 
 
@@ -122,43 +120,46 @@ def _compaction(file: PipelineFile) -> Compaction | None:
 
 
 def _http(url: str, path: Path) -> str:
+    if "@" in url:
+        raise BadPipelineFile(
+            f"{path}: [connect] url holds a user, which would be printed with it; write user:password into a file that"
+            " only you can read, and name that with [connect] user_file"
+        )
     try:
         parts = httpx.URL(url)
     except (httpx.InvalidURL, ValueError) as error:
-        raise BadPipelineFile(f"{path}: [connect] url: {_shown(url)} is no URL: {error}") from error
+        raise BadPipelineFile(f"{path}: [connect] url: {shown(url)} is no URL: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.host:
         raise BadPipelineFile(
-            f"{path}: [connect] url: {_shown(url)} is not the URL of a Connect worker: http://host:8083"
+            f"{path}: [connect] url: {shown(url)} is not the URL of a Connect worker: http://host:8083"
         )
     return url
 
 
-def _uri(cluster: Cluster, side: str, path: Path) -> str:
+def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
     if cluster.uri_env is not None:
         uri = os.environ.get(cluster.uri_env)
         if not uri:
             raise BadPipelineFile(f"{path}: [{side}] uri_env: the environment variable {cluster.uri_env} is not set")
     elif cluster.uri_file is not None:
-        uri = _from_file(_beside(path, cluster.uri_file, f"[{side}] uri_file"), side, path)
+        uri = _from_file(beside(path, cluster.uri_file, f"[{side}] uri_file"), side, path)
     else:
         uri = cluster.uri or ""
     if not uri.startswith(("mongodb://", "mongodb+srv://")):
         raise BadPipelineFile(f"{path}: [{side}]: the URI must begin with mongodb:// or mongodb+srv://")
     try:
-        password = urlsplit(uri).password
+        urlsplit(uri)
     except ValueError as error:
-        raise BadPipelineFile(f"{path}: [{side}]: the URI is no URI: {error}") from error
-    if cluster.uri is not None and password:
+        raise BadPipelineFile(f"{path}: [{side}]: the URI is none: {error}") from error
+    if cluster.uri is not None and holds_secret(uri):
         refuse_open(path, f"it holds the password of the {side}")
+    refuse_files(pem.files(uri), f"{path}: [{side}]", plain_sink=side == "destination" and mode == "plain")
     return uri
 
 
-def _beside(path: Path, name: str, key: str) -> Path:
-    """The file or folder of this name, as seen from the pipeline file."""
-    try:
-        return (path.parent / Path(name).expanduser()).resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BadPipelineFile(f"{path}: {key}: {_shown(name)} is no path: {error}") from error
+def holds_secret(uri: str) -> bool:
+    """Whether a password is in it, of a user or of a key."""
+    return ":" in uri.partition("://")[2].rpartition("@")[0] or "password=" in uri.lower()
 
 
 def _from_file(file: Path, side: str, path: Path) -> str:
@@ -170,17 +171,11 @@ def _from_file(file: Path, side: str, path: Path) -> str:
     return uri
 
 
-def refuse_open(file: Path, why: str) -> None:
-    """Raise `BadPipelineFile` for a file that others can read."""
-    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        raise BadPipelineFile(f"{file} can be read by others, and {why}; run: chmod 600 {file}")
-
-
 def _secrets(file: PipelineFile, path: Path) -> Path:
     name = f"{file.name}.properties"
     if file.connect.secrets is None:
         return platformdirs.user_state_path("towpath") / "secrets" / name
-    return _beside(path, file.connect.secrets, "[connect] secrets") / name
+    return beside(path, file.connect.secrets, "[connect] secrets") / name
 
 
 def _milliseconds(duration: str) -> int:

@@ -35,6 +35,7 @@ partitions = 4
 [connect]
 url = "http://127.0.0.1:8083"
 secrets = "secrets"
+user_file = "user"
 [capture]
 copy = "towpath"
 copy_threads = 4
@@ -49,6 +50,9 @@ compaction_lag = "24h"
 """
 KEYS = ["x", "uri", "name", '""', "é"]
 VALUES = [
+    '"mongodb://h/?tlsCAFile=%00"',
+    '"mongodb://h/?tlsCAFile=/nowhere"',
+    '"http://u:p@h"',
     "1",
     "-1",
     "0",
@@ -126,6 +130,8 @@ def test_any_file_is_a_pipeline_or_is_refused_in_words(
 ) -> None:
     path, outcomes = tmp_path / "shop.toml", Counter[str]()
     path.touch(0o600)
+    (tmp_path / "user").write_text("u:p\n")
+    (tmp_path / "user").chmod(0o600)
     for case, random in cases("pipeline files", 1_000):
         path.write_bytes(_mutated(random))
         try:
@@ -139,7 +145,7 @@ def test_any_file_is_a_pipeline_or_is_refused_in_words(
             assert said.out == "", case
             continue
         outcomes["a pipeline"] += 1
-        Connect(pipeline.connect_url, httpx.HTTPTransport(verify=False))
+        Connect(pipeline.connect_url, transport=httpx.HTTPTransport(verify=False))
         assert "u:p@" not in without_credentials(pipeline.source_uri), case
         assert properties(pipeline, "a", "b").count("\n") == 2, case
         assert destination_uri(pipeline), case
