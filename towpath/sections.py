@@ -10,13 +10,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from connectors.namespaces import is_pattern
 from connectors.spec import CopyWay, Mode, ReadPreference
 
-
 #: Ten digits of weeks are fewer milliseconds than Kafka counts.
 _LENGTH = r"[1-9][0-9]{0,9}[smhdw]"
 
 
 def _printable(value: object) -> object:
-    """No line breaks, NULs or the like: nothing that a file can say has them, and the parts behind it read them their way."""
+    """No line breaks, NULs or the like: nothing here has them, and the parts behind read them each in its way."""
     if isinstance(value, str) and not value.isprintable():
         raise ValueError(f"{value[:80]!r} holds a character that is not printable")
     return value
