@@ -119,7 +119,7 @@ def some_are_refused(pipeline: Pipeline, number: int) -> None:
     assert all("failed validation" in one["reason"] for one in refused)
     assert "Document failed validation (121)" in towpath("status", pipeline.file).stdout
     validate(pipeline, {})
-    towpath("repair", pipeline.file)
+    towpath("repair", pipeline.file, "--dead-letters")
     documents.update_many({}, {"$unset": {"bad": ""}})
     same(pipeline)
 
@@ -131,7 +131,7 @@ def a_unique_index_refuses(pipeline: Pipeline, number: int) -> None:
     pipeline.wait()
     assert [one["code"] for one in letters(pipeline)[told:]] == [11000]
     pipeline.destination("docs").drop_index("u_1")
-    towpath("repair", pipeline.file)
+    towpath("repair", pipeline.file, "--dead-letters")
     documents.update_one({"_id": 5}, {"$set": {"u": 5}})
     same(pipeline)
 
@@ -190,4 +190,4 @@ def all_are_refused(pipeline: Pipeline) -> None:
     assert "mend the cause and restart" in said
     validate(pipeline, {})
     towpath("restart", pipeline.file)
-    towpath("repair", pipeline.file)
+    towpath("repair", pipeline.file, "--dead-letters")

@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._break(str(fault))
 
-    do_GET = do_PUT = do_POST = do_DELETE = _any  # noqa: N815  # as http.server names them
+    do_GET = do_PUT = do_POST = do_DELETE = _any  # as http.server names them
 
     def _passed_on(self, body: bytes) -> httpx.Response:
         kind = {"Content-Type": JSON} if body else {}
