@@ -1,4 +1,4 @@
-"""What Connect's REST API answers, taken apart: anything but what Connect says is a `KeyError`, `TypeError` or the like."""
+"""What Connect's REST API answers, taken apart: anything but what Connect says is a `KeyError`, `TypeError` …"""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ batch was tried again; topic, partition and offset tell.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -49,7 +50,7 @@ class DeadLetter:
         shown = self.record.as_json(canonical=canonical) if self.record else {}
         return {
             "namespace": self.namespace,
-            "code": int(self.code) if self.code.lstrip("-").isdigit() else None,
+            "code": int(self.code) if re.fullmatch("-?[0-9]{1,10}", self.code) else None,
             "reason": self.reason,
             "topic": topic,
             "partition": partition,

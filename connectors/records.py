@@ -22,7 +22,7 @@ _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
     unicode_decode_error_handler="replace",  # MongoDB stores text that is not UTF-8
 )
 #: What decoding says of bytes that are no BSON, and of BSON that is deeper than anyone stores.
-NOT_BSON = (bson.errors.BSONError, RecursionError, OverflowError)
+NOT_BSON = (bson.errors.BSONError, RecursionError, OverflowError, IndexError)
 _LONGEST_MS = 2**63  # as far as clocks count
 
 

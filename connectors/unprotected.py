@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 
-from connectors.records import is_key
+from connectors.records import NOT_BSON, is_key
 from connectors.topics import Place
 
 #: A document in its partition, by its key.
@@ -67,7 +66,7 @@ def is_update(value: bytes | None) -> bool:
         return False
     try:
         return "_id" not in RawBSONDocument(value)
-    except BSONError:
+    except NOT_BSON:
         return True
 
 

@@ -1,14 +1,15 @@
 """A destination that refuses writes and accepts them again: some documents, all of them, a user's, or for want of room.
 
-One pipeline goes through all of it, with updates at the source all the time, to a destination of its own on a small disk.
-`TOWPATH_TEST_REFUSALS` is how often (1 if not set); seconds for which a role is missing: `TOWPATH_TEST_REVOKED` (3; more
-than 30 goes beyond the time for which the sink itself tries again).
+One pipeline goes through all of it, with updates at the source all the time, to a destination of its own on a small
+disk. `TOWPATH_TEST_REFUSALS` is how often (1 if not set), `TOWPATH_TEST_REVOKED` for how many seconds a role is missing
+(3; more than 30 goes beyond the time for which the sink itself tries again).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -79,9 +80,14 @@ def epochs(pipeline: Pipeline) -> int:
     return sum(one.epoch for one in applied(pipeline).values())
 
 
+#: Held while nothing may change at the source.
+STILL = threading.Lock()
+
+
 def same(pipeline: Pipeline) -> None:
-    pipeline.wait()
-    pipeline.assert_same("docs", at_least=COUNT)
+    with STILL:
+        pipeline.wait()
+        pipeline.assert_same("docs", at_least=COUNT)
 
 
 def validate(pipeline: Pipeline, validator: dict[str, Any]) -> None:
@@ -92,7 +98,8 @@ def test_a_destination_that_refuses_and_accepts_again_has_lost_nothing(pipeline:
     documents, tick = pipeline.source("docs"), iter(range(10**9))
 
     def change() -> None:
-        documents.update_one({"_id": next(tick) % COUNT}, {"$inc": {"n": 1}})
+        with STILL:
+            documents.update_one({"_id": next(tick) % COUNT}, {"$inc": {"n": 1}})
 
     for number in range(ROUNDS):
         with Ticker(0.02, change) as changes:
