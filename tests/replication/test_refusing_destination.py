@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
@@ -189,12 +190,10 @@ def all_are_refused(pipeline: Pipeline) -> None:
     validate(pipeline, {"impossible": {"$exists": True}})
     pipeline.source("docs").update_many({}, {"$inc": {"n": 1}})
 
-    def stopped() -> str | None:
-        said = towpath("status", pipeline.file, expect=1).stdout
-        return said if "FAILED" in said else None
-
-    said = until("stopped sink", stopped, 60, every=0.5)
-    assert "mend the cause and restart" in said
+    url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink/status"
+    until("stopped sink", lambda: httpx.get(url).json()["tasks"][0]["state"] == "FAILED", 60, every=0.3)
+    said = " ".join(towpath("status", pipeline.file, expect=1).stdout.split())
+    assert "mend the cause and restart the task" in said, said
     validate(pipeline, {})
     towpath("restart", pipeline.file)
     towpath("repair", pipeline.file, "--dead-letters")
