@@ -25,9 +25,8 @@ def headers(at: str = "1700000000000", version: str = "1", time: str = "17000000
     return [("v", version.encode()), ("op", b"u"), ("t", time.encode()), ("at", at.encode())]
 
 
-#: Key, value and headers of records that are refused.
+#: Key, value and headers of records that are refused. One without a key is refused by Kafka: the topic is compacted.
 BAD: list[tuple[bytes | None, bytes | None, list[Header]]] = [
-    (None, bson.encode({"_id": 1}), headers()),
     (b'{"id": "7"}', b'{"after": "{\\"_id\\": 7}", "op": "c"}', []),
     (key(Int64(7)), b'{"_id": 7, "v": "JSON"}', headers()),
     (key(Int64(7)), b"\0\0\0\0\x2a\x02\x0ahello", headers()),
@@ -42,9 +41,12 @@ JUMPING = [headers("0", time="1:1"), headers("4102444800000", time="4000000000:1
 
 def produce(pipeline: Pipeline, topic: str, records: list[tuple[bytes | None, bytes | None, list[Header]]]) -> None:
     producer = Producer({"bootstrap.servers": pipeline.addresses.bootstrap, "partitioner": "murmur2_random"})
+    refused: list[object] = []
     for of_record, value, said in records:
-        producer.produce(topic, key=of_record, value=value, headers=said)
+        told = lambda error, _: refused.append(error) if error else None  # noqa: E731
+        producer.produce(topic, key=of_record, value=value, headers=said, on_delivery=told)
     assert producer.flush(30) == 0
+    assert not refused
 
 
 def lines(*arguments: Any) -> list[dict[str, Any]]:
@@ -73,7 +75,7 @@ def test_garbage_in_the_topics_is_set_aside_and_stops_nobody(make_pipeline: Make
     assert sum(one["reason"].startswith("no record of Towpath's: ") for one in letters) == len(BAD)
     shown = lines("tail", pipeline.file, pipeline.namespace("docs"), "--from-beginning", "--no-follow")
     assert len(shown) == 2 * COUNT + len(BAD) + len(JUMPING)
-    assert sum(one["kind"] == "foreign" for one in shown) >= 6
+    assert sum(one["kind"] == "foreign" for one in shown) >= 5
     towpath("tail", pipeline.file, pipeline.namespace("docs"), "--from-beginning", "--no-follow")
 
     produce(pipeline, pipeline.topic("docs"), [(key("hand"), None, headers())])

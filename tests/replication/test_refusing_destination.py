@@ -1,7 +1,7 @@
 """A destination that refuses writes and accepts them again: some documents, all of them, a user's, or for want of room.
 
 One pipeline goes through all of it, with updates at the source all the time, to a destination of its own on a small
-disk. `TOWPATH_TEST_REFUSALS` is how often (1 if not set), `TOWPATH_TEST_REVOKED` for how many seconds a role is missing
+disk. `TOWPATH_TEST_REFUSALS` is how often (once, and not all of it, if not set), `TOWPATH_TEST_REVOKED` for how many seconds a role is missing
 (3; more than 30 goes beyond the time for which the sink itself tries again).
 """
 
@@ -31,7 +31,7 @@ from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.progress import applied
 from tests.support.ticker import Ticker
 
-ROUNDS = int(os.environ.get("TOWPATH_TEST_REFUSALS", "1"))
+ROUNDS = int(os.environ.get("TOWPATH_TEST_REFUSALS", "0"))
 REVOKED = float(os.environ.get("TOWPATH_TEST_REVOKED", "3"))
 COUNT = 300
 NODE = "tight-0"
@@ -102,15 +102,17 @@ def test_a_destination_that_refuses_and_accepts_again_has_lost_nothing(pipeline:
         with STILL:
             documents.update_one({"_id": next(tick) % COUNT}, {"$inc": {"n": 1}})
 
-    for number in range(ROUNDS):
+    for number in range(max(1, ROUNDS)):
         with Ticker(0.02, change) as changes:
             some_are_refused(pipeline, number)
-            a_unique_index_refuses(pipeline, number)
+            if ROUNDS:
+                a_unique_index_refuses(pipeline)
             before = epochs(pipeline), len(letters(pipeline))
             a_role_is_gone(pipeline, changes)
             the_disk_is_full(pipeline, changes, disk)
             assert (epochs(pipeline), len(letters(pipeline))) == before, "a task began anew, or set something aside"
-        all_are_refused(pipeline)
+        if ROUNDS:
+            all_are_refused(pipeline)
         same(pipeline)
 
 
@@ -132,7 +134,7 @@ def some_are_refused(pipeline: Pipeline, number: int) -> None:
     same(pipeline)
 
 
-def a_unique_index_refuses(pipeline: Pipeline, number: int) -> None:
+def a_unique_index_refuses(pipeline: Pipeline) -> None:
     documents, told = pipeline.source("docs"), len(letters(pipeline))
     pipeline.destination("docs").create_index("u", unique=True, sparse=True)
     documents.update_one({"_id": 5}, {"$set": {"u": 7}})
