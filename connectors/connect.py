@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import tenacity
 
+from connectors import answers
 from connectors.errors import ConnectError, ConnectUnreachable, NoSuchConnector
 from connectors.login import NO_LOGIN, Login
+
+T = TypeVar("T")
 
 _TIMEOUT = httpx.Timeout(10, read=90)  # validation of a connector connects to its cluster, which may take its time
 
@@ -69,9 +72,11 @@ class _Rebalancing(ConnectError):
 
 def _kind(answer: httpx.Response) -> type[ConnectError]:
     # reading a configuration while workers share out their work is answered with 500
-    if answer.status_code == 409 or (answer.status_code == 500 and "a rebalance is expected" in _message(answer)):
+    if answer.status_code == 409 or (
+        answer.status_code == 500 and "a rebalance is expected" in answers.message(answer)
+    ):
         return _Rebalancing
-    return NoSuchConnector if answer.status_code == 404 else ConnectError
+    return NoSuchConnector if answer.status_code == 404 and answers.is_about_connector(answer) else ConnectError
 
 
 _retry_rebalance = tenacity.retry(
@@ -105,27 +110,30 @@ class Connect:
         self._client.close()
 
     def version(self) -> str:
-        return str(self._ask("GET", "/")["version"])
+        return self._said("GET", "/", lambda found: answers.of(str, found["version"]))
 
     def kafka_cluster(self) -> str:
         """The id of the Kafka cluster that the workers work with."""
-        return str(self._ask("GET", "/")["kafka_cluster_id"])
+        return self._said("GET", "/", lambda found: answers.of(str, found["kafka_cluster_id"]))
 
     def plugins(self) -> dict[str, str]:
         """Class name → version of every plugin that the worker has, transforms and converters included."""
-        found = self._ask("GET", "/connector-plugins", params={"connectorsOnly": "false"})
-        return {plugin["class"]: str(plugin.get("version")) for plugin in found}
+        return self._said(
+            "GET",
+            "/connector-plugins",
+            lambda found: {str(plugin["class"]): str(plugin.get("version")) for plugin in found},
+            params={"connectorsOnly": "false"},
+        )
 
     def names(self) -> list[str]:
-        return sorted(self._ask("GET", "/connectors"))
+        return self._said("GET", "/connectors", answers.names)
 
     def config(self, name: str) -> dict[str, str] | None:
         """The configuration as it was put, `${…}` unresolved; None if there is no such connector."""
         try:
-            found: dict[str, str] = self._ask("GET", f"/connectors/{name}/config")
+            return self._said("GET", f"/connectors/{name}/config", answers.settings)
         except NoSuchConnector:
             return None
-        return found
 
     def put(self, name: str, config: Mapping[str, str]) -> None:
         """Create the connector, or give it this configuration."""
@@ -134,20 +142,15 @@ class Connect:
     def errors(self, name: str, config: Mapping[str, str]) -> dict[str, list[str]]:
         """What Connect and the connector itself have against the configuration: key → messages; empty when nothing."""
         plugin = config["connector.class"].rsplit(".", 1)[-1]
-        found = self._ask("PUT", f"/connector-plugins/{plugin}/config/validate", json={**config, "name": name})
-        values = [item["value"] for item in found["configs"] if item["value"]]  # Debezium lists settings without one
-        return {value["name"]: value["errors"] for value in values if value["errors"]}
+        whole = {**config, "name": name}
+        return self._said("PUT", f"/connector-plugins/{plugin}/config/validate", answers.faults, json=whole)
 
     def status(self, name: str) -> Connector:
-        found = self._ask("GET", f"/connectors/{name}/status")
-        connector = found["connector"]
-        tasks = tuple(Task(t["id"], t["state"], t["worker_id"], t.get("trace", "")) for t in found["tasks"])
-        return Connector(name, connector["state"], connector["worker_id"], tasks, connector.get("trace", ""))
+        return self._said("GET", f"/connectors/{name}/status", lambda found: _connector(name, found))
 
     def offsets(self, name: str) -> list[dict[str, Any]]:
         """What the connector has committed: `[{"partition": {…}, "offset": {…}}, …]`."""
-        found = self._ask("GET", f"/connectors/{name}/offsets")["offsets"]
-        return [item for item in found if item["offset"] is not None]
+        return self._said("GET", f"/connectors/{name}/offsets", answers.offsets)
 
     def forget_offsets(self, name: str) -> None:
         """Remove all offsets of a connector, which must be STOPPED."""
@@ -169,13 +172,27 @@ class Connect:
     def delete(self, name: str) -> None:
         self._ask("DELETE", f"/connectors/{name}")
 
+    def _said(self, method: str, path: str, read: Callable[[Any], T], **request: Any) -> T:
+        """What an answer says. Raises `ConnectError` for JSON of another shape than Connect's."""
+        found = self._ask(method, path, **request)
+        try:
+            return read(found)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise self._no_connect(method, path, "the answer is JSON, but not what Kafka Connect says") from error
+
+    def _no_connect(self, method: str, path: str, found: str) -> ConnectError:
+        return ConnectError(f"{method} {self.url}{path}: {found}; is this Kafka Connect? ([connect] url)")
+
     @_retry_rebalance
     def _ask(self, method: str, path: str, **request: Any) -> Any:
         try:
-            answer = self._client.request(method, path, **request)
-        except httpx.TimeoutException as error:
+            with self._client.stream(method, path, **request) as streamed:
+                answer = answers.read(streamed)
+        except (httpx.TimeoutException, TimeoutError) as error:
             raise ConnectUnreachable(f"Kafka Connect at {self.url} did not answer {method} {path} in time") from error
-        except (httpx.TransportError, httpx.InvalidURL) as error:
+        except httpx.DecodingError as error:
+            raise self._no_connect(method, path, f"the answer cannot be decoded ({error})") from error
+        except (httpx.RequestError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error
         if answer.is_success:
             return self._decoded(answer, method, path) if answer.content else None
@@ -185,7 +202,7 @@ class Connect:
                 " something else listens there ([connect] url)",
                 404,
             )
-        words = _REFUSALS.get(answer.status_code) or _message(answer)
+        words = _REFUSALS.get(answer.status_code) or answers.message(answer)
         raise _kind(answer)(f"{method} {self.url}{path}: {answer.status_code}: {words}", answer.status_code)
 
     def _unreachable(self, error: Exception) -> ConnectUnreachable:
@@ -196,10 +213,8 @@ class Connect:
     def _decoded(self, answer: httpx.Response, method: str, path: str) -> Any:
         try:
             return answer.json()
-        except ValueError as error:
-            raise ConnectError(
-                f"{method} {self.url}{path}: the answer is not JSON; is this Kafka Connect? ([connect] url)"
-            ) from error
+        except (ValueError, RecursionError) as error:
+            raise self._no_connect(method, path, "the answer is not JSON") from error
 
 
 def _is_json(answer: httpx.Response) -> bool:
@@ -207,8 +222,11 @@ def _is_json(answer: httpx.Response) -> bool:
     return str(answer.headers.get("content-type", "")).startswith("application/json")
 
 
-def _message(answer: httpx.Response) -> str:
-    try:
-        return str(answer.json()["message"])
-    except (ValueError, KeyError, TypeError):
-        return answer.text[:200] or answer.reason_phrase
+def _connector(name: str, found: Any) -> Connector:
+    told = found["connector"]
+    tasks = tuple(_task(task) for task in found["tasks"])
+    return Connector(name, answers.of(str, told["state"]), str(told["worker_id"]), tasks, str(told.get("trace", "")))
+
+
+def _task(told: Any) -> Task:
+    return Task(int(told["id"]), answers.of(str, told["state"]), str(told["worker_id"]), str(told.get("trace", "")))

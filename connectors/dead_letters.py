@@ -7,17 +7,17 @@ batch was tried again; topic, partition and offset tell.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import bson
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from connectors.errors import ConnectorsError, TopicError
-from connectors.records import Record, extended_json, headers_of, record
+from connectors.records import Record, headers_of, readable, record
 from connectors.spec import Pipeline
 from connectors.topics import Topic, Topics
 
@@ -50,25 +50,15 @@ class DeadLetter:
         shown = self.record.as_json(canonical=canonical) if self.record else {}
         return {
             "namespace": self.namespace,
-            "code": int(self.code) if self.code.lstrip("-").isdigit() else None,
+            "code": int(self.code) if re.fullmatch("-?[0-9]{1,10}", self.code) else None,
             "reason": self.reason,
             "topic": topic,
             "partition": partition,
             "offset": offset,
-            "key": _shown(self.key, canonical=canonical),
-            "value": _shown(self.value, canonical=canonical),
+            "key": readable(self.key, canonical=canonical),
+            "value": readable(self.value, canonical=canonical),
             **{name: shown.get(name) for name in ("kind", "op", "cluster_time", "at_ms")},
         }
-
-
-def _shown(raw: bytes | None, *, canonical: bool) -> str | None:
-    """Extended JSON, or the bytes in hexadecimal where it is not BSON."""
-    if raw is None:
-        return None
-    try:
-        return extended_json(raw, canonical=canonical)
-    except bson.errors.InvalidBSON:
-        return raw.hex()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +81,14 @@ class DeadLetters:
 
 
 def dead_letter(message: Message) -> DeadLetter:
-    """The dead letter in a message. Raises `ConnectorsError` for one that does not say where it came from."""
+    """The dead letter in a message; one that somebody else wrote is about itself."""
     found = {name: text.decode(errors="replace") for name, text in headers_of(message) if isinstance(text, bytes)}
     said = {ours: found.get(ours, found.get(theirs, "")) for ours, theirs in _CONNECT.items()}
     try:
         place = said["topic"], int(said["partition"]), int(said["offset"])
-    except ValueError as error:
-        raise ConnectorsError(
-            f"{message.topic()}, offset {message.offset()}: a record without the headers of a dead letter"
-        ) from error
+    except ValueError:
+        place = str(message.topic()), message.partition() or 0, message.offset() or 0
+        said["reason"] = "a record without the headers of a dead letter: nothing of Towpath's wrote it"
     return DeadLetter(
         place=place,
         namespace=found.get("namespace", ""),

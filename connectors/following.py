@@ -12,6 +12,7 @@ from connectors.errors import TopicError
 from connectors.lag import pipeline_ends
 from connectors.namespaces import namespace_of
 from connectors.recent import Touched
+from connectors.records import is_key
 from connectors.spec import Pipeline
 from connectors.topics import Place, Topics
 
@@ -86,7 +87,7 @@ class Following:
         self._newest_ms = message.timestamp()[1]
         self.records += 1
         key = message.key()
-        return Touched(namespace_of(self._pipeline.name, place[0]), key) if isinstance(key, bytes) else None
+        return Touched(namespace_of(self._pipeline.name, place[0]), key) if is_key(key) else None
 
     def _refresh(self) -> None:
         if time.monotonic() - self._looked > _REFRESH:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import bson
 from confluent_kafka import Message
 
 from connectors.errors import TopicError
 from connectors.position import ClusterTime, cluster_time
-from connectors.records import headers_of
+from connectors.records import headers_of, is_key
 from connectors.topics import Place
 from connectors.unprotected import is_update
 
@@ -57,8 +56,9 @@ class Scan:
             self._young = message
         self.records += 1
         self.next = offset + 1
-        if not _is_whole(message):
-            self.updated.setdefault(_key(message), offset)
+        key = message.key()
+        if is_key(key) and is_update(message.value()):
+            self.updated.setdefault(key, offset)
 
     def gathered(self) -> None:
         """The first pass is over."""
@@ -81,29 +81,14 @@ class Scan:
 
     def resolve(self, message: Message) -> None:
         """The second pass: the first whole document, or delete, of each key that has updates."""
-        offset, key = message.offset() or 0, _key(message)
+        offset, key = message.offset() or 0, message.key()
         self.next = offset + 1
-        update_at = self.updated.get(key)
-        if update_at is None or not _is_whole(message):
+        update_at = self.updated.get(key) if isinstance(key, bytes) else None
+        if update_at is None or is_update(message.value()):
             return
         if offset > update_at:  # until then only an update tells of the document
             self.moment = max(_time(message), self.moment or _time(message))
-        del self.updated[key]
-
-
-def _is_whole(message: Message) -> bool:
-    """Whether the record tells all of its document: it is the document, or says that there is none."""
-    try:
-        return not is_update(message.value())
-    except bson.errors.InvalidBSON as error:
-        raise TopicError(f"{_where(message)}: a value that is not BSON: {error}") from error
-
-
-def _key(message: Message) -> bytes:
-    key = message.key()
-    if not isinstance(key, bytes):
-        raise TopicError(f"{_where(message)}: a record without a key, so none of Towpath's")
-    return key
+        del self.updated[key]  # type: ignore[arg-type]  # it was in there
 
 
 def _time(message: Message) -> ClusterTime:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, TopicPartition
 
 from connectors.errors import TopicError
+from connectors.records import is_key
 from connectors.spec import Compaction
 from connectors.topics import Place, Topics
 from connectors.unprotected import Part, is_update
@@ -41,6 +42,8 @@ def key_in(topics: Topics, place: Place) -> bytes | None:
                 break
             if error is not None:
                 raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
+            if not is_key(key):
+                continue  # somebody else's
             if value is not None and not is_update(value):
                 return key
             first = first or key

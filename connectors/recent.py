@@ -16,6 +16,7 @@ from confluent_kafka import Consumer
 from connectors.lag import pipeline_ends
 from connectors.namespaces import namespace_of
 from connectors.reading import Window, messages
+from connectors.records import is_key
 from connectors.spec import Pipeline
 from connectors.topics import Place, Topic, Topics
 
@@ -119,7 +120,7 @@ class _Reader:
         seen, namespace = self._seen.setdefault(place, set()), namespace_of(self._pipeline.name, place[0])
         for key in reversed(keys):
             digest = blake2b(key, digest_size=16).digest()
-            if digest not in seen:
+            if digest not in seen and is_key(key):
                 if len(seen) >= _REMEMBERED:
                     seen.clear()
                 seen.add(digest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import bson
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -16,8 +16,14 @@ from connectors.errors import ConnectorsError
 Kind = Literal["document", "update", "delete"]
 
 _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
-    document_class=SON, tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO
+    document_class=SON,
+    tz_aware=True,
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
+    unicode_decode_error_handler="replace",  # MongoDB stores text that is not UTF-8
 )
+#: What decoding says of bytes that are no BSON, and of BSON that is deeper than anyone stores.
+NOT_BSON = (bson.errors.BSONError, RecursionError, OverflowError, IndexError)
+_LONGEST_MS = 2**63  # as far as clocks count
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,24 @@ class Record:
         }
 
 
+def is_key(raw: object) -> TypeGuard[bytes]:
+    """Whether bytes are `{_id: …}`: what is not has been written by somebody else, and is about no document."""
+    try:
+        return isinstance(raw, bytes) and raw[5:9] == b"_id\0" and list(bson.decode(raw, _OPTIONS)) == ["_id"]
+    except NOT_BSON:
+        return False
+
+
+def readable(raw: bytes | None, *, canonical: bool) -> str | None:
+    """Extended JSON, or the bytes in hexadecimal where it is not BSON."""
+    if raw is None:
+        return None
+    try:
+        return extended_json(raw, canonical=canonical)
+    except NOT_BSON:
+        return raw.hex()
+
+
 def extended_json(raw: bytes, *, canonical: bool) -> str:
     options: JSONOptions = CANONICAL_JSON_OPTIONS if canonical else RELAXED_JSON_OPTIONS
     return dumps(bson.decode(raw, _OPTIONS), json_options=options, ensure_ascii=False)
@@ -62,8 +86,10 @@ def record(message: Message) -> Record:
     place = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
     key, value = message.key(), message.value()
     headers = {name: text for name, text in headers_of(message) if isinstance(text, bytes)}
-    if headers.get("v") != b"1" or not isinstance(key, bytes):
+    if headers.get("v") != b"1":
         raise ConnectorsError(f"{place}: not a record of Towpath's (header v is {headers.get('v')!r})")
+    if not is_key(key):
+        raise ConnectorsError(f"{place}: not a record of Towpath's (its key is not {{_id: …}})")
     raw = value if isinstance(value, bytes) else None
     try:
         return Record(
@@ -74,11 +100,11 @@ def record(message: Message) -> Record:
             kind=_kind(raw),
             op=headers["op"].decode(),
             cluster_time=headers["t"].decode(),
-            at_ms=int(headers["at"]),
+            at_ms=_milliseconds(headers["at"]),
             key=key,
             value=raw,
         )
-    except (KeyError, ValueError, bson.errors.InvalidBSON) as error:
+    except (KeyError, ValueError, *NOT_BSON) as error:
         raise ConnectorsError(f"{place}: a record that breaks the contract: {error!r}") from error
 
 
@@ -96,4 +122,15 @@ def headers_of(message: Message) -> list[tuple[str, Any]]:
 def source_milliseconds(message: Message) -> int | None:
     """The source's wall clock in a message's header `at`, ms since the epoch; None when it has none."""
     found = dict(headers_of(message)).get("at")
-    return int(found) if found else None
+    try:
+        return _milliseconds(found) if isinstance(found, bytes) else None
+    except ValueError:
+        return None  # somebody else's record
+
+
+def _milliseconds(text: bytes) -> int:
+    """Raises `ValueError` for what is no time."""
+    found = int(text) if len(text) <= 20 else _LONGEST_MS
+    if not -_LONGEST_MS < found < _LONGEST_MS:
+        raise ValueError(f"{text[:20]!r} is no time in milliseconds")
+    return found

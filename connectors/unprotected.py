@@ -13,6 +13,7 @@ from typing import Any
 
 from bson.raw_bson import RawBSONDocument
 
+from connectors.records import NOT_BSON, is_key
 from connectors.topics import Place
 
 #: A document in its partition, by its key.
@@ -57,10 +58,16 @@ def figures(metadata: str) -> Figures | None:
 
 
 def is_update(value: bytes | None) -> bool:
-    """Whether a record's value is neither a delete nor a document. A document has an `_id`, as a rule in front."""
+    """Whether a record's value is neither a delete nor a document. A document has an `_id`, as a rule in front.
+
+    What is no BSON is none either: it takes the place of the document in a compacted log, as an update does.
+    """
     if value is None or value[5:9] == _ID:
         return False
-    return "_id" not in RawBSONDocument(value)
+    try:
+        return "_id" not in RawBSONDocument(value)
+    except NOT_BSON:
+        return True
 
 
 @dataclass(slots=True)
@@ -81,7 +88,7 @@ class Part:
     def take(self, offset: int, time_ms: int, key: bytes | None, value: bytes | None) -> None:
         """A record that was read."""
         self.next, self.last_ms = offset + 1, time_ms
-        if key is None:
+        if not is_key(key):
             return  # nobody's of ours
         self.quiet = False
         if is_update(value):

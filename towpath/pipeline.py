@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import platformdirs
 from pydantic import ValidationError
 
@@ -16,7 +17,7 @@ from connectors.namespaces import Renames, is_pattern
 from connectors.spec import Compaction, Copy, Keeps, Mode, Pipeline
 from towpath.errors import BadPipelineFile
 from towpath.sections import Cluster, PipelineFile
-from towpath.trust import connect_login, kafka_client, refuse_files, refuse_open
+from towpath.trust import beside, connect_login, kafka_client, refuse_files, refuse_open, shown
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -24,21 +25,31 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 def read(path: Path) -> Pipeline:
     """Read and check a pipeline file. Raises `BadPipelineFile` with every fault that it has."""
     try:
-        content = path.read_text()
+        content = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise BadPipelineFile(
             f"there is no pipeline file {path}; `towpath init {path} --include …` writes one"
         ) from error
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise BadPipelineFile(f"cannot read the pipeline file {path}: {error}") from error
+    said = _toml(content, path)
     try:
-        file = PipelineFile.model_validate(tomllib.loads(content))
-    except tomllib.TOMLDecodeError as error:
-        raise BadPipelineFile(f"{path} is not TOML: {error}") from error
+        file = PipelineFile.model_validate(said)
     except ValidationError as error:
         faults = "\n".join(f"  {fault}" for fault in map(_words, error.errors(include_url=False)))
         raise BadPipelineFile(f"{path} cannot be used:\n{faults}") from error
     return _pipeline(file, path)
+
+
+def _toml(content: str, path: Path) -> dict[str, Any]:
+    if content.startswith("\ufeff"):
+        raise BadPipelineFile(f"{path} begins with a byte order mark, which TOML does not have; save it as plain UTF-8")
+    try:
+        return tomllib.loads(content)
+    except RecursionError as error:
+        raise BadPipelineFile(f"{path} is not TOML: it is nested too deep") from error
+    except ValueError as error:  # a number of thousands of digits is no TOMLDecodeError
+        raise BadPipelineFile(f"{path} is not TOML: {error}") from error
 
 
 def _words(fault: Any) -> str:
@@ -49,7 +60,7 @@ def _words(fault: Any) -> str:
         case "missing":
             return f"{place}: is missing"
         case "string_pattern_mismatch":
-            return f"{place}: {fault['input']!r} does not fit {fault['ctx']['pattern']}"
+            return f"{place}: {shown(fault['input'])} does not fit {fault['ctx']['pattern']}"
         case _:
             message = fault["msg"].removeprefix("Value error, ")
             return f"{place}: {message[0].lower()}{message[1:]}" if place else message
@@ -116,14 +127,19 @@ def _compaction(file: PipelineFile) -> Compaction | None:
 
 
 def _http(url: str, path: Path) -> str:
-    parts = urlsplit(url)
-    if "@" in parts.netloc:
+    if "@" in url:
         raise BadPipelineFile(
             f"{path}: [connect] url holds a user, which would be printed with it; write user:password into a file that"
             " only you can read, and name that with [connect] user_file"
         )
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise BadPipelineFile(f"{path}: [connect] url: {url!r} is not the URL of a Connect worker: http://host:8083")
+    try:
+        parts = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise BadPipelineFile(f"{path}: [connect] url: {shown(url)} is no URL: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.host:
+        raise BadPipelineFile(
+            f"{path}: [connect] url: {shown(url)} is not the URL of a Connect worker: http://host:8083"
+        )
     return url
 
 
@@ -133,11 +149,15 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
         if not uri:
             raise BadPipelineFile(f"{path}: [{side}] uri_env: the environment variable {cluster.uri_env} is not set")
     elif cluster.uri_file is not None:
-        uri = _from_file((path.parent / Path(cluster.uri_file).expanduser()).resolve(), side, path)
+        uri = _from_file(beside(path, cluster.uri_file, f"[{side}] uri_file"), side, path)
     else:
         uri = cluster.uri or ""
     if not uri.startswith(("mongodb://", "mongodb+srv://")):
         raise BadPipelineFile(f"{path}: [{side}]: the URI must begin with mongodb:// or mongodb+srv://")
+    try:
+        urlsplit(uri)
+    except ValueError as error:
+        raise BadPipelineFile(f"{path}: [{side}]: the URI is none: {error}") from error
     if cluster.uri is not None and holds_secret(uri):
         refuse_open(path, f"it holds the password of the {side}")
     refuse_files(pem.files(uri), f"{path}: [{side}]", plain_sink=side == "destination" and mode == "plain")
@@ -151,8 +171,8 @@ def holds_secret(uri: str) -> bool:
 
 def _from_file(file: Path, side: str, path: Path) -> str:
     try:
-        uri = file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
+        uri = file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
         raise BadPipelineFile(f"{path}: [{side}] uri_file: cannot read {file}: {error}") from error
     refuse_open(file, f"it holds the URI of the {side}")
     return uri
@@ -162,7 +182,7 @@ def _secrets(file: PipelineFile, path: Path) -> Path:
     name = f"{file.name}.properties"
     if file.connect.secrets is None:
         return platformdirs.user_state_path("towpath") / "secrets" / name
-    return (path.parent / Path(file.connect.secrets).expanduser()).resolve() / name
+    return beside(path, file.connect.secrets, "[connect] secrets") / name
 
 
 def _milliseconds(duration: str) -> int:

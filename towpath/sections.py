@@ -5,10 +5,20 @@ from __future__ import annotations
 import re
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from connectors.namespaces import is_pattern
 from connectors.spec import CopyWay, Mode, ReadPreference
+
+#: Ten digits of weeks are fewer milliseconds than Kafka counts.
+_LENGTH = r"[1-9][0-9]{0,9}[smhdw]"
+
+
+def _printable(value: object) -> object:
+    """No line breaks, NULs or the like: nothing here has them, and the parts behind read them each in its way."""
+    if isinstance(value, str) and not value.isprintable():
+        raise ValueError(f"{value[:80]!r} holds a character that is not printable")
+    return value
 
 
 def _pattern(text: str) -> str:
@@ -18,13 +28,13 @@ def _pattern(text: str) -> str:
 
 
 def _duration(text: str) -> str:
-    if text != "forever" and not re.fullmatch(r"[1-9][0-9]*[smhdw]", text):
+    if text != "forever" and not re.fullmatch(_LENGTH, text):
         raise ValueError(f"{text!r} is no duration; write forever, or a number with s, m, h, d or w, such as 30d")
     return text
 
 
 def _time(text: str) -> str:
-    if not re.fullmatch(r"[1-9][0-9]*[smhdw]", text):
+    if not re.fullmatch(_LENGTH, text):
         raise ValueError(f"{text!r} is no length of time; write a number with s, m, h, d or w, such as 24h")
     return text
 
@@ -46,6 +56,17 @@ Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _texts_are_printable(cls, value: object) -> object:
+        if isinstance(value, dict):
+            for pair in value.items():
+                for text in pair:
+                    _printable(text)
+        for text in value if isinstance(value, list) else [value]:
+            _printable(text)
+        return value
 
 
 class Cluster(_Section):

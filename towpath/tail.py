@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from connectors.dead_letters import letters
-from connectors.errors import TopicError
+from connectors.errors import ConnectorsError, TopicError
 from connectors.namespaces import topic_of
-from connectors.records import Record, record
+from connectors.records import readable, record
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 
 
@@ -59,9 +59,27 @@ def _changes(
     it: Opened, namespace: str, *, from_beginning: bool, follow: bool, canonical: bool
 ) -> Iterator[tuple[dict[str, object], str]]:
     """Each record as an object and as a line."""
-    for found in _records(it, namespace, from_beginning=from_beginning, follow=follow):
-        shown = found.as_json(canonical=canonical)
+    for message in _records(it, namespace, from_beginning=from_beginning, follow=follow):
+        try:
+            shown = record(message).as_json(canonical=canonical)
+        except ConnectorsError as error:
+            shown = _foreign(message, str(error), canonical=canonical)
         yield shown, _line(shown)
+
+
+def _foreign(message: Message, why: str, *, canonical: bool) -> dict[str, object]:
+    """A record that somebody else wrote, as far as it can be shown."""
+    key, value = message.key(), message.value()
+    return {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "time_ms": message.timestamp()[1],
+        "kind": "foreign",
+        "reason": why,
+        "key": readable(key if isinstance(key, bytes) else None, canonical=canonical),
+        "value": readable(value if isinstance(value, bytes) else None, canonical=canonical),
+    }
 
 
 def _letters(
@@ -78,7 +96,7 @@ def _letters(
             yield shown, f"{said}\n    {place}  {shown['kind'] or 'record'}  {shown['value'] or ''}".rstrip()
 
 
-def _records(it: Opened, namespace: str, *, from_beginning: bool, follow: bool) -> Iterator[Record]:
+def _records(it: Opened, namespace: str, *, from_beginning: bool, follow: bool) -> Iterator[Message]:
     topics = it.topics.all()
     topic = topics.get(topic_of(it.pipeline.name, namespace))
     if topic is None:
@@ -99,13 +117,13 @@ def _records(it: Opened, namespace: str, *, from_beginning: bool, follow: bool) 
         consumer.close()
 
 
-def _polled(consumer: Consumer, open_ends: set[int], *, follow: bool) -> Iterator[Record]:
+def _polled(consumer: Consumer, open_ends: set[int], *, follow: bool) -> Iterator[Message]:
     message = consumer.poll(0.5)
     if message is None:
         return
     error = message.error()
     if error is None:
-        yield record(message)
+        yield message
     elif error.code() != KafkaError._PARTITION_EOF:
         raise TopicError(f"cannot read {message.topic()}: {error.str()}")
     elif not follow:
@@ -113,6 +131,9 @@ def _polled(consumer: Consumer, open_ends: set[int], *, follow: bool) -> Iterato
 
 
 def _line(shown: dict[str, object]) -> str:
-    at = time.strftime("%H:%M:%S", time.localtime(int(str(shown["at_ms"])) / 1000))
+    try:
+        at = time.strftime("%H:%M:%S", time.localtime(int(str(shown.get("at_ms", shown["time_ms"]))) / 1000))
+    except (OverflowError, ValueError, OSError):
+        at = "--:--:--"  # a clock that no calendar has
     place = f"{shown['partition']}:{shown['offset']}"
     return f"{at}  {place:>8}  {shown['kind']:<8}  {shown['key']}  {shown['value'] if shown['value'] else ''}".rstrip()

@@ -46,7 +46,7 @@ def kafka_client(section: sections.Kafka, path: Path) -> KafkaClient:
     """What the file of [kafka] client says."""
     if section.client is None:
         return KafkaClient()
-    file, where = _beside(path, section.client), f"{path}: [kafka] client"
+    file, where = beside(path, section.client, "[kafka] client"), f"{path}: [kafka] client"
     try:
         found = of(properties(_text(file, where)), file.parent)
     except ConnectorsError as error:
@@ -64,12 +64,16 @@ def connect_login(section: sections.Connect, path: Path) -> Login:
     """User, password and PEM files for Connect's REST API."""
     user = password = ""
     if section.user_file is not None:
-        file, where = _beside(path, section.user_file), f"{path}: [connect] user_file"
+        file, where = beside(path, section.user_file, "[connect] user_file"), f"{path}: [connect] user_file"
         user, mark, password = _text(file, where).strip().partition(":")
         refuse_open(file, "it holds a password for Kafka Connect")
         if not mark or not user or "\n" in password:
             raise BadPipelineFile(f"{where}: {file} has to hold one line, user:password")
-    named = {name: _beside(path, text) for name in ("ca", "certificate") if (text := getattr(section, name))}
+    named = {
+        name: beside(path, text, f"[connect] {name}")
+        for name in ("ca", "certificate")
+        if (text := getattr(section, name))
+    }
     for name, file in named.items():
         _refuse_unreadable(file, f"{path}: [connect] {name}")
     if "certificate" in named:
@@ -79,8 +83,17 @@ def connect_login(section: sections.Connect, path: Path) -> Login:
     return Login(user, password, str(named.get("ca", "")), str(named.get("certificate", "")))
 
 
-def _beside(path: Path, name: str) -> Path:
-    return (path.parent / Path(name).expanduser()).resolve()
+def shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
+def beside(path: Path, name: str, key: str) -> Path:
+    """The file or folder of this name, as seen from the pipeline file, which names it with this key."""
+    try:
+        return (path.parent / Path(name).expanduser()).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BadPipelineFile(f"{path}: {key}: {shown(name)} is no path: {error}") from error
 
 
 def _text(file: Path, where: str) -> str:
@@ -94,5 +107,5 @@ def _text(file: Path, where: str) -> str:
 def _refuse_unreadable(file: Path, where: str) -> None:
     try:
         file.open("rb").close()
-    except OSError as error:
-        raise BadPipelineFile(f"{where}: cannot read {file}: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise BadPipelineFile(f"{where}: cannot read {shown(str(file))}: {error}") from error

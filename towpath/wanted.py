@@ -13,6 +13,7 @@ from bson.son import SON
 
 from connectors.dead_letters import letters
 from connectors.namespaces import namespace_of
+from connectors.records import is_key
 from connectors.spec import Pipeline
 from connectors.topics import Topics
 from towpath import verdicts
@@ -85,11 +86,7 @@ def of_dead_letters(pipeline: Pipeline, topics: Topics) -> Iterator[Wanted]:
 
 def refused(pipeline: Pipeline, topic: str, key: bytes | None) -> Wanted | None:
     """The document that a record with this key is about; None where the key is not one of ours."""
-    try:
-        id_key(key or b"")
-    except (ValueError, IndexError, KeyError, struct.error):
-        return None
-    return Wanted(namespace_of(pipeline.name, topic), key or b"")
+    return Wanted(namespace_of(pipeline.name, topic), key) if is_key(key) else None
 
 
 def unreadable(id: bytes) -> str:

@@ -21,6 +21,7 @@ from towpath.checks import log
 HOUR = 3_600_000
 COMPACTION = Compaction(24 * HOUR, 7 * 24 * HOUR)
 COMPACTED = replace(PIPELINE, compaction=COMPACTION)
+A, B, C = (bson.encode({"_id": name}) for name in "abc")
 DOCUMENT, UPDATE = bson.encode({"_id": 1, "v": 1}), bson.encode({"$set": {"v": 2}})
 
 
@@ -41,14 +42,14 @@ def test_an_update_is_told_from_a_document_wherever_its_id_is() -> None:
 
 
 def test_a_document_or_a_delete_protects_the_updates_before_it_and_none_after_it() -> None:
-    found = part((b"a", UPDATE), (b"b", UPDATE), (b"a", UPDATE), (b"b", DOCUMENT), (b"c", DOCUMENT))
-    assert found.dirty == {b"a": First(0, 0)}
+    found = part((A, UPDATE), (B, UPDATE), (A, UPDATE), (B, DOCUMENT), (C, DOCUMENT))
+    assert found.dirty == {A: First(0, 0)}
     assert found.safe == 0
-    found.take(5, 5000, b"b", UPDATE)
-    found.take(6, 6000, b"a", None)
-    assert found.dirty == {b"b": First(5, 5000)}
+    found.take(5, 5000, B, UPDATE)
+    found.take(6, 6000, A, None)
+    assert found.dirty == {B: First(5, 5000)}
     assert (found.safe, found.oldest) == (5, First(5, 5000))
-    found.take(7, 7000, b"b", DOCUMENT)
+    found.take(7, 7000, B, DOCUMENT)
     assert (found.safe, found.oldest) == (8, None)
     found.reached(9)
     assert found.safe == 9
@@ -60,23 +61,23 @@ def test_nothing_is_committed_of_a_partition_of_which_nothing_is_known() -> None
 
 
 def test_figures_come_back_as_they_were_and_nobody_elses_are_taken_for_them() -> None:
-    found = part((b"a", UPDATE)).figures(77)
+    found = part((A, UPDATE)).figures(77)
     assert figures(found.written()) == found == Figures(77, 1, 0, 0, False)
     assert [figures(text) for text in ("", "x", "{}", "[]", '{"at": 1}')] == [None] * 5
 
 
 def test_a_quiet_partition_is_asked_for_a_record_once_and_again_when_deletes_may_go() -> None:
     lag, long = COMPACTION.lag_ms, COMPACTION.delete_retention_ms
-    found = part((b"a", DOCUMENT))
+    found = part((A, DOCUMENT))
     assert not nudging.is_due(found, COMPACTION, lag)
     assert nudging.is_due(found, COMPACTION, lag + 1)
-    found.nudge = b"a"
-    found.take(1, lag + 1, b"a", DOCUMENT)
+    found.nudge = A
+    found.take(1, lag + 1, A, DOCUMENT)
     assert not nudging.is_due(found, COMPACTION, lag + 1 + long)
     assert nudging.is_due(found, COMPACTION, lag + 2 + long)
-    found.take(2, lag + 3, b"b", None)
+    found.take(2, lag + 3, B, None)
     assert nudging.is_due(found, COMPACTION, 2 * lag + 4)
-    found.take(3, lag + 4, b"a", UPDATE)
+    found.take(3, lag + 4, A, UPDATE)
     assert not nudging.is_due(found, COMPACTION, 10 * long)  # its document will close the segment
 
 

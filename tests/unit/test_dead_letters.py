@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import bson
-import pytest
 from confluent_kafka import Message
 
 from connectors.dead_letters import dead_letter
-from connectors.errors import ConnectorsError
 
 KEY = bson.encode({"_id": 5})
 RECORD = {"v": "1", "op": "u", "t": "7:1", "at": "1700000000000"}
@@ -50,6 +48,7 @@ def test_what_connect_itself_set_aside_is_shown_in_hexadecimal_where_it_is_no_bs
     assert (shown["value"], shown["code"], shown["kind"]) == ("0102", None, None)
 
 
-def test_a_record_that_is_no_dead_letter_is_said() -> None:
-    with pytest.raises(ConnectorsError, match="without the headers of a dead letter"):
-        dead_letter(message(RECORD))
+def test_a_record_that_is_no_dead_letter_is_about_itself() -> None:
+    found = dead_letter(message(RECORD))
+    assert found.place == ("shop.dead-letters", 0, 1)
+    assert "without the headers of a dead letter" in found.reason

@@ -34,7 +34,8 @@ abstract sealed class Container implements Value permits Fields, Elements {
         for (int i = from; i < last; i++) {
             String name = step.names()[i];
             Value child = at.get(name);
-            if (child == null) return step.kind() == Step.Kind.UNSET || at.accepts(name);
+            if (child == null)
+                return step.kind() == Step.Kind.UNSET || step.kind() == Step.Kind.SET && at.accepts(name);
             Container inner = opened(child);
             if (inner == null) return step.kind() == Step.Kind.UNSET && isScalar(child);
             if (inner != child) at.put(name, inner);
@@ -44,7 +45,8 @@ abstract sealed class Container implements Value permits Fields, Elements {
         return switch (step.kind()) {
             case SET -> at.accepts(name);
             case UNSET -> true;
-            case TRUNCATE -> at.get(name) == null ? at.accepts(name) : at.opensAsArray(name);
+                // the server makes an empty array where none is, and then has an opinion on what is set below it
+            case TRUNCATE -> at.get(name) != null && at.opensAsArray(name);
         };
     }
 
@@ -64,10 +66,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
         switch (step.kind()) {
             case SET -> at.put(name, step.value());
             case UNSET -> at.remove(name);
-            case TRUNCATE -> {
-                if (at.get(name) == null) at.put(name, new Elements());
-                else ((Elements) opened(at.get(name))).cut(step.newSize());
-            }
+            case TRUNCATE -> ((Elements) opened(at.get(name))).cut(step.newSize());
         }
     }
 

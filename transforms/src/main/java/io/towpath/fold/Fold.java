@@ -80,6 +80,9 @@ public final class Fold {
 
         @Override
         boolean takes(Steps more, int size) {
+            // each descent is a stage, and every step looks at every stage: too many take for ever, and would not be
+            // used
+            if (more.descents() > MOST_RUNS) return false;
             boolean isFull = steps > 0 && (steps + more.all().size() > MOST_STEPS || bytes + size > MOST_BYTES);
             if (isFull || !merge.takes(more)) return false;
             merge.add(more);

@@ -69,6 +69,19 @@ public final class Steps {
         return true;
     }
 
+    /** How often a place that is set comes, in the server's order, before the one that is set in the same place before it. */
+    int descents() {
+        Map<String, String> lastIn = new HashMap<>();
+        int descents = 0;
+        for (Step step : steps) {
+            if (step.kind() != Step.Kind.SET) continue;
+            String name = step.names()[step.names().length - 1];
+            String last = lastIn.put(parent(step), name);
+            if (last != null && !FieldOrder.ascends(last, name)) descents++;
+        }
+        return descents;
+    }
+
     /** Whether no place is named twice, or within another. */
     private boolean areApart() {
         Set<String> paths = new HashSet<>();

@@ -34,6 +34,7 @@ public final class BsonElements {
     public static final byte[] ID = {'_', 'i', 'd'};
 
     private final byte[] bytes;
+    private final int start;
     private final int end;
     private int position;
     private byte type;
@@ -46,6 +47,7 @@ public final class BsonElements {
         int length = (int) INTS.get(bytes, offset);
         if (length < 5) throw damaged(offset);
         need(offset, length, bytes.length);
+        this.start = offset;
         this.end = offset + length - 1;
         if (bytes[end] != 0) throw damaged(end);
         this.position = offset + 4;
@@ -60,6 +62,11 @@ public final class BsonElements {
         position = valueEnd(valueStart);
         if (position > end) throw damaged(valueStart);
         return true;
+    }
+
+    /** Of the whole document, as it says itself. */
+    int length() {
+        return end + 1 - start;
     }
 
     public byte type() {
@@ -142,7 +149,7 @@ public final class BsonElements {
         }
     }
 
-    private static DataException damaged(int at) {
+    static DataException damaged(int at) {
         return new DataException("BSON is damaged at byte " + at);
     }
 }

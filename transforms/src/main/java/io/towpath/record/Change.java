@@ -1,8 +1,10 @@
 package io.towpath.record;
 
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.kafka.connect.errors.DataException;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
@@ -66,10 +68,11 @@ public sealed interface Change {
     /** The change in a record's value. Throws {@link DataException} when it is neither a document, an update nor null. */
     static Change decode(byte[] value) {
         if (value == null) return new Delete();
+        WholeBson.require(value);
         boolean isEmpty = true;
         BsonElements elements = new BsonElements(value, 0);
         boolean isDocument = false;
-        while (elements.next()) { // to the end, so that what is cut off is refused here
+        while (elements.next()) {
             isEmpty = false;
             isDocument |= elements.nameIs(BsonElements.ID);
         }
@@ -81,9 +84,11 @@ public sealed interface Change {
         BsonDocument set = new BsonDocument();
         List<String> unset = new ArrayList<>();
         List<Truncation> truncations = new ArrayList<>();
+        Set<String> seen = new HashSet<>();
         BsonElements parts = new BsonElements(value, 0);
         while (parts.next()) {
             String name = parts.name();
+            if (!seen.add(name)) throw new DataException("an update with two parts %s".formatted(name));
             switch (name) {
                 case SET -> set = part(value, parts, name);
                 case UNSET -> unset.addAll(part(value, parts, name).keySet());
@@ -100,7 +105,17 @@ public sealed interface Change {
         int length = parts.valueEnd() - parts.valueStart();
         if (parts.type() != BsonElements.DOCUMENT || !new BsonElements(value, parts.valueStart()).next())
             throw new DataException("%s of an update must name at least one path".formatted(name));
+        BsonElements paths = new BsonElements(value, parts.valueStart());
+        while (paths.next()) requireShallow(value, paths, name);
         return new RawBsonDocument(value, parts.valueStart(), length);
+    }
+
+    private static void requireShallow(byte[] value, BsonElements path, String part) {
+        int depth = 1;
+        for (int i = path.nameStart(); i < path.valueStart(); i++) if (value[i] == '.') depth++;
+        if (depth > WholeBson.DEEPEST)
+            throw new DataException("%s of an update names a place %d levels deep, and no document has more than %d"
+                    .formatted(part, depth, WholeBson.DEEPEST));
     }
 
     private static Truncation cut(String path, BsonValue size) {

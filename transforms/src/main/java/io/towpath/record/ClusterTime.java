@@ -16,15 +16,19 @@ public record ClusterTime(long seconds, long ordinal) implements Comparable<Clus
 
     /** From {@code seconds:ordinal}. Throws {@link DataException} on anything else. */
     public static ClusterTime parse(String text) {
-        String[] parts = text.split(":");
+        String[] parts = text.split(":", -1);
         try {
             if (parts.length == 2) {
-                return new ClusterTime(Integer.parseUnsignedInt(parts[0]) & 0xFFFF_FFFFL, Long.parseLong(parts[1]));
+                return new ClusterTime(number(parts[0]), number(parts[1]));
             }
         } catch (NumberFormatException error) {
             throw new DataException("'%s' is not a cluster time".formatted(text), error);
         }
         throw new DataException("'%s' is not a cluster time".formatted(text));
+    }
+
+    private static long number(String digits) {
+        return Integer.toUnsignedLong(Integer.parseUnsignedInt(digits));
     }
 
     public long bits() {

@@ -5,9 +5,12 @@ import com.mongodb.client.model.WriteModel;
 import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
 import com.mongodb.kafka.connect.sink.cdc.CdcHandler;
 import com.mongodb.kafka.connect.sink.converter.SinkDocument;
+import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
+import java.util.Arrays;
 import java.util.Optional;
 import org.apache.kafka.connect.errors.DataException;
+import org.bson.BSONException;
 import org.bson.BsonDocument;
 
 /** Turns each record of the contract into one write of mongo-kafka's sink. Works with {@link TopicNamespaceMapper} only. */
@@ -23,16 +26,20 @@ public final class RecordHandler extends CdcHandler {
                         .formatted(TopicNamespaceMapper.class.getName())));
         BsonDocument filter =
                 IdFilter.of(record.key()).orElseThrow(() -> broken("a record without {_id: …} as its key"));
-        return Optional.of(write(filter, record.value()));
+        return Optional.of(write(filter, record));
     }
 
-    private WriteModel<BsonDocument> write(BsonDocument filter, byte[] value) {
+    private WriteModel<BsonDocument> write(BsonDocument filter, RawRecord record) {
+        byte[] value = record.value();
         try {
             Change change = Change.decode(value);
+            if (change instanceof Change.Document
+                    && !Arrays.equals(CanonicalKey.of(value), CanonicalKey.of(record.key())))
+                throw new DataException("the document has another _id than the key");
             if (change instanceof Change.Document) return WriteModels.replace(value);
             if (change instanceof Change.Update update) return WriteModels.repeatable(filter, update);
             return new DeleteOneModel<>(filter);
-        } catch (DataException error) {
+        } catch (DataException | BSONException error) {
             throw broken("%s: %s".formatted(filter, error.getMessage()));
         }
     }

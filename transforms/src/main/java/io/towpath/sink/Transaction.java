@@ -90,13 +90,17 @@ final class Transaction {
         }
     }
 
+    /**
+     * Always ordered: a refused write ends the transaction, and after it an unordered bulk has the driver send the commands that are
+     * left into a transaction that is no more. Their error, which is one that passes, would hide which write is refused.
+     */
     private BulkWriteResult write(Waves.Bulk bulk) {
         return client.getDatabase(bulk.namespace().getDatabaseName())
                 .getCollection(bulk.namespace().getCollectionName(), BsonDocument.class)
                 .bulkWrite(
                         session,
                         bulk.writes().stream().map(Write::model).toList(),
-                        new BulkWriteOptions().ordered(bulk.ordered()));
+                        new BulkWriteOptions().ordered(true));
     }
 
     private void commit() {

@@ -24,6 +24,7 @@ enum Verdict {
 
     static final int DUPLICATE_KEY = 11000;
     static final int NO_TRANSACTIONS = 20;
+    private static final int UNKNOWN = 8;
 
     /** As the server names them in its list of error codes. */
     private static final Set<Integer> PASSING_CODES = Set.of(
@@ -132,6 +133,7 @@ enum Verdict {
         if (error.getCode() == DUPLICATE_KEY
                 && ON_ID.matcher(error.getMessage()).find())
             return kind == Write.Kind.INSERT ? PRESENT : PASSING; // two upserts at once
+        if (isAboutRoom(error.getCode(), error.getMessage())) return PASSING;
         Verdict verdict = of(error.getCode());
         return verdict == UNCLEAR ? REFUSED : verdict;
     }
@@ -145,9 +147,15 @@ enum Verdict {
                 || known.hasErrorLabel(MongoException.UNKNOWN_TRANSACTION_COMMIT_RESULT_LABEL)
                 || known instanceof MongoSocketException
                 || known instanceof MongoSecurityException) return PASSING;
+        if (isAboutRoom(known.getCode(), known.getMessage())) return PASSING;
         if (known instanceof MongoWriteConcernException concern) return of(concern.getCode());
         if (known.getCode() > 0) return of(known.getCode());
         return PASSING; // the driver's own: no server to be had, a timeout, an interrupt
+    }
+
+    /** Before a mongod without room ends itself it answers with the operating system's words, as an unknown error. */
+    private static boolean isAboutRoom(int code, String message) {
+        return code == UNKNOWN && message != null && message.contains("No space left on device");
     }
 
     private static Verdict of(int code) {

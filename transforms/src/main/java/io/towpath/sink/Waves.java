@@ -1,6 +1,7 @@
 package io.towpath.sink;
 
 import com.mongodb.MongoNamespace;
+import com.mongodb.client.model.ReplaceOneModel;
 import java.util.ArrayList;
 import java.util.EnumMap;
 import java.util.HashMap;
@@ -16,7 +17,7 @@ final class Waves {
     /** A wave of fewer writes costs more in round trips than whole classes save. */
     static final int SMALLEST = 16;
 
-    /** Writes of one namespace that go to the server as one bulk. */
+    /** Writes of one namespace that go to the server as one bulk; {@code ordered} when a document may occur twice in it. */
     record Bulk(MongoNamespace namespace, boolean ordered, List<Write> writes) {}
 
     private Waves() {}
@@ -52,14 +53,18 @@ final class Waves {
         return runs;
     }
 
+    /** Replaces and updates are apart, as the driver sends them in commands of their own. */
     private static List<Bulk> classes(List<Write> wave) {
-        Map<Write.Kind, Map<MongoNamespace, Bulk>> bulks = new EnumMap<>(Write.Kind.class);
+        Map<Write.Kind, Map<Command, Bulk>> bulks = new EnumMap<>(Write.Kind.class);
         for (Write write : wave) {
+            Command command = new Command(write.namespace(), write.model() instanceof ReplaceOneModel);
             bulks.computeIfAbsent(write.kind(), unused -> new LinkedHashMap<>())
-                    .computeIfAbsent(write.namespace(), namespace -> new Bulk(namespace, false, new ArrayList<>()))
+                    .computeIfAbsent(command, unused -> new Bulk(write.namespace(), false, new ArrayList<>()))
                     .writes()
                     .add(write);
         }
         return bulks.values().stream().flatMap(each -> each.values().stream()).toList();
     }
+
+    private record Command(MongoNamespace namespace, boolean replaces) {}
 }

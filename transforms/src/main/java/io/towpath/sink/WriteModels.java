@@ -10,6 +10,8 @@ import io.towpath.record.BsonBytes;
 import io.towpath.record.BsonElements;
 import io.towpath.record.Change;
 import java.util.List;
+import java.util.Optional;
+import org.bson.BSONException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 
@@ -56,10 +58,19 @@ final class WriteModels {
 
     /** An update that sets what it names whatever the document looks like, and gives new fields the order that they are listed in. */
     static WriteModel<BsonDocument> total(BsonDocument filter, Change.Update update) {
-        return TotalUpdate.of(update)
+        return pipeline(update)
                 .<WriteModel<BsonDocument>>map(pipeline -> new UpdateOneModel<>(
                         filter, pipeline.stream().map(WriteModels::raw).toList()))
                 .orElseGet(() -> classic(filter, update));
+    }
+
+    /** Empty also for values that the driver cannot decode: the operators carry their bytes. */
+    private static Optional<List<BsonDocument>> pipeline(Change.Update update) {
+        try {
+            return TotalUpdate.of(update);
+        } catch (BSONException undecodable) {
+            return Optional.empty();
+        }
     }
 
     /** The driver copies the bytes of a document that is raw as a whole only. */

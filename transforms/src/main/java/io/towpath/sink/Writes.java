@@ -10,9 +10,12 @@ import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
 import io.towpath.fold.Folded;
 import io.towpath.fold.Steps;
+import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
 import io.towpath.record.RecordHeaders;
+import io.towpath.record.WholeBson;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -22,6 +25,7 @@ import java.util.Set;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.sink.SinkRecord;
+import org.bson.BSONException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 
@@ -43,13 +47,45 @@ final class Writes {
     /** What a record says. Throws {@link DataException} when it breaks the contract. */
     RecordedChange read(SinkRecord record) {
         MongoNamespace namespace = namespaces.computeIfAbsent(record.topic(), this::namespaceOf);
-        if (!(record.key() instanceof byte[] key)) throw broken("its key is not {_id: …} in bytes");
-        if (record.value() != null && !(record.value() instanceof byte[])) throw broken("its value is not bytes");
-        BsonDocument filter = IdFilter.of(key).orElseThrow(() -> broken("its key has no _id"));
+        try {
+            return said(record, namespace);
+        } catch (DataException | BSONException error) {
+            throw new DataException("no record of Towpath's: " + error.getMessage(), error);
+        }
+    }
+
+    private RecordedChange said(SinkRecord record, MongoNamespace namespace) {
+        Writes.header(record, RecordHeaders.VERSION).ifPresent(Writes::requireKnown);
+        if (!(record.key() instanceof byte[] key)) throw new DataException("its key is not {_id: …} in bytes");
+        if (record.value() != null && !(record.value() instanceof byte[]))
+            throw new DataException("its value is not bytes");
+        BsonDocument filter = filter(key);
         Change change = Change.decode((byte[]) record.value());
+        if (change instanceof Change.Document && !Arrays.equals(CanonicalKey.of((byte[]) record.value()), key))
+            throw new DataException("its document has another _id than its key");
         Steps steps = change instanceof Change.Update update ? Steps.of(update) : null;
         boolean isNew = change instanceof Change.Document && isNew(record);
         return new RecordedChange(record, namespace, ByteBuffer.wrap(key), filter, change, steps, isNew);
+    }
+
+    /** Who keeps the contract need not give its version; what another version means, nobody here knows. */
+    private static void requireKnown(String version) {
+        if (!version.equals(RecordHeaders.CONTRACT))
+            throw new DataException("its header v is '%.20s', and this sink knows version %s only"
+                    .formatted(version, RecordHeaders.CONTRACT));
+    }
+
+    /** Any other key of the document would have a place of its own in a wave, and most likely lies in another partition. */
+    private static BsonDocument filter(byte[] key) {
+        try {
+            WholeBson.require(key);
+        } catch (DataException error) {
+            throw new DataException("its key: " + error.getMessage(), error);
+        }
+        BsonDocument filter = IdFilter.of(key).orElseThrow(() -> new DataException("its key has no _id"));
+        if (!Arrays.equals(CanonicalKey.of(key), key))
+            throw new DataException("its key is not {_id: …} alone, in the canonical form");
+        return filter;
     }
 
     /** A change as a write of its own. */
@@ -133,9 +169,5 @@ final class Writes {
                 MongoSinkTopicConfig.NAMESPACE_MAPPER_CONFIG,
                 settings.getNamespaceMapper().getClass().getName(),
                 "must be %s: one topic, one namespace".formatted(TopicNamespaceMapper.class.getName()));
-    }
-
-    private static DataException broken(String what) {
-        return new DataException("no record of Towpath's: " + what);
     }
 }

@@ -3,11 +3,13 @@ package io.towpath.source;
 import io.towpath.record.BsonElements;
 import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
+import io.towpath.record.WholeBson;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import java.util.TreeSet;
 import org.apache.kafka.connect.errors.DataException;
 import org.bson.BsonInvalidOperationException;
@@ -27,6 +29,8 @@ record ReadRequest(long offset, String namespace, List<byte[]> keys, String clos
     }
 
     private static final byte[] ID = {'_', 'i', 'd'};
+    /** The server stores none of these as an {@code _id}; asked for a regex it gives what matches. */
+    private static final Set<Byte> NO_IDS = Set.of((byte) 0x04, (byte) 0x06, (byte) 0x0B);
 
     /** From {@code {resnapshot: "…"}}; empty for anything else. */
     static Optional<ReadRequest> closing(long offset, byte[] value) {
@@ -44,13 +48,18 @@ record ReadRequest(long offset, String namespace, List<byte[]> keys, String clos
     static ReadRequest of(long offset, byte[] value) {
         try {
             if (value == null) throw new DataException("it is empty");
+            WholeBson.require(value);
             String namespace = new RawBsonDocument(value).getString("namespace").getValue();
             TreeSet<byte[]> keys = new TreeSet<>(BsonOrder::compare);
             BsonElements fields = new BsonElements(value, 0);
             while (fields.next()) {
                 if (!fields.nameIs(new byte[] {'i', 'd', 's'}) || fields.type() != BsonElements.ARRAY) continue;
                 BsonElements ids = new BsonElements(value, fields.valueStart());
-                while (ids.next()) keys.add(CanonicalKey.of(idDocument(value, ids)));
+                while (ids.next()) {
+                    if (NO_IDS.contains(ids.type()))
+                        throw new DataException("no _id is an array, a regex or undefined");
+                    keys.add(CanonicalKey.of(idDocument(value, ids)));
+                }
             }
             if (keys.isEmpty()) throw new DataException("it names no ids");
             return new ReadRequest(offset, namespace, new ArrayList<>(keys));

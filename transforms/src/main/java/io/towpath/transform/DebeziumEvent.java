@@ -4,6 +4,7 @@ import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.Truncation;
+import io.towpath.record.WholeBson;
 import io.towpath.source.ChangeCarrier;
 import io.towpath.source.MarkedBytes;
 import io.towpath.source.RawDocuments;
@@ -19,56 +20,74 @@ import org.bson.BsonString;
 import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 
-/** One record of Debezium's that tells of a document. */
+/**
+ * One record of Debezium's that tells of a document. What asks for a part that is absent or odd throws {@link DataException}, or the
+ * driver's {@link org.bson.BSONException}.
+ */
 final class DebeziumEvent {
     private final Map<String, ?> offset;
     private final Struct envelope;
     private final Struct source;
 
-    private DebeziumEvent(SourceRecord record, Struct envelope) {
+    private DebeziumEvent(SourceRecord record, Struct envelope, Struct source) {
         this.offset = record.sourceOffset();
         this.envelope = envelope;
-        this.source = envelope.getStruct("source");
+        this.source = source;
     }
 
     /** Empty for a record that tells of no document: a heartbeat, a notification, a transaction's end. */
     static Optional<DebeziumEvent> in(SourceRecord record) {
         boolean isEnvelope = record.value() instanceof Struct value
                 && value.schema().field("op") != null
-                && value.schema().field("source") != null
-                && value.getStruct("source").schema().field("collection") != null;
-        return isEnvelope ? Optional.of(new DebeziumEvent(record, (Struct) record.value())) : Optional.empty();
+                && value.schema().field("source") != null;
+        if (!isEnvelope) return Optional.empty();
+        Struct envelope = (Struct) record.value();
+        Struct source = part(envelope, "source", Struct.class)
+                .orElseThrow(() -> new DataException("Debezium's record does not say where it comes from"));
+        return source.schema().field("collection") == null
+                ? Optional.empty()
+                : Optional.of(new DebeziumEvent(record, envelope, source));
     }
 
     /** {@code db.collection}, as the source has it. */
     String namespace() {
-        return source.getString("db") + "." + source.getString("collection");
+        return required(source, "db", String.class) + "." + required(source, "collection", String.class);
+    }
+
+    /** For an error's words; empty when the record does not say. */
+    Optional<String> place() {
+        try {
+            return Optional.of(namespace());
+        } catch (DataException absent) {
+            return Optional.empty();
+        }
     }
 
     /** {@code r}, {@code c}, {@code u} or {@code d}. */
     String operation() {
-        return envelope.getString("op");
+        return required(envelope, "op", String.class);
     }
 
     ClusterTime time() {
         return EventTime.of(offset)
-                .orElseThrow(() -> new DataException("%s: a record of Debezium's without a cluster time; its offset: %s"
-                        .formatted(namespace(), offset)));
+                .orElseThrow(() -> new DataException(
+                        "a record of Debezium's without a cluster time; its offset: %s".formatted(offset)));
     }
 
     /** The source's wall clock, ms since the epoch: of the change, or of the read. */
     long atMs() {
-        return operation().equals("r") ? envelope.getInt64("ts_ms") : source.getInt64("ts_ms");
+        return required(operation().equals("r") ? envelope : source, "ts_ms", Long.class);
     }
 
     /** The whole document, if the record has it. */
     Optional<byte[]> document() {
-        return Optional.ofNullable(envelope.getString("after")).map(this::bytes);
+        return part(envelope, "after", String.class).map(this::bytes);
     }
 
     /** Whether an {@code u} put a whole document in place of another. */
     boolean isReplace() {
-        return envelope.getString("before") == null && envelope.getStruct("updateDescription") == null;
+        return part(envelope, "before", String.class).isEmpty()
+                && part(envelope, "updateDescription", Struct.class).isEmpty();
     }
 
     /** Whether the server sent nothing but the key. */
@@ -96,21 +115,38 @@ final class DebeziumEvent {
     }
 
     private RawBsonDocument carrier() {
-        String carried = envelope.getString("before");
-        RawBsonDocument carrier = carried == null ? null : new RawBsonDocument(bytes(carried));
+        RawBsonDocument carrier = part(envelope, "before", String.class)
+                .map(this::bytes)
+                .map(RawBsonDocument::new)
+                .orElse(null);
         if (carrier == null || !carrier.containsKey(ChangeCarrier.KEY)) {
             throw new DataException(
-                    "%s: an update or a delete without the bytes of its key; set cursor.pipeline of the source connector to %s"
-                            .formatted(namespace(), ChangeCarrier.PIPELINE));
+                    "an update or a delete without the bytes of its key; set cursor.pipeline of the source connector to %s"
+                            .formatted(ChangeCarrier.PIPELINE));
         }
         return carrier;
     }
 
     private byte[] bytes(String text) {
-        return MarkedBytes.unmark(text)
+        byte[] bytes = MarkedBytes.unmark(text)
                 .orElseThrow(() -> new DataException(
-                        "%s: the document came as JSON, which loses types; set mongodb.authentication.class of the source connector to %s"
-                                .formatted(namespace(), RawDocuments.class.getName())));
+                        "the document came as JSON, which loses types; set mongodb.authentication.class of the source connector to %s"
+                                .formatted(RawDocuments.class.getName())));
+        WholeBson.require(bytes);
+        return bytes;
+    }
+
+    private static <T> T required(Struct of, String name, Class<T> type) {
+        return part(of, name, type).orElseThrow(() -> new DataException("Debezium's record has no %s".formatted(name)));
+    }
+
+    /** Empty when the schema has no such field, or it is null. */
+    private static <T> Optional<T> part(Struct of, String name, Class<T> type) {
+        Object value = of.schema().field(name) == null ? null : of.get(name);
+        if (value == null) return Optional.empty();
+        if (type.isInstance(value)) return Optional.of(type.cast(value));
+        throw new DataException("%s in Debezium's record is a %s, and should be a %s"
+                .formatted(name, value.getClass().getSimpleName(), type.getSimpleName()));
     }
 
     private static List<String> strings(BsonArray array) {

@@ -14,6 +14,7 @@ import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.transforms.Transformation;
+import org.bson.BSONException;
 
 /**
  * Turns Debezium's record of a document into a record of the contract. Everything else that Debezium emits keeps its topic and becomes
@@ -57,8 +58,14 @@ public final class DebeziumToRecord implements Transformation<SourceRecord> {
     public SourceRecord apply(SourceRecord record) {
         if (record.value() instanceof byte[]) return record;
         if (record.value() == null) return null; // a tombstone repeats the delete before it
-        Optional<DebeziumEvent> event = DebeziumEvent.in(record);
-        return event.isPresent() ? compact(record, event.get()) : asText(record);
+        Optional<DebeziumEvent> event = Optional.empty();
+        try {
+            event = DebeziumEvent.in(record);
+            return event.isPresent() ? compact(record, event.get()) : asText(record);
+        } catch (DataException | BSONException error) {
+            String place = event.flatMap(DebeziumEvent::place).orElse(record.topic());
+            throw new DataException("%s: %s".formatted(place, error.getMessage()), error);
+        }
     }
 
     private SourceRecord compact(SourceRecord record, DebeziumEvent event) {
@@ -88,24 +95,23 @@ public final class DebeziumToRecord implements Transformation<SourceRecord> {
                         : Optional.of(new Said(CanonicalKey.of(event.documentKey()), update.encode()));
             }
             case "d" -> Optional.of(new Said(CanonicalKey.of(event.documentKey()), null));
-            default -> throw new DataException(
-                    "%s: unknown op '%s' in Debezium's record".formatted(event.namespace(), event.operation()));
+            default -> throw new DataException("unknown op '%s' in Debezium's record".formatted(event.operation()));
         };
     }
 
     private static Said document(DebeziumEvent event) {
         return event.document()
                 .map(Said::of)
-                .orElseThrow(() -> new DataException("%s: Debezium's record (op %s) has no document"
-                        .formatted(event.namespace(), event.operation())));
+                .orElseThrow(() ->
+                        new DataException("Debezium's record (op %s) has no document".formatted(event.operation())));
     }
 
     private String topic(String namespace) {
         String topic = prefix + "." + namespace;
         if (TOPIC.matcher(topic).matches()) return topic;
         throw new DataException(
-                "%s: no topic can be named '%s' (at most 249 letters, digits, dots, _ and -); exclude the collection"
-                        .formatted(namespace, topic));
+                "no topic can be named '%s' (at most 249 letters, digits, dots, _ and -); exclude the collection"
+                        .formatted(topic));
     }
 
     private SourceRecord asText(SourceRecord record) {

@@ -10,6 +10,7 @@ public final class EventTime {
 
     /** Of the event that the offset belongs to; of the stream's position where it belongs to none, as with heartbeats. */
     public static Optional<ClusterTime> of(Map<String, ?> offset) {
+        if (offset == null) return Optional.empty();
         if (offset.get("sec") instanceof Number seconds
                 && seconds.intValue() != -1
                 && offset.get("ord") instanceof Number ordinal) {

@@ -5,8 +5,8 @@ import java.nio.ByteBuffer;
 import java.util.Base64;
 import java.util.HexFormat;
 import org.apache.kafka.connect.errors.DataException;
+import org.bson.BSONException;
 import org.bson.BsonDocument;
-import org.bson.BsonSerializationException;
 import org.bson.RawBsonDocument;
 
 /** A change stream's resume token: {@code {_data: "<hex>"}}. */
@@ -19,7 +19,7 @@ public final class ResumeToken {
     static ClusterTime clusterTime(String token) {
         try {
             return clusterTime(new RawBsonDocument(Base64.getDecoder().decode(token)), token);
-        } catch (IllegalArgumentException | BsonSerializationException error) {
+        } catch (IllegalArgumentException | BSONException error) {
             throw new DataException("resume token '%s' cannot be read".formatted(token), error);
         }
     }

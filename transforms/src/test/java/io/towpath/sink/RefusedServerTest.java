@@ -52,6 +52,18 @@ class RefusedServerTest extends DestinationTest {
         }
     }
 
+    /** A replace and an update are two commands of one bulk: the second fails as well, since the first has ended the transaction. */
+    @Test
+    void aRefusedUpdateNextToAReplaceIsSetAside() {
+        server.run("{insert: '%s', documents: [{_id: 1, a: 1}, {_id: 2}]}".formatted(name()));
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.put(0, "c {_id: 2, x: 1}");
+            sink.put(1, "u {_id: 1, $set: {'a.b': 2}}", "c {_id: 2, x: 2}");
+            assertEquals(TestTask.documents("{_id: 1, a: 1}", "{_id: 2, x: 2}"), TestTask.stored(collection));
+            assertEquals(1, sink.context.letters.size());
+        }
+    }
+
     @Test
     void aDocumentThatAnotherIndexOrAValidatorRefusesIsSetAside() {
         collection.createIndex(BsonDocument.parse("{u: 1}"), new IndexOptions().unique(true));
@@ -89,8 +101,8 @@ class RefusedServerTest extends DestinationTest {
             assertEquals(TestTask.documents("{_id: 1}"), TestTask.stored(collection));
             assertEquals(
                     List.of(
-                            "BSON is cut off: 5 bytes wanted at byte 0 of 2",
-                            "a value with the field 'a' and without an _id is neither a document nor an update"),
+                            "no record of Towpath's: BSON is cut off: 5 bytes wanted at byte 0 of 2",
+                            "no record of Towpath's: a value with the field 'a' and without an _id is neither a document nor an update"),
                     sink.context.letters.stream()
                             .map(letter -> text(letter, "reason"))
                             .toList());

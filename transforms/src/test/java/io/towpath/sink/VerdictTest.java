@@ -46,6 +46,14 @@ class VerdictTest {
     }
 
     @Test
+    void aDiskWithoutRoomPassesWhateverCodeItHas() {
+        String words = "28: No space left on device";
+        assertEquals(Verdict.PASSING, Verdict.of(write(8, words), Write.Kind.CHANGE));
+        assertEquals(Verdict.REFUSED, Verdict.of(write(8, "anything else"), Write.Kind.CHANGE));
+        assertEquals(Verdict.REFUSED, Verdict.of(write(121, words), Write.Kind.CHANGE));
+    }
+
+    @Test
     void aDuplicateIsPresentOnlyByItsId() {
         assertEquals(Verdict.PRESENT, Verdict.of(write(11000, ON_ID), Write.Kind.INSERT));
         assertEquals(Verdict.PRESENT, Verdict.of(write(11000, CLUSTERED), Write.Kind.INSERT));

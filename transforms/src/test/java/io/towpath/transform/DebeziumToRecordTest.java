@@ -198,11 +198,11 @@ class DebeziumToRecordTest {
                 "shop.orders: a record of Debezium's without a cluster time; its offset: {}");
         refused(
                 DebeziumRecords.op("c").after(DOCUMENT).offset(Map.of("resume_token", "???")),
-                "resume token '???' cannot be read");
+                "shop.orders: resume token '???' cannot be read");
         String tooShort = Base64.getEncoder().encodeToString(Raw.document(Raw.string("_data", "8200")));
         refused(
                 DebeziumRecords.op("c").after(DOCUMENT).offset(Map.of("resume_token", tooShort)),
-                "resume token '%s' does not begin with a cluster time".formatted(tooShort));
+                "shop.orders: resume token '%s' does not begin with a cluster time".formatted(tooShort));
     }
 
     @ParameterizedTest

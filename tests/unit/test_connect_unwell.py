@@ -1,0 +1,79 @@
+"""Whatever answers at the URL of Connect: the typed answer, or a `ConnectError` in words, soon."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+import tenacity
+
+from connectors import answers, connect
+from connectors.connect import Connect
+from connectors.errors import ConnectError, ConnectUnreachable
+from tests.support.unwell import FAULTS, unwell
+
+CALLS: dict[str, Callable[[Connect], object]] = {
+    "version": lambda it: it.version(),
+    "kafka_cluster": lambda it: it.kafka_cluster(),
+    "plugins": lambda it: it.plugins(),
+    "names": lambda it: it.names(),
+    "config": lambda it: it.config("x"),
+    "put": lambda it: it.put("x", {"connector.class": "a.B"}),
+    "errors": lambda it: it.errors("x", {"connector.class": "a.B"}),
+    "status": lambda it: it.status("x"),
+    "offsets": lambda it: it.offsets("x"),
+    "forget_offsets": lambda it: it.forget_offsets("x"),
+    "pause": lambda it: it.pause("x"),
+    "resume": lambda it: it.resume("x"),
+    "stop": lambda it: it.stop("x"),
+    "restart": lambda it: it.restart("x", only_failed=True),
+    "delete": lambda it: it.delete("x"),
+}
+#: Calls whose answer says nothing but that they were done.
+SILENT = {"put", "forget_offsets", "pause", "resume", "stop", "restart", "delete"}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(connect, "_TIMEOUT", httpx.Timeout(2, read=0.1))
+    monkeypatch.setattr(answers, "_WHOLE", 0.1)
+    monkeypatch.setattr(Connect._ask.retry, "wait", tenacity.wait_none())  # type: ignore[attr-defined]
+    monkeypatch.setattr(Connect._ask.retry, "stop", tenacity.stop_after_attempt(3))  # type: ignore[attr-defined]
+    yield
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_call_ends_in_words(fault: str) -> None:
+    with unwell(None, lambda *_: fault) as proxy, Connect(proxy.url) as worker:
+        for name, call in CALLS.items():
+            began = time.monotonic()
+            try:
+                answer = call(worker)
+            except ConnectError as error:
+                words = str(error)
+                assert proxy.url in words, f"{name}: {words}"
+                assert words.isprintable(), f"{name}: {words!r}"
+                assert len(words) < 500, f"{name}: {words}"
+            else:
+                allowed = name in SILENT and fault in ("null", "list", "text", "number", "object")
+                assert allowed, f"{name} took {fault} for {answer!r}"
+            assert time.monotonic() - began < 10, name
+
+
+def test_a_rebalance_is_waited_for() -> None:
+    with (
+        unwell(None, lambda number, *_: "rebalance" if number < 2 else "null") as proxy,
+        Connect(proxy.url) as worker,
+    ):
+        worker.pause("x")
+        assert len(proxy.asked) == 3
+
+
+def test_nothing_but_a_rebalance_is_asked_again() -> None:
+    """Whether a request that broke off was carried out is not known; who asked decides."""
+    with unwell(None, lambda *_: "nothing") as proxy, Connect(proxy.url) as worker:
+        with pytest.raises(ConnectUnreachable, match="is a worker running there"):
+            worker.delete("x")
+        assert proxy.asked == ["DELETE /connectors/x"]

@@ -1,0 +1,63 @@
+package io.towpath.record;
+
+import org.apache.kafka.connect.errors.DataException;
+
+/**
+ * Whether bytes are one BSON document, to the last level. What lies deeper than any server stores is refused, so that who reads the
+ * document level by level comes to an end.
+ */
+public final class WholeBson {
+    /** The most that a server can be told to store (kBSONDepthParameterCeiling in its source; 200 when it is told nothing). */
+    static final int DEEPEST = 250;
+
+    private WholeBson() {}
+
+    /** Throws {@link DataException} with the place of the damage. Names that occur twice and text that is no UTF-8 are none. */
+    public static void require(byte[] bytes) {
+        if (document(bytes, 0, 1) != bytes.length)
+            throw new DataException("BSON is followed by something else: %d bytes, and its own length is %d"
+                    .formatted(bytes.length, new BsonElements(bytes, 0).length()));
+    }
+
+    /** The end of the document that begins here. */
+    private static int document(byte[] bytes, int at, int depth) {
+        if (depth > DEEPEST)
+            throw new DataException("BSON is nested deeper than %d levels at byte %d".formatted(DEEPEST, at));
+        BsonElements elements = new BsonElements(bytes, at);
+        while (elements.next()) {
+            int start = elements.valueStart();
+            switch (elements.type()) {
+                case BsonElements.DOCUMENT, BsonElements.ARRAY -> ends(
+                        document(bytes, start, depth + 1), elements.valueEnd());
+                case BsonElements.STRING, BsonElements.CODE, BsonElements.SYMBOL -> text(
+                        bytes, start, elements.valueEnd());
+                case BsonElements.DB_POINTER -> text(bytes, start, elements.valueEnd() - 12);
+                case BsonElements.CODE_WITH_SCOPE -> scoped(bytes, elements, depth);
+                case BsonElements.BOOLEAN -> {
+                    if (bytes[start] < 0 || bytes[start] > 1) throw BsonElements.damaged(start);
+                }
+                default -> {
+                    // the walk has seen that it is there
+                }
+            }
+        }
+        return at + elements.length();
+    }
+
+    /** A length, so many bytes, the last of them a zero. */
+    private static void text(byte[] bytes, int start, int end) {
+        if (end - start < 5 || bytes[end - 1] != 0) throw BsonElements.damaged(start);
+    }
+
+    private static void scoped(byte[] bytes, BsonElements code, int depth) {
+        int start = code.valueStart();
+        int room = code.valueEnd() - start - 8;
+        int length = room < 0 ? 0 : code.int32(4);
+        if (length < 1 || length > room || bytes[start + 7 + length] != 0) throw BsonElements.damaged(start);
+        ends(document(bytes, start + 8 + length, depth + 1), code.valueEnd());
+    }
+
+    private static void ends(int found, int wanted) {
+        if (found != wanted) throw BsonElements.damaged(found);
+    }
+}

@@ -1,0 +1,141 @@
+package io.towpath.record;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.towpath.support.Fuzz;
+import io.towpath.support.Garbage;
+import io.towpath.support.Raw;
+import java.nio.ByteBuffer;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import org.apache.kafka.connect.errors.DataException;
+import org.bson.BsonBinaryReader;
+import org.bson.BsonDocument;
+import org.bson.BsonSerializationException;
+import org.bson.codecs.BsonDocumentCodec;
+import org.bson.codecs.DecoderContext;
+import org.junit.jupiter.api.Test;
+
+/** Whatever lies on a topic: what it says, or a {@link DataException}; nothing else, and soon. */
+class ContractFuzzTest {
+    private static final byte[] DOCUMENT = Raw.document(Raw.int32("_id", 5), Raw.join(Raw.everyType()));
+    private static final byte[] UPDATE = Raw.document(
+            Raw.embedded("$set", Raw.join(Raw.everyType()), Raw.int32("a.b", 1)),
+            Raw.embedded("$unset", Raw.string("gone", ""), Raw.string("a.gone", "")),
+            Raw.embedded("$truncate", Raw.int32("list", 3)));
+
+    @Test
+    void aValueSaysWhatItIsOrIsRefused() {
+        Map<String, Integer> seen = Fuzz.run("values", 40_000, random -> {
+            byte[] good = random.nextBoolean() ? DOCUMENT : UPDATE;
+            byte[] value = new Garbage(random).like(good);
+            try {
+                Change change = Change.decode(value);
+                if (change instanceof Change.Document) {
+                    assertArrayEquals(value, change.encode());
+                    CanonicalKey.of(value);
+                    BsonOrder.compare(value, DOCUMENT);
+                    return "a document";
+                }
+                return "an update";
+            } catch (DataException refused) {
+                assertTrue(refused.getMessage().length() > 10, refused::getMessage);
+                return "refused";
+            }
+        });
+        assertTrue(seen.get("refused") > Fuzz.times(20_000), seen::toString);
+        assertEquals(3, seen.size(), seen::toString);
+    }
+
+    /** What is whole by our own rules can be decoded by the driver, up to what the server itself does not look at. */
+    @Test
+    void whatIsWholeCanBeReadToTheEnd() {
+        Map<String, Integer> seen = Fuzz.run("whole documents", 20_000, random -> {
+            byte[] value = new Garbage(random).like(DOCUMENT);
+            try {
+                WholeBson.require(value);
+            } catch (DataException refused) {
+                return "refused";
+            }
+            try {
+                new BsonDocumentCodec()
+                        .decode(
+                                new BsonBinaryReader(ByteBuffer.wrap(value)),
+                                DecoderContext.builder().build());
+            } catch (BsonSerializationException error) {
+                assertEquals("Binary sub type OldBinary has inconsistent sizes", error.getMessage());
+                return "no driver decodes it";
+            }
+            return "read";
+        });
+        assertEquals(Set.of("read", "refused", "no driver decodes it"), seen.keySet(), seen::toString);
+    }
+
+    @Test
+    void everyTypeIsWholeAndNothingShorterIs() {
+        WholeBson.require(DOCUMENT);
+        WholeBson.require(UPDATE);
+        for (int length = 0; length < DOCUMENT.length; length++) {
+            byte[] cut = java.util.Arrays.copyOf(DOCUMENT, length);
+            assertThrows(DataException.class, () -> WholeBson.require(cut));
+        }
+    }
+
+    @Test
+    void asDeepAsAServerStoresIsWhole() {
+        WholeBson.require(nested(WholeBson.DEEPEST - 1));
+        DataException deeper = assertThrows(DataException.class, () -> WholeBson.require(nested(WholeBson.DEEPEST)));
+        assertTrue(deeper.getMessage().startsWith("BSON is nested deeper than 250 levels"), deeper::getMessage);
+    }
+
+    @Test
+    void aPathDeeperThanAnyDocumentIsRefused() {
+        byte[] deep = BsonBytes.of(BsonDocument.parse("{$unset: {'a%s': ''}}".formatted(".a".repeat(100_000))));
+        DataException refused = assertThrows(DataException.class, () -> Change.decode(deep));
+        assertEquals(
+                "$unset of an update names a place 100001 levels deep, and no document has more than 250",
+                refused.getMessage());
+    }
+
+    @Test
+    void anUpdateThatSaysAPartTwiceIsRefused() {
+        byte[] twice = Raw.document(Raw.embedded("$set", Raw.int32("a", 1)), Raw.embedded("$set", Raw.int32("b", 1)));
+        assertEquals(
+                "an update with two parts $set",
+                assertThrows(DataException.class, () -> Change.decode(twice)).getMessage());
+    }
+
+    @Test
+    void aClusterTimeIsTwoNumbersOrRefused() {
+        Fuzz.run("cluster times", 20_000, random -> {
+            String text = text(random);
+            try {
+                ClusterTime time = ClusterTime.parse(text);
+                assertEquals(time, ClusterTime.parse(time.toString()));
+                assertEquals(time, ClusterTime.ofBits(time.bits()));
+                return "a time";
+            } catch (DataException refused) {
+                return "refused";
+            }
+        });
+        for (String text : new String[] {"", ":", "1", "1:", ":1", "1:-1", "-1:1", "1:2:", "1:4294967296", "a:b"})
+            assertThrows(DataException.class, () -> ClusterTime.parse(text), text);
+    }
+
+    private static String text(Random random) {
+        String alphabet = "0123456789::-+ e.x\u0660";
+        StringBuilder text = new StringBuilder();
+        for (int i = random.nextInt(14); i > 0; i--) text.append(alphabet.charAt(random.nextInt(alphabet.length())));
+        return text.toString();
+    }
+
+    private static byte[] nested(int levels) {
+        byte[] inner = Raw.document();
+        for (int i = 0; i < levels; i++) inner = Raw.document(Raw.element(3, "a", inner));
+        return inner;
+    }
+}

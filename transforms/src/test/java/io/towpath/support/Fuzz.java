@@ -1,0 +1,49 @@
+package io.towpath.support;
+
+import java.util.Map;
+import java.util.Random;
+import java.util.TreeMap;
+
+/**
+ * Runs many random cases. The environment variable {@value #SEED} begins another row of cases (1 when it is not set), and
+ * {@value #TIMES} makes a row so many times as long; what failed is named with its seed and number, and can be run again by itself.
+ */
+public final class Fuzz {
+    public static final String SEED = "TOWPATH_FUZZ_SEED";
+    public static final String TIMES = "TOWPATH_FUZZ_TIMES";
+
+    private static final long LONGEST_NS = 10_000_000_000L;
+
+    /** One case; returns what became of it, to be counted. */
+    public interface Case {
+        String run(Random random) throws Exception;
+    }
+
+    private Fuzz() {}
+
+    public static long seed() {
+        return Long.parseLong(System.getenv().getOrDefault(SEED, "1"));
+    }
+
+    public static int times(int cases) {
+        return cases * Integer.parseInt(System.getenv().getOrDefault(TIMES, "1"));
+    }
+
+    /** Returns what became of the cases: outcome → how many. */
+    public static Map<String, Integer> run(String what, int cases, Case one) {
+        long seed = seed();
+        Map<String, Integer> outcomes = new TreeMap<>();
+        for (int i = 0; i < times(cases); i++) {
+            long began = System.nanoTime();
+            try {
+                outcomes.merge(one.run(new Random(seed * 1_000_000_007L + i)), 1, Integer::sum);
+            } catch (Exception | StackOverflowError | OutOfMemoryError | AssertionError error) {
+                throw new AssertionError("%s, case %d of %s=%d: %s".formatted(what, i, SEED, seed, error), error);
+            }
+            if (System.nanoTime() - began > LONGEST_NS)
+                throw new AssertionError("%s, case %d of %s=%d took longer than 10 s".formatted(what, i, SEED, seed));
+        }
+        System.out.printf("fuzz: %s: %d cases, %s=%d: %s%n", what, times(cases), SEED, seed, outcomes);
+        return outcomes;
+    }
+}
