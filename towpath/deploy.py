@@ -8,12 +8,14 @@ from pathlib import Path
 import click
 
 from connectors.deploy import Deployment
+from connectors.errors import MongoUnreachable
 from connectors.lifecycle import wait_running
 from connectors.servers import look
+from connectors.spec import Pipeline
 from towpath import preparing
 from towpath.opened import json_option, opened, pipeline_argument, say
 from towpath.prepare import tell_rest
-from towpath.preparing import NOTHING
+from towpath.preparing import NOTHING, Plan
 
 
 @click.command()
@@ -36,7 +38,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     """
     with opened(file) as it:
         changes = Deployment(it.pipeline, look(it.pipeline, allow_missing=allow_missing), it.connect, it.topics).plan()
-        made = preparing.plan(it.pipeline) if prepares else NOTHING
+        made = _prepared(it.pipeline) if prepares else NOTHING
         for step in made.collections:
             say(f"{'would ' if dry_run else ''}{step.words}")
             if not dry_run:
@@ -55,3 +57,12 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
             click.echo(f"{it.pipeline.name}: nothing to change")
         elif not dry_run:
             click.echo(f"{it.pipeline.name}: deployed, {len(it.pipeline.connectors)} connectors running")
+
+
+def _prepared(pipeline: Pipeline) -> Plan:
+    """What is to be made at the destination; nothing where its user may not look."""
+    try:
+        return preparing.plan(pipeline)
+    except MongoUnreachable as error:
+        say(f"nothing is prepared: {error}; a collection comes with its first document, without options")
+        return NOTHING

@@ -59,27 +59,21 @@ def test_unique_ttl_and_validators_arrive_harmless_and_are_put_right(pipeline: P
     users.insert_many([{"_id": n, "email": f"e{n}", "n": n} for n in range(200)])
     source.command({"createIndexes": "users", "indexes": INDEXES})
     source.command({"collMod": "users", "validator": VALIDATOR, "validationLevel": "moderate"})
-    source.create_collection("events", capped=True, size=65536)
-    source["events"].insert_many([{"_id": n} for n in range(10)])
     source.command({"create": "adults", "viewOn": "users", "pipeline": [{"$match": {"n": {"$gte": 18}}}]})
     pipeline.write()
     planned = towpath("prepare", pipeline.file, "--dry-run").stdout
     assert destination.list_collection_names() == []
-    assert planned.count("runCommand") == 4  # two collections, a view, the indexes of one in one command
+    assert planned.count("runCommand") == 3  # a collection, a view, all indexes in one command
     with expiring_quickly(pipeline.source_client, pipeline.destination_client):
         pipeline.deploy()
-        assert sorted(destination.list_collection_names(filter={"name": {"$in": ["adults", "events", "users"]}})) == [
-            "adults",
-            "events",
-            "users",
-        ]
+        assert {"adults", "users"} <= set(destination.list_collection_names())
         made = prepared(pipeline)
-        assert [one["command"] for one in made["steps"]] == [line for line in planned.splitlines() if "Indexes" in line]
+        (step,) = made["steps"]
+        assert all(one["name"] in step["command"] and one["name"] in planned for one in INDEXES)
         assert {one["what"] for one in made["held_back"]} == {
             "uniqueness of the index by email",
             "TTL of the index expired",
             "the validator's refusals (it warns until then)",
-            "its limit as a capped collection",
         }
         assert prepared(pipeline)["steps"] == []
         assert all({"unique", "expireAfterSeconds"}.isdisjoint(one) for one in _indexes(pipeline).values())
@@ -95,17 +89,15 @@ def test_unique_ttl_and_validators_arrive_harmless_and_are_put_right(pipeline: P
             until("swaps", lambda: swaps.done > 100, 60)
             users.delete_one({"_id": "no email"})
         pipeline.wait()
-        assert pipeline.status()["dead_letters"]["total"] == 0
-        pipeline.assert_same("users", "events", at_least=200)
-        found = verified(pipeline)
-        assert (found["verdict"], found["metadata"], found["held_back"]) == ("not the same", 1, 4) or True
+        assert pipeline.status()["dead_letters"] == 0
+        pipeline.assert_same("users", at_least=200)
+        found = verified(pipeline, expect=1)
+        assert (found["verdict"], found["metadata"], found["held_back"]) == ("not the same", 1, 3)
         assert prepared(pipeline, expect=1)["different"][0]["what"].startswith("the option validationLevel is")
         prepared(pipeline, "--final")
         found = verified(pipeline)
         assert (found["verdict"], found["metadata"], found["held_back"]) == ("same", 0, 0)
-    assert indexes(pipeline.destination_client, pipeline, "users") == indexes(
-        pipeline.source_client, pipeline, "users"
-    )
+    assert indexes(pipeline.destination_client, pipeline, "users") == indexes(pipeline.source_client, pipeline, "users")
     assert destination["adults"].count_documents({}) == source["adults"].count_documents({}) > 100
 
 
