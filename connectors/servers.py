@@ -58,6 +58,12 @@ def refuse_collection(collection: Collection, pipeline: Pipeline) -> None:
             f"{collection.namespace} is a time-series collection, which has no change stream; leave it out with"
             " [collections] exclude"
         )
+    if collection.options.get("capped") and pipeline.copy.way == "towpath":
+        raise Refused(
+            f"{collection.namespace} is a capped collection, which no server reads at a known time (readConcern"
+            ' "snapshot"), so that it cannot be copied to the byte; leave it out with [collections] exclude and give it'
+            ' a pipeline of its own with mode = "plain", or with [capture] copy = "none"'
+        )
     if "collation" in collection.options and pipeline.copy.way == "towpath":
         raise Refused(
             f"{collection.namespace} has a default collation, by which the server orders its _ids, so that it cannot be"

@@ -16,6 +16,7 @@ from towpath.deploy import deploy
 from towpath.errors import TowpathError
 from towpath.init import init
 from towpath.pause import pause, resume
+from towpath.prepare import prepare
 from towpath.remove import remove
 from towpath.repair import repair
 from towpath.replay import replay
@@ -47,6 +48,7 @@ for verb in (
     stack,
     init,
     check,
+    prepare,
     deploy,
     status,
     wait,

@@ -8,18 +8,29 @@ from pathlib import Path
 import click
 
 from connectors.deploy import Deployment
+from connectors.errors import MongoUnreachable
 from connectors.lifecycle import wait_running
 from connectors.servers import look
+from connectors.spec import Pipeline
+from towpath import preparing
 from towpath.opened import json_option, opened, pipeline_argument, say
+from towpath.prepare import tell_rest
+from towpath.preparing import NOTHING, Plan
 
 
 @click.command()
 @pipeline_argument
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @click.option("--allow-missing", is_flag=True, help="Accept namespaces and patterns that match no collection yet.")
+@click.option(
+    "--prepare/--no-prepare",
+    "prepares",
+    default=True,
+    help="Make the source's collections at the destination first, with their options, as `towpath prepare` does.",
+)
 @click.option("--timeout", default=120.0, show_default=True, help="Seconds to wait until all connectors run.")
 @json_option
-def deploy(file: Path, dry_run: bool, allow_missing: bool, timeout: float, as_json: bool) -> None:
+def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeout: float, as_json: bool) -> None:
     """Create or update the topics and connectors of PIPELINE.
 
     Deploying again changes only what differs from the file. What would break the order of records or lose some of
@@ -27,15 +38,31 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, timeout: float, as_js
     """
     with opened(file) as it:
         changes = Deployment(it.pipeline, look(it.pipeline, allow_missing=allow_missing), it.connect, it.topics).plan()
+        made = _prepared(it.pipeline) if prepares else NOTHING
+        for step in made.collections:
+            say(f"{'would ' if dry_run else ''}{step.words}")
+            if not dry_run:
+                preparing.run(it.pipeline, [step])
+        tell_rest(made)
         for change in changes:
             say(f"{'would ' if dry_run else ''}{change.words}")
             if not dry_run:
                 change.apply()
         if not dry_run:
             wait_running(it.connect, it.pipeline, timeout)
+        words = [*(one.words for one in made.collections), *(change.words for change in changes)]
         if as_json:
-            click.echo(json.dumps({"dry_run": dry_run, "changes": [change.words for change in changes]}))
-        elif not changes:
+            click.echo(json.dumps({"dry_run": dry_run, "changes": words}))
+        elif not words:
             click.echo(f"{it.pipeline.name}: nothing to change")
         elif not dry_run:
             click.echo(f"{it.pipeline.name}: deployed, {len(it.pipeline.connectors)} connectors running")
+
+
+def _prepared(pipeline: Pipeline) -> Plan:
+    """What is to be made at the destination; nothing where its user may not look."""
+    try:
+        return preparing.plan(pipeline)
+    except MongoUnreachable as error:
+        say(f"nothing is prepared: {error}; a collection comes with its first document, without options")
+        return NOTHING

@@ -22,14 +22,13 @@ from towpath.follow import starts
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.passing import passing
 from towpath.verify_log import Newest, duration, go_on, newest
-from towpath.verify_metadata import metadata
+from towpath.verify_metadata import Metadata, metadata
 from towpath.verify_namespaces import pairs
 from towpath.verify_progress import shown
 from towpath.verify_recent import RecentVerification
 from towpath.verify_report import write_report
 from towpath.verify_words import Examples, Found, counts, show
 from verifier import Options, Pair, Passed, Recheck, Verdict, Verification, VerifierError
-from verifier.metadata import MetadataDifference
 
 _EXAMPLES, _IN_REPORT = 10, 50  # differences that are shown in full
 _DIFFERENT, _TROUBLE = 1, 2
@@ -45,7 +44,7 @@ class Asked:
     """Without asking Connect and Kafka how far the pipeline is."""
     newest: Newest | None = None
     """Only what the newest records of the log are about."""
-    metadata: Sequence[MetadataDifference] | None = None
+    metadata: Metadata | None = None
     """What differs besides documents; None when that is not compared."""
     only: Sequence[str] = ()
     """Patterns of the namespaces that are compared; empty for all."""
@@ -162,7 +161,7 @@ def verify(
                 ended = go_on(it, begin, only, options, passed, as_json=as_json)
             if ended.unsettled:
                 raise click.exceptions.Exit(_TROUBLE)
-            end(found.verdict, ended.differences + len(odd or ()))
+            end(found.verdict, ended.differences + (len(odd.differences) if odd else 0))
     end(found.verdict, found.differences)
 
 
@@ -205,7 +204,7 @@ def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Fou
         found = Found(verification.verdict, examples.found, asked.metadata)
         for line in lines(pipeline, verification, examples, resumable=not (options.quiet or asked.newest)):
             keep(line)
-        for one in asked.metadata or ():
+        for one in asked.metadata.differences if asked.metadata else ():
             keep(verdicts.line(one.as_json()))
         keep(verdicts.line(counts(found) | {"of": asked.of, "ddl": list(asked.done), "only": list(asked.only)}))
     if not asked.as_json:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from connectors.clusters import connected
 from connectors.errors import MongoUnreachable
 from connectors.spec import Pipeline
 from towpath.errors import TowpathError
 from towpath.verify_namespaces import pairs
+from verifier import Pair
+from verifier.harmless import HARMLESS
 from verifier.metadata import MetadataDifference, differences
 
 
-def metadata(pipeline: Pipeline, only: Sequence[str]) -> list[MetadataDifference]:
-    """What differs besides documents, in namespaces that match one of `only`, if given.
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What differs besides documents, and what does so on purpose while changes stream in (`towpath prepare`)."""
+
+    differences: Sequence[MetadataDifference]
+    held_back: Sequence[MetadataDifference]
+
+
+def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
+    """Compare what there is besides documents, in namespaces that match one of `only`, if given.
 
     Raises `TowpathError` when a side does not tell.
     """
@@ -23,9 +34,17 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> list[MetadataDifference
             connected(pipeline.source_uri, "source") as source,
             connected(pipeline.destination_uri, "destination") as destination,
         ):
-            return differences(source, destination, compared)
+            found = differences(source, destination, compared)
+            lasting = {_subject(one) for one in differences(source, destination, compared, HARMLESS)}
     except MongoUnreachable as error:
         raise TowpathError(
             f"{error}. Options, views and indexes are compared with listCollections and listIndexes;"
             " --no-metadata leaves them out"
         ) from error
+    return Metadata(
+        [one for one in found if _subject(one) in lasting], [one for one in found if _subject(one) not in lasting]
+    )
+
+
+def _subject(one: MetadataDifference) -> tuple[Pair, str, str]:
+    return one.pair, one.kind, one.name

@@ -63,8 +63,8 @@ def _page(pipeline: Pipeline, found: Found) -> Iterator[str]:
     for tally in verdict.tallies:
         yield _row(tally)
     yield "</table>\n"
-    if found.metadata:
-        yield from _metadata(found.metadata)
+    if found.metadata and found.metadata.differences:
+        yield from _metadata(found.metadata.differences)
     if found.examples:
         shown = len(found.examples)
         more = f"; {verdict.differences - shown:,} more" if verdict.differences > shown else ""
@@ -102,7 +102,9 @@ def _facts(pipeline: Pipeline, found: Found) -> Iterator[str]:
 def _besides(found: Found) -> str:
     if found.metadata is None:
         return "not compared"
-    return f"{len(found.metadata):,} differences" if found.metadata else "no differences"
+    words = f"{len(found.metadata.differences):,} differences" if found.metadata.differences else "no differences"
+    held = len(found.metadata.held_back)
+    return f"{words}; {held:,} held back until the cutover" if held else words
 
 
 def _row(tally: Tally) -> str:

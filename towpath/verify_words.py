@@ -14,8 +14,8 @@ from rich.text import Text
 
 from towpath.checks.finding import counted
 from towpath.verdicts import KINDS
+from towpath.verify_metadata import Metadata
 from verifier import Difference, Kind, Tally, Verdict
-from verifier.metadata import MetadataDifference
 from verifier.shown import Shown, extended_json, paths, whole
 
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
@@ -68,11 +68,11 @@ class Found:
 
     verdict: Verdict
     examples: Sequence[Example] = ()
-    metadata: Sequence[MetadataDifference] | None = None
+    metadata: Metadata | None = None
 
     @property
     def differences(self) -> int:
-        return self.verdict.differences + len(self.metadata or ())
+        return self.verdict.differences + (len(self.metadata.differences) if self.metadata else 0)
 
     @property
     def headline(self) -> str:
@@ -91,7 +91,8 @@ def counts(found: Found) -> dict[str, Any]:
         "clean": found.headline in ("same", "screened"),
         "compared": verdict.compared,
         **{kind: verdict.total(kind) for kind in KINDS},
-        "metadata": None if found.metadata is None else len(found.metadata),
+        "metadata": None if found.metadata is None else len(found.metadata.differences),
+        "held_back": None if found.metadata is None else len(found.metadata.held_back),
         "seconds": round(verdict.seconds, 3),
         "documents_per_second": round(verdict.compared / verdict.seconds) if verdict.seconds else 0,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -107,7 +108,7 @@ def show(found: Found) -> None:
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
     console.print(_table(found.verdict.tallies))
-    for line in (*_notes(found.verdict), *_examples(found), *_metadata(found.metadata or ()), *_end(found)):
+    for line in (*_notes(found.verdict), *_examples(found), *_metadata(found.metadata), *_end(found)):
         click.echo(line)
 
 
@@ -139,12 +140,14 @@ def _examples(found: Found) -> Iterator[str]:
         yield f"and {found.verdict.differences - len(found.examples):,} more"
 
 
-def _metadata(differences: Sequence[MetadataDifference]) -> Iterator[str]:
+def _metadata(found: Metadata | None) -> Iterator[str]:
     """Commands that several share stand once, behind the last of them."""
-    last = {one.command: place for place, one in enumerate(differences)}
-    if differences:
-        yield ""
-    for place, one in enumerate(differences):
+    if found is None or not (found.differences or found.held_back):
+        return
+    yield ""
+    yield from (f"{one.pair.source}: {one.what}; that waits for the cutover" for one in found.held_back)
+    last = {one.command: place for place, one in enumerate(found.differences)}
+    for place, one in enumerate(found.differences):
         yield f"{one.pair.source}: {one.what}"
         if last[one.command] == place:
             yield from (f"    mend it at the destination: {line}" for line in one.command.splitlines())
@@ -164,7 +167,10 @@ def _end(found: Found) -> Iterator[str]:
 def _besides(found: Found) -> str:
     if found.metadata is None:
         return ""
-    return f"; {counted(len(found.metadata), 'difference')} in options, views and indexes"
+    waiting = (
+        f", {len(found.metadata.held_back):,} more held back until the cutover" if found.metadata.held_back else ""
+    )
+    return f"; {counted(len(found.metadata.differences), 'difference')} in options, views and indexes{waiting}"
 
 
 def _short(text: str | None) -> str:

@@ -7,7 +7,7 @@ whether a default is written down. Nothing is changed here.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,12 +28,18 @@ class MetadataDifference:
 
     pair: Pair
     kind: Kind
+    name: str
+    """Of the index or the option; empty for a whole collection."""
     what: str
     source: Any
     destination: Any
-    command: str
-    """What mends it at the destination, for MongoDB's shell: a command a line. Differences that share a command are
-    mended by running it once."""
+    commands: tuple[Command, ...]
+    """What mends it at the destination. Differences that share commands are mended by running them once."""
+
+    @property
+    def command(self) -> str:
+        """The commands for MongoDB's shell, one a line."""
+        return "\n".join(command.text for command in self.commands)
 
     def as_json(self) -> dict[str, Any]:
         shown = {name: json.loads(_shown(getattr(self, name))) for name in ("source", "destination")}
@@ -54,15 +60,32 @@ class _Compared:
     pair: Pair
     source: Described
     destination: Described
+    wanted: str
+    """Where the source's form is wanted, in words."""
+
+    def words(self, subject: str, source: Any, destination: Any) -> str:
+        return f"{subject} is {_shown(source)} {self.wanted} and {_shown(destination)} at the destination"
 
     def difference(
-        self, kind: Kind, what: str, source: Any, destination: Any, commands: Iterable[Command]
+        self, kind: Kind, name: str, what: str, source: Any, destination: Any, commands: Iterable[Command]
     ) -> MetadataDifference:
-        text = "\n".join(command.text for command in commands)
-        return MetadataDifference(self.pair, kind, what, source, destination, text)
+        return MetadataDifference(self.pair, kind, name, what, source, destination, tuple(commands))
 
 
-def differences(source: Client, destination: Client, pairs: Iterable[Pair]) -> list[MetadataDifference]:
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a destination is compared with: made of what the source has, and who wants it so, in words."""
+
+    of: Callable[[Described], Described]
+    words: str
+
+
+AS_IT_IS = Form(lambda described: described, "at the source")
+
+
+def differences(
+    source: Client, destination: Client, pairs: Iterable[Pair], form: Form = AS_IT_IS
+) -> list[MetadataDifference]:
     """Compare the options and indexes of these collections, and these views.
 
     Commands go in the order in which they stand. Raises what PyMongo raises when a server cannot be asked.
@@ -74,31 +97,36 @@ def differences(source: Client, destination: Client, pairs: Iterable[Pair]) -> l
     return [
         found
         for pair in wanted
-        for found in _differences(pair, here.get(pair.source), there.get(pair.destination), names)
+        for found in _differences(pair, here.get(pair.source), there.get(pair.destination), names, form)
     ]
 
 
 def _differences(
-    pair: Pair, source: Described | None, destination: Described | None, names: Mapping[Namespace, Namespace]
+    pair: Pair,
+    source: Described | None,
+    destination: Described | None,
+    names: Mapping[Namespace, Namespace],
+    form: Form,
 ) -> Iterator[MetadataDifference]:
     if source is None:
         if destination is not None:
             what = f"the {destination.kind} is only at the destination"
-            yield MetadataDifference(
-                pair, _kind(destination), what, None, destination.options, mending.drop(pair.destination).text
-            )
+            drop = (mending.drop(pair.destination),)
+            yield MetadataDifference(pair, _kind(destination), "", what, None, destination.options, drop)
         return
-    source = renamed(source, pair, names)
+    source = form.of(renamed(source, pair, names))
     if destination is None:
         commands = mending.create(pair.destination, source)
         what = f"the {source.kind} is missing at the destination"
-        yield _Compared(pair, source, source).difference(_kind(source), what, source.options, None, commands)
+        yield _Compared(pair, source, source, form.words).difference(
+            _kind(source), "", what, source.options, None, commands
+        )
         return
-    compared = _Compared(pair, source, destination)
+    compared = _Compared(pair, source, destination, form.words)
     if source.kind != destination.kind:
         what = f"it is a {source.kind} at the source and a {destination.kind} at the destination"
         commands = mending.create_again(pair.destination, source)
-        yield compared.difference(_kind(source), what, source.options, destination.options, commands)
+        yield compared.difference(_kind(source), "", what, source.options, destination.options, commands)
     elif source.kind == "view":
         yield from _of_view(compared)
     else:
@@ -113,7 +141,7 @@ def _of_view(it: _Compared) -> Iterator[MetadataDifference]:
     commands = mending.of_view(it.pair.destination, it.source, it.destination)
     for name in unlike(it.source.options, it.destination.options):
         mine, theirs = it.source.options.get(name), it.destination.options.get(name)
-        yield it.difference("view", _words(f"the view's {name}", mine, theirs), mine, theirs, commands)
+        yield it.difference("view", name, it.words(f"the view's {name}", mine, theirs), mine, theirs, commands)
 
 
 def _of_collection(it: _Compared) -> Iterator[MetadataDifference]:
@@ -124,28 +152,26 @@ def _of_collection(it: _Compared) -> Iterator[MetadataDifference]:
     again = mending.create_again(it.pair.destination, it.source) if fixed else None
     for name, commands in changes.items():
         mine, theirs = it.source.options.get(name), it.destination.options.get(name)
-        what = _words(f"the option {name}", mine, theirs)
+        what = it.words(f"the option {name}", mine, theirs)
         if name in fixed:
             what += "; it cannot be changed, and a collection that is made again has no documents"
-        yield it.difference("option", what, mine, theirs, again or commands or ())
+        yield it.difference("option", name, what, mine, theirs, again or commands or ())
     for name in mending.in_order(it.source, it.destination):
         here, there = it.source.indexes.get(name), it.destination.indexes.get(name)
         commands = again or mending.index(it.pair.destination, name, here, there)
-        yield it.difference("index", _index_words(name, here, there), here, there, commands)
+        yield it.difference("index", name, _index_words(it, name, here, there), here, there, commands)
 
 
-def _index_words(name: str, source: Mapping[str, Any] | None, destination: Mapping[str, Any] | None) -> str:
+def _index_words(
+    it: _Compared, name: str, source: Mapping[str, Any] | None, destination: Mapping[str, Any] | None
+) -> str:
     if source is None or destination is None:
         side = "missing at" if destination is None else "only at"
         return f"the index {name} on {_shown((source or destination or {})['key'])} is {side} the destination"
     return "; ".join(
-        _words(f"the index {name}'s {field}", source.get(field), destination.get(field))
+        it.words(f"the index {name}'s {field}", source.get(field), destination.get(field))
         for field in unlike(source, destination)
     )
-
-
-def _words(subject: str, source: Any, destination: Any) -> str:
-    return f"{subject} is {_shown(source)} at the source and {_shown(destination)} at the destination"
 
 
 def _shown(value: Any) -> str:

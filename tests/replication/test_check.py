@@ -101,13 +101,13 @@ def test_collections_of_the_source(make_pipeline: MakePipeline) -> None:
     one(found, "error", f"{place}.folded", "default collation")
     one(found, "error", f"{place}.x_y", "would collide")
     one(found, "error", f"{place}.Zürich", "Kafka allows only")
-    one(found, "warning", f"{place}.capped", "is capped")
+    one(found, "error", f"{place}.capped", "capped collection")
     one(found, "warning", f"{place}.large", "holds a document of 16.00 MiB")
     odd = one(found, "warning", f"{place}.odd", "'in' → [] → 'a.b', 'in' → [] → 'a.b' → ''")
     assert f'"{pipeline.name}.odd"' in odd["advice"] and "whole_documents" in odd["advice"]
     one(found, "ok", f"{place}.known", "whole_documents")
     one(found, "ok", f"{place}.view", "is a view")
-    assert levels(found).count("error") == 5
+    assert levels(found).count("error") == 6
     assert levels(found).count("warning") == 3
 
 

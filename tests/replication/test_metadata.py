@@ -14,7 +14,9 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from stack import mongod
+from verifier.described import described
 from verifier.differences import Pair
+from verifier.harmless import HARMLESS, held_back
 from verifier.metadata import MetadataDifference, differences
 
 Client = MongoClient[dict[str, Any]]
@@ -210,6 +212,21 @@ def test_the_same_on_both_sides_is_no_difference(clients: tuple[Client, Client],
         client.drop_database("here")
         CASES[name].source(client["here"])
     assert differences(source, destination, [Pair("here.it", "here.it")]) == []
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.source is not nothing])
+def test_the_harmless_form_is_made_and_then_put_right(clients: tuple[Client, Client], name: str) -> None:
+    source, destination = clients
+    for client in clients:
+        client.drop_database("it")
+    CASES[name].source(source["it"])
+    pair = Pair("it.it", "it.it")
+    run(destination, differences(source, destination, [pair], HARMLESS))
+    assert differences(source, destination, [pair], HARMLESS) == []
+    held = differences(source, destination, [pair])
+    assert bool(held) == bool(list(held_back(described(source, ["it.it"])["it.it"])))
+    run(destination, held)
+    assert differences(source, destination, [pair]) == []
 
 
 def test_a_view_on_renamed_collections_reads_them_by_their_new_names(clients: tuple[Client, Client]) -> None:

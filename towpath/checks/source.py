@@ -95,6 +95,7 @@ def _kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
         refuse_collection(collection, pipeline)
     except Refused as refused:
         yield refusal(subject, refused)
+        return
     if collection.options.get("capped"):
         yield warning(
             subject,

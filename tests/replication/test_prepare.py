@@ -1,0 +1,119 @@
+"""What the source has besides documents is made at the destination, harmless while changes stream in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+from bson import Int64
+
+from tests.support import raw
+from tests.support.awaited import until
+from tests.support.pipeline import Pipeline, towpath
+from tests.support.ticker import Ticker
+from verifier.described import Options, described
+
+VALIDATOR = {"$jsonSchema": {"required": ["email"]}}
+INDEXES: list[dict[str, Any]] = [
+    {"key": {"email": 1}, "name": "by email", "unique": True},
+    {"key": {"until": 1}, "name": "expired", "expireAfterSeconds": 0},
+    {"key": {"n": -1}, "name": "by n", "partialFilterExpression": {"n": {"$gt": Int64(5)}}},
+]
+
+
+def prepared(pipeline: Pipeline, *options: str, expect: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(towpath("prepare", pipeline.file, "--json", *options, expect=expect).stdout)
+    return found
+
+
+def verified(pipeline: Pipeline, expect: int = 0) -> dict[str, Any]:
+    lines = towpath("verify", pipeline.file, "--json", expect=expect).stdout.splitlines()
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
+
+
+def indexes(client: raw.Client, pipeline: Pipeline, collection: str) -> dict[str, Options]:
+    namespace = pipeline.namespace(collection)
+    return dict(described(client, [namespace])[namespace].indexes)
+
+
+@contextmanager
+def expiring_quickly(*clients: raw.Client) -> Iterator[None]:
+    """The servers look for expired documents every second."""
+    for client in clients:
+        client.admin.command("setParameter", 1, ttlMonitorSleepSecs=1)
+    try:
+        yield
+    finally:
+        for client in clients:
+            client.admin.command("setParameter", 1, ttlMonitorSleepSecs=60)
+
+
+def test_unique_ttl_and_validators_arrive_harmless_and_are_put_right(pipeline: Pipeline) -> None:
+    source, destination = pipeline.source_client[pipeline.name], pipeline.destination_client[pipeline.name]
+    users = pipeline.source("users")
+    users.insert_many([{"_id": n, "email": f"e{n}", "n": n} for n in range(200)])
+    source.command({"createIndexes": "users", "indexes": INDEXES})
+    source.command({"collMod": "users", "validator": VALIDATOR, "validationLevel": "moderate"})
+    source.command({"create": "adults", "viewOn": "users", "pipeline": [{"$match": {"n": {"$gte": 18}}}]})
+    pipeline.write()
+    planned = towpath("prepare", pipeline.file, "--dry-run").stdout
+    assert destination.list_collection_names() == []
+    assert planned.count("runCommand") == 3  # a collection, a view, all indexes in one command
+    with expiring_quickly(pipeline.source_client, pipeline.destination_client):
+        pipeline.deploy()
+        assert {"adults", "users"} <= set(destination.list_collection_names())
+        made = prepared(pipeline)
+        (step,) = made["steps"]
+        assert all(one["name"] in step["command"] and one["name"] in planned for one in INDEXES)
+        assert {one["what"] for one in made["held_back"]} == {
+            "uniqueness of the index by email",
+            "TTL of the index expired",
+            "the validator's refusals (it warns until then)",
+        }
+        assert prepared(pipeline)["steps"] == []
+        assert all({"unique", "expireAfterSeconds"}.isdisjoint(one) for one in _indexes(pipeline).values())
+        assert len(_indexes(pipeline)) == 3
+        with Ticker(0.01, Swapping(users).swap) as swaps:
+            source.command({"collMod": "users", "validationLevel": "off"})
+            users.insert_one({"_id": "no email", "n": 1})
+            late = datetime.now(UTC) + timedelta(hours=1)
+            users.insert_many([{"_id": f"late {n}", "email": f"l{n}", "until": late} for n in range(5)])
+            past = datetime.now(UTC) - timedelta(hours=1)
+            users.insert_many([{"_id": f"past {n}", "email": f"p{n}", "until": past} for n in range(5)])
+            until("expired at the source", lambda: users.count_documents({"until": {"$lt": late}}) == 0, 30)
+            until("swaps", lambda: swaps.done > 100, 60)
+            users.delete_one({"_id": "no email"})
+        pipeline.wait()
+        assert pipeline.status()["dead_letters"] == 0
+        pipeline.assert_same("users", at_least=200)
+        found = verified(pipeline, expect=1)
+        assert (found["verdict"], found["metadata"], found["held_back"]) == ("not the same", 1, 3)
+        assert prepared(pipeline, expect=1)["different"][0]["what"].startswith("the option validationLevel is")
+        prepared(pipeline, "--final")
+        found = verified(pipeline)
+        assert (found["verdict"], found["metadata"], found["held_back"]) == ("same", 0, 0)
+    assert indexes(pipeline.destination_client, pipeline, "users") == indexes(pipeline.source_client, pipeline, "users")
+    assert destination["adults"].count_documents({}) == source["adults"].count_documents({}) > 100
+
+
+def _indexes(pipeline: Pipeline) -> dict[str, Options]:
+    return indexes(pipeline.destination_client, pipeline, "users")
+
+
+class Swapping:
+    """Two documents swap a value of a unique index back and forth; between, one of them holds another."""
+
+    def __init__(self, documents: raw.Documents) -> None:
+        self._documents, self._random = documents, Random(1)
+
+    def swap(self) -> None:
+        one, other = self._random.sample(range(200), 2)
+        mine, theirs = (self._documents.find_one({"_id": n}, {"email": 1}) for n in (one, other))
+        assert mine is not None and theirs is not None
+        for n, email in ((one, "between"), (other, mine["email"]), (one, theirs["email"])):
+            self._documents.update_one({"_id": n}, {"$set": {"email": email}})

@@ -1,0 +1,101 @@
+"""`towpath prepare`"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from connectors import barrier
+from connectors.errors import NoSuchConnector
+from connectors.lifecycle import require
+from towpath import preparing
+from towpath.opened import Opened, json_option, opened, pipeline_argument, say
+from towpath.preparing import Plan
+from towpath.progress import bar
+
+_DIFFERENT = 1
+
+
+@click.command()
+@pipeline_argument
+@click.option("--dry-run", is_flag=True, help="Print the commands that would run, and change nothing.")
+@click.option(
+    "--indexes",
+    type=click.Choice(["copied", "now", "none"]),
+    default="copied",
+    show_default=True,
+    help="When to build indexes: once the first copy is applied, which is waited for; at once; or not.",
+)
+@click.option("--overwrite", is_flag=True, help="Change what is at the destination and differs. Drops no collection.")
+@click.option("--final", is_flag=True, help="Make the source's own form, for when it is no longer replicated.")
+@click.option("--timeout", default=86400.0, show_default=True, help="Seconds to wait for the first copy.")
+@json_option
+def prepare(
+    file: Path, dry_run: bool, indexes: str, overwrite: bool, final: bool, timeout: float, as_json: bool
+) -> None:
+    """Make at the destination what the source has besides documents: collections with options, views, indexes.
+
+    What would refuse or delete documents while they stream in arrives in a harmless form: indexes without unique and
+    TTL, validators that only warn, no capped collections. What is there and differs is named (exit status 1), and
+    left as it is. Running it again makes only what is missing.
+    """
+    with opened(file) as it:
+        found = preparing.plan(it.pipeline, overwrite=overwrite, final=final)
+        if not dry_run:
+            _make(it, found, indexes, timeout)
+        _print(found, dry_run=dry_run, as_json=as_json)
+        if found.different:
+            raise click.exceptions.Exit(_DIFFERENT)
+
+
+def _make(it: Opened, found: Plan, indexes: str, timeout: float) -> None:
+    make(it, found)
+    if not found.indexes or indexes == "none":
+        return
+    if indexes == "copied" and not _applied(it, timeout):
+        say("the pipeline is not deployed: its indexes are built when it is copied; run `towpath prepare` again then")
+        return
+    with bar() as tell:
+        for step in found.indexes:
+            say(step.words)
+            preparing.run(it.pipeline, [step], tell)
+
+
+def make(it: Opened, found: Plan) -> None:
+    """Collections and views, which take no time."""
+    for step in found.collections:
+        say(step.words)
+        preparing.run(it.pipeline, [step])
+
+
+def _applied(it: Opened, timeout: float) -> bool:
+    try:
+        require(it.connect, it.topics, it.pipeline)
+    except NoSuchConnector:
+        return False
+    barrier.wait(it.pipeline, it.connect, it.topics, timeout, say)
+    return True
+
+
+def _print(found: Plan, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"dry_run": dry_run, **found.as_json()}))
+        return
+    if dry_run:
+        for step in found.steps:
+            click.echo(step.command.text)
+    elif not found.steps and not found.different:
+        click.echo("nothing to make")
+    tell_rest(found)
+
+
+def tell_rest(found: Plan) -> None:
+    """What was left as it is, and what waits."""
+    for namespace, words in found.held_back:
+        say(f"{namespace}: {words} waits for the cutover")
+    for one in found.different:
+        say(f"{one.pair.destination}: {one.what}; left as it is")
+        for line in one.command.splitlines():
+            say(f"  {line}")
