@@ -86,7 +86,7 @@ def _sides(pipeline: Pipeline, asked: Sequence[Ddl]) -> Sides:
     there = {name: count for name, count in counts.items() if count is not None}
     described = [one.namespace for one in asked if one.kind not in _DOCUMENTS]
     present = [name for name in described if name in here or name in there]
-    return Sides(here, there, metadata(pipeline, present) if present else ())
+    return Sides(here, there, metadata(pipeline, present).differences if present else ())
 
 
 def _count(client: Any, namespace: str) -> int | None:

@@ -17,6 +17,8 @@ import org.bson.BsonInt32;
 final class DestinationCheck {
     private static final List<String> ACTIONS = List.of("insert", "update", "remove");
 
+    private static final int SILENCE_MS = 10_000;
+
     private DestinationCheck() {}
 
     /** Adds to the URI's messages what speaks against connecting with these settings. */
@@ -24,7 +26,7 @@ final class DestinationCheck {
         if (found.configValues().stream()
                 .anyMatch(value -> !value.errorMessages().isEmpty())) return;
         MongoSinkConfig config = new MongoSinkConfig(settings);
-        try (MongoClient client = Destination.connect(config)) {
+        try (MongoClient client = Destination.connect(config, SILENCE_MS)) {
             client.getDatabase("admin").runCommand(new BsonDocument("hello", new BsonInt32(1)));
             ConnectionValidator.validateUserHasActions(
                     client,
