@@ -9,14 +9,17 @@ from typing import Any
 
 from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailure, PyMongoError
+from pymongo.uri_parser import parse_uri
 
 from connectors.errors import MongoUnreachable, Refused
+from connectors.handshake import Trouble, Trust, trouble
 from connectors.position import ClusterTime
 from connectors.secrets import without_credentials
 
 #: The side that a replay writes to, which is not in the pipeline file.
 REPLAY_SIDE = "replay's destination"
-_UNAUTHENTICATED, _UNAUTHORISED = 18, 13  # AuthenticationFailed, Unauthorized in MongoDB's error_codes.yml
+# AuthenticationFailed, Unauthorized, UserNotFound in MongoDB's error_codes.yml
+_UNAUTHENTICATED, _UNAUTHORISED, _NO_SUCH_USER = 18, 13, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ def connected(uri: str, side: str, *, timeout: float = 10) -> Iterator[MongoClie
     given = "serverselectiontimeoutms=" in uri.lower()
     bound: dict[str, Any] = {} if given else {"serverSelectionTimeoutMS": int(timeout * 1000)}
     address = without_credentials(uri)
+    _refuse_unescaped(uri, side)
+    _refuse_files(uri, side)
     try:
         client: MongoClient[dict[str, Any]] = MongoClient(uri, **bound, appname="towpath", tz_aware=True)
     except (ConfigurationError, ValueError, PyMongoError) as error:
@@ -45,13 +50,59 @@ def connected(uri: str, side: str, *, timeout: float = 10) -> Iterator[MongoClie
         try:
             yield client
         except ConnectionFailure as error:
-            found = str(error).split(", Timeout:")[0]
+            found = _trouble(uri) or Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
             raise MongoUnreachable(
-                f"cannot reach the {side} at {address}: {found}; is it running and the address right?"
-                f" ({_setting(side)})"
+                f"cannot reach the {side} at {address}: {found.found}; {found.advice} ({_setting(side)})"
             ) from error
         except OperationFailure as error:
             raise MongoUnreachable(_refusal(side, address, error)) from error
+
+
+def _refuse_unescaped(uri: str, side: str) -> None:
+    """Parsers tell what they stumble over, which can be a part of the password."""
+    login, mark, _ = uri.partition("://")[2].rpartition("@")
+    if mark and (set(login) & set("/?#[]@") or login.count(":") > 1):
+        raise MongoUnreachable(
+            f"the URI of the {side} cannot be used: its user or password holds one of : / ? # [ ] @ as it is; write"
+            f" %3A %2F %3F %23 %5B %5D %40 ({_setting(side)})"
+        )
+
+
+def _refuse_files(uri: str, side: str) -> None:
+    """Raise `MongoUnreachable` for PEM files that cannot be used."""
+    found = _trust(_options(uri), uri).unusable() if "tlsc" in uri.lower() else None
+    if found:
+        raise MongoUnreachable(
+            f"the URI of the {side} cannot be used: {found.found}; {found.advice} ({_setting(side)})"
+        )
+
+
+def _trouble(uri: str) -> Trouble | None:
+    """What is wrong with TLS between here and the members that the URI names."""
+    told = _options(uri)
+    return trouble([(host, port or 27017) for host, port in told.get("nodelist", [])], _trust(told, uri))
+
+
+def _options(uri: str) -> dict[str, Any]:
+    try:
+        return parse_uri(uri, validate=False)
+    except (PyMongoError, ValueError):
+        return {}  # said by the client
+
+
+def _trust(told: dict[str, Any], uri: str) -> Trust:
+    options = {str(name).lower(): str(value) for name, value in told.get("options", {}).items()}
+    given = {name for name, value in options.items() if value.lower() not in ("false", "")}
+    return Trust(
+        tls=bool(given & {"tls", "ssl", "tlscafile", "tlscertificatekeyfile"}) or uri.startswith("mongodb+srv"),
+        ca=options.get("tlscafile", ""),
+        key=options.get("tlscertificatekeyfile", ""),
+        password=options.get("tlscertificatekeyfilepassword", ""),
+        switch="tls=true in the URI",
+        ca_option="tlsCAFile in the URI",
+        key_option="tlsCertificateKeyFile in the URI",
+        checks_host=not given & {"tlsallowinvalidhostnames", "tlsinsecure", "tlsallowinvalidcertificates"},
+    )
 
 
 def _setting(side: str) -> str:
@@ -61,7 +112,7 @@ def _setting(side: str) -> str:
 
 def _refusal(side: str, address: str, error: OperationFailure) -> str:
     words = (error.details or {}).get("errmsg", str(error))
-    if error.code == _UNAUTHENTICATED:
+    if error.code in (_UNAUTHENTICATED, _NO_SUCH_USER):
         return f"the {side} at {address} refuses the user or the password: {words} ({_setting(side)})"
     if error.code == _UNAUTHORISED:
         return (

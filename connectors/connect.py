@@ -12,8 +12,16 @@ import httpx
 import tenacity
 
 from connectors.errors import ConnectError, ConnectUnreachable, NoSuchConnector
+from connectors.login import NO_LOGIN, Login
 
 _TIMEOUT = httpx.Timeout(10, read=90)  # validation of a connector connects to its cluster, which may take its time
+
+_REFUSALS = {
+    401: "Kafka Connect asks for a user and a password, or refuses those that it was given; write user:password into"
+    " the file of [connect] user_file",
+    403: "Kafka Connect, or a proxy before it, does not allow this to the user; let it, or name another in the file of"
+    " [connect] user_file",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +89,14 @@ class Connect:
     Connect's own message when the answer is not a success; a rebalance is waited for, up to 60 s.
     """
 
-    def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
-        self.url = url.rstrip("/")
-        self._client = httpx.Client(base_url=self.url, timeout=_TIMEOUT, transport=transport)
+    def __init__(self, url: str, login: Login = NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
+        self.url, self._login = url.rstrip("/"), login
+        try:
+            self._client = httpx.Client(
+                base_url=self.url, timeout=_TIMEOUT, transport=transport, auth=login.basic, verify=login.context()
+            )
+        except OSError as error:
+            raise self._unreachable(error) from error
 
     def __enter__(self) -> Connect:
         return self
@@ -163,9 +176,7 @@ class Connect:
         except httpx.TimeoutException as error:
             raise ConnectUnreachable(f"Kafka Connect at {self.url} did not answer {method} {path} in time") from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise ConnectUnreachable(
-                f"cannot reach Kafka Connect at {self.url}: {error}; is a worker running there? ([connect] url)"
-            ) from error
+            raise self._unreachable(error) from error
         if answer.is_success:
             return self._decoded(answer, method, path) if answer.content else None
         if answer.status_code == 404 and not _is_json(answer):
@@ -174,7 +185,13 @@ class Connect:
                 " something else listens there ([connect] url)",
                 404,
             )
-        raise _kind(answer)(f"{method} {self.url}{path}: {answer.status_code}: {_message(answer)}", answer.status_code)
+        words = _REFUSALS.get(answer.status_code) or _message(answer)
+        raise _kind(answer)(f"{method} {self.url}{path}: {answer.status_code}: {words}", answer.status_code)
+
+    def _unreachable(self, error: Exception) -> ConnectUnreachable:
+        trouble = self._login.trouble(self.url)
+        words = f"{trouble.found}; {trouble.advice}" if trouble else f"{error}; is a worker running there?"
+        return ConnectUnreachable(f"cannot reach Kafka Connect at {self.url}: {words} ([connect] url)")
 
     def _decoded(self, answer: httpx.Response, method: str, path: str) -> Any:
         try:

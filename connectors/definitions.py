@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from connectors import pem
 from connectors.log_settings import change_settings
 from connectors.namespaces import Selection
 from connectors.spec import Pipeline
@@ -60,6 +61,8 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
         "worker_bootstrap": pipeline.worker_bootstrap,
     }
     found = _filled("source.json" if pipeline.has_own_source else "plain-source.json", values)
+    found |= pem.references(pipeline.source_uri, "source", pipeline.secrets)
+    found |= pipeline.kafka_client.references(pipeline.secrets)
     return found | {f"topic.creation.default.{key}": text for key, text in change_settings(pipeline).items()}
 
 
@@ -85,7 +88,9 @@ def _sink(pipeline: Pipeline) -> dict[str, str]:
         "dead_letter_topic": pipeline.dead_letter_topic,
         "replication_factor": pipeline.replication_factor,
     }
-    return _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
+    found = _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
+    found |= pem.references(pipeline.destination_uri, "destination", pipeline.secrets)
+    return found | pipeline.kafka_client.references(pipeline.secrets)
 
 
 def definitions(pipeline: Pipeline) -> dict[str, dict[str, str]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from connectors.kafka_client import KafkaClient
+
 _TIMEOUT_MS = 5_000
 
 
-def bytes_of_topics(bootstrap: str) -> dict[str, int] | None:
+def bytes_of_topics(bootstrap: str, settings: KafkaClient) -> dict[str, int] | None:
     """Topic → bytes of one replica of each of its partitions, as compressed as they lie there, with what the cleaner
     has given up and not removed yet. None when the brokers do not tell (the user may not describe the cluster)."""
     from kafka.admin import KafkaAdminClient  # 0.15 s of processor, which only `status` shall pay
@@ -13,7 +15,10 @@ def bytes_of_topics(bootstrap: str) -> dict[str, int] | None:
 
     try:
         client = KafkaAdminClient(
-            bootstrap_servers=bootstrap, request_timeout_ms=_TIMEOUT_MS, bootstrap_timeout_ms=_TIMEOUT_MS
+            bootstrap_servers=bootstrap,
+            request_timeout_ms=_TIMEOUT_MS,
+            bootstrap_timeout_ms=_TIMEOUT_MS,
+            **settings.for_kafka_python(),
         )
         try:
             brokers = client.describe_log_dirs()

@@ -85,7 +85,7 @@ def _first(names: list[str]) -> str:
 def look(pipeline: Pipeline, topics: Topics) -> LogStatus:
     """The log as it is now."""
     ends = pipeline_ends(pipeline, topics)
-    names, sizes = sorted({topic for topic, _ in ends}), bytes_of_topics(topics.bootstrap)
+    names, sizes = sorted({topic for topic, _ in ends}), bytes_of_topics(topics.bootstrap, topics.client)
     settings = topics.settings_of_all(names)
     committed = topics.committed_with_words(pipeline.compaction_group) if pipeline.compaction else {}
     told = {place: (offset, known) for place, (offset, words) in committed.items() if (known := figures(words))}

@@ -35,7 +35,7 @@ def begin(replay: Replay, connect: Connect, topics: Topics, say: Callable[[str],
 
 def write_secrets(replay: Replay) -> bool:
     """Write the file from which the workers read the destination's URI, where it is not as it should be."""
-    text = secrets.destination_only(replay.sink.destination_uri, replay.destination.name)
+    text = secrets.replay_properties(replay.sink, replay.destination.name)
     if differs := secrets.differs(replay.secrets, text):
         secrets.write(replay.secrets, text)
     return differs

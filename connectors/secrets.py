@@ -1,24 +1,25 @@
-"""The properties file through which URIs, and the passwords in them, reach the Connect workers."""
+"""The properties file through which URIs, passwords and the paths of keys reach the Connect workers."""
 
 from __future__ import annotations
 
 import os
 import re
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
+from connectors import pem
 from connectors.errors import ConnectorsError
 from connectors.spec import Pipeline
 
-_DESTINATION = "destination.uri"
+_DESTINATION = "destination"
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNESCAPED = {escaped[1]: plain for plain, escaped in _ESCAPES.items()}
 
 
 def without_credentials(uri: str) -> str:
     """The URI as it may be shown: no user, no password, no options."""
-    parts = urlsplit(uri)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))
+    scheme, mark, rest = uri.partition("://")
+    address = rest.rpartition("@")[2]  # by hand: a / in a password would end the user's part for a parser of URIs
+    return scheme + mark + address.partition("?")[0].rstrip("/")
 
 
 def with_option(uri: str, name: str, value: str) -> str:
@@ -53,13 +54,27 @@ def properties(pipeline: Pipeline, source_set: str, destination_set: str) -> str
     Debezium wants the name of the replica set in the URI, so it is added where it is missing; a standalone has none.
     """
     destination = destination_uri(pipeline)
-    source = _line("source.uri", with_option(pipeline.source_uri, "replicaSet", source_set))
-    return source + destination_only(destination, destination_set)
+    source = _lines("source", with_option(pipeline.source_uri, "replicaSet", source_set))
+    return source + destination_only(destination, destination_set) + _kafka(pipeline)
+
+
+def replay_properties(pipeline: Pipeline, destination_set: str) -> str:
+    """The text of the properties file of a sink alone, as a replay has it."""
+    return destination_only(pipeline.destination_uri, destination_set) + _kafka(pipeline)
 
 
 def destination_only(uri: str, destination_set: str) -> str:
-    """The text of the properties file of a sink alone, as a replay has it."""
-    return _line(_DESTINATION, with_option(uri, "replicaSet", destination_set) if destination_set else uri)
+    return _lines(_DESTINATION, with_option(uri, "replicaSet", destination_set) if destination_set else uri)
+
+
+def _kafka(pipeline: Pipeline) -> str:
+    return "".join(_line(f"kafka.{key}", value) for key, value in pipeline.kafka_client.settings.items())
+
+
+def _lines(side: str, uri: str) -> str:
+    """The URI as Java's driver takes it, and the PEM files that it does not know."""
+    found = pem.split(uri)
+    return _line(f"{side}.uri", found.uri) + "".join(_line(f"{side}.{key}", text) for key, text in found.pem.items())
 
 
 def read_destination(file: Path) -> str | None:
@@ -68,12 +83,17 @@ def read_destination(file: Path) -> str | None:
         lines = file.read_text().split("\n")
     except OSError:
         return None
-    found = next((line for line in lines if line.startswith(f"{_DESTINATION}=")), None)
-    return None if found is None else re.sub(r"\\(.)", lambda escape: _UNESCAPED[escape[1]], found.partition("=")[2])
+    told = {
+        key.removeprefix(f"{_DESTINATION}."): re.sub(r"\\(.)", lambda escape: _UNESCAPED[escape[1]], text)
+        for key, _, text in (line.partition("=") for line in lines)
+        if key.startswith(f"{_DESTINATION}.")
+    }
+    uri = told.pop("uri", None)
+    return None if uri is None else pem.joined(uri, told)
 
 
-def _line(key: str, uri: str) -> str:
-    return f"{key}={''.join(_ESCAPES.get(c, c) for c in uri)}\n"
+def _line(key: str, text: str) -> str:
+    return f"{key}={''.join(_ESCAPES.get(c, c) for c in text)}\n"
 
 
 def differs(file: Path, text: str) -> bool:
@@ -101,6 +121,6 @@ def write(file: Path, text: str) -> None:
 
 def _unusable(file: Path, error: OSError) -> ConnectorsError:
     return ConnectorsError(
-        f"cannot use {file}, from which the Connect workers read both URIs: {error.strerror};"
+        f"cannot use {file}, from which the Connect workers read what is secret: {error.strerror};"
         " name another place with [connect] secrets"
     )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from connectors.kafka_client import ANYBODY, KafkaClient
+from connectors.login import NO_LOGIN, Login
 from connectors.namespaces import Renames, Selection
 
 #: How records reach the destination: each once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
@@ -82,6 +84,10 @@ class Pipeline:
     """-1 keeps the log for ever."""
     compaction: Compaction | None
     """None for a log that keeps every record."""
+    kafka_client: KafkaClient = ANYBODY
+    """How clients of Kafka log in there, those that Connect makes for the connectors as well."""
+    connect_login: Login = NO_LOGIN
+    """How Connect's REST API is talked to."""
     keeps: Keeps = Keeps(compact=False, verify=False, repair=True)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from connectors.errors import ConnectorsError, KafkaUnreachable, TopicError
+from connectors.kafka_client import ANYBODY, KafkaClient
 
 #: A partition: topic and number.
 Place = tuple[str, int]
@@ -44,6 +46,7 @@ TOPIC_SETTINGS = {
 #: Heartbeats are of no use after a while; small segments let retention take them.
 HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
 _REACHED = 10.0  # seconds until no broker is taken to answer
+_ASKED = 1.0  # seconds until it is looked at why none has answered yet
 _TIMEOUT = 15.0  # seconds for one request to the brokers
 
 
@@ -69,14 +72,24 @@ def interruptible() -> Iterator[None]:
 class Topics:
     """The topics of one Kafka cluster. Raises `KafkaUnreachable` when no broker answers, `TopicError` for the rest."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self.bootstrap = bootstrap
+    def __init__(self, bootstrap: str, client: KafkaClient = ANYBODY) -> None:
+        self.bootstrap, self.client = bootstrap, client
+        self._said: list[str] = []
         self._client: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "log_level": 0,
             "socket.connection.setup.timeout.ms": 5000,
+            **client.for_librdkafka(),
         }
-        self._admin = AdminClient(self._client)
+        self._admin = self._connected()
+
+    def _connected(self) -> AdminClient:
+        try:
+            return AdminClient(self._client | {"error_cb": lambda error: self._said.append(error.str())})
+        except KafkaException as error:  # a file of [kafka] client that cannot be used
+            raise KafkaUnreachable(
+                f"cannot use [kafka] client: {error.args[0].str()}; see the files and the password of the key in it"
+            ) from error
 
     def all(self) -> dict[str, Topic]:
         """Every topic by name."""
@@ -91,13 +104,18 @@ class Topics:
         return str(self._metadata().cluster_id)
 
     def _metadata(self) -> Any:
-        try:
-            return self._admin.list_topics(timeout=_REACHED)
-        except KafkaException as error:
-            raise KafkaUnreachable(
-                f"cannot reach Kafka at {self.bootstrap}: {error.args[0].str()}; is a broker running there?"
-                " ([kafka] bootstrap)"
-            ) from error
+        until = time.monotonic() + _REACHED
+        self._said.clear()
+        while True:
+            try:
+                return self._admin.list_topics(timeout=_ASKED)
+            except KafkaException as error:
+                self._admin.poll(0)  # has the client say what came in between
+                words = self.client.trouble(self.bootstrap, self._said)
+                if words is None and time.monotonic() < until:
+                    continue
+                words = words or f"{error.args[0].str()}; is a broker running there? ([kafka] bootstrap)"
+                raise KafkaUnreachable(f"cannot reach Kafka at {self.bootstrap}: {words}") from error
 
     def create(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stack.errors import FolderUnusable
@@ -19,9 +19,17 @@ _METRICS = Path(__file__).parent / "metrics.yaml"
 
 
 def java_command(
-    parts: Parts, heap_mb: int, main: str, *arguments: str, metrics_port: int | None = None
+    parts: Parts,
+    heap_mb: int,
+    main: str,
+    *arguments: str,
+    metrics_port: int | None = None,
+    system: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """A JVM that runs a main class with the jars of Kafka and Connect, and shows its metrics on that port, if given."""
+    """A JVM that runs a main class with the jars of Kafka and Connect, and shows its metrics on that port, if given.
+
+    `system` are its system properties beyond the usual ones.
+    """
     agent = [] if metrics_port is None else [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{_METRICS}"]
     return (
         str(parts.java),
@@ -30,6 +38,7 @@ def java_command(
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={_LOGGING}",
+        *(f"-D{name}={value}" for name, value in (system or {}).items()),
         *agent,
         "-cp",
         f"{parts.libs}/*",
@@ -38,12 +47,15 @@ def java_command(
     )
 
 
-def broker_properties(folder: Path, port: int, controller_port: int) -> dict[str, str]:
-    """A broker that is its own controller, for one machine and records of up to `LARGEST_RECORD` bytes."""
-    return {
+def broker_properties(folder: Path, port: int, controller_ports: Sequence[int], node: int = 1) -> dict[str, str]:
+    """One of the brokers, each of which votes for the controller, for records of up to `LARGEST_RECORD` bytes."""
+    voters = [f"{number}@{HOST}:{controller}" for number, controller in enumerate(controller_ports, 1)]
+    copies, controller_port = replicas(len(controller_ports)), controller_ports[node - 1]
+    replicated = {"default.replication.factor": str(copies), "min.insync.replicas": "2"} if copies > 1 else {}
+    return replicated | {
         "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "node.id": str(node),
+        "controller.quorum.voters": ",".join(voters),
         "controller.listener.names": "CONTROLLER",
         "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
@@ -51,24 +63,30 @@ def broker_properties(folder: Path, port: int, controller_port: int) -> dict[str
         "message.max.bytes": str(LARGEST_RECORD),
         "replica.fetch.max.bytes": str(LARGEST_RECORD),
         "auto.create.topics.enable": "false",
-        "offsets.topic.replication.factor": "1",
+        "offsets.topic.replication.factor": str(copies),
         "offsets.topic.num.partitions": "4",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.replication.factor": str(copies),
+        "transaction.state.log.min.isr": str(min(copies, 2)),
         "transaction.state.log.num.partitions": "4",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": str(copies),
+        "share.coordinator.state.topic.min.isr": str(min(copies, 2)),
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
     }
 
 
+def replicas(brokers: int) -> int:
+    """How many brokers have a copy of each topic."""
+    return min(brokers, 3)
+
+
 def format_command(parts: Parts, configuration: Path) -> tuple[str, ...]:
     """The command that prepares the folder of a new broker; leaves a prepared one as it is."""
-    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # one for all brokers of a stack, whose configurations lie in one folder
+    cluster = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_URL, str(configuration.parent)).bytes).decode()
     words = [
         "format",
-        f"--cluster-id={cluster}",  # one word: an id may begin with -
+        f"--cluster-id={cluster.rstrip('=')}",  # one word: an id may begin with -
         "--config",
         str(configuration),
         "--ignore-formatted",
@@ -76,17 +94,15 @@ def format_command(parts: Parts, configuration: Path) -> tuple[str, ...]:
     return java_command(parts, 256, "kafka.tools.StorageTool", *words)
 
 
-def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path) -> dict[str, str]:
+def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path, brokers: int = 1) -> dict[str, str]:
     """A Connect worker of the stack's one group. Its rebalances are quick, so that restarts are."""
     topics = {f"{kind}.storage.topic": f"connect-{kind}s" for kind in ("config", "offset")}
+    topics |= {f"{kind}.storage.replication.factor": str(replicas(brokers)) for kind in ("config", "offset", "status")}
     return topics | {
         "status.storage.topic": "connect-status",
         "bootstrap.servers": bootstrap,
         "group.id": "towpath-stack",
-        "config.storage.replication.factor": "1",
-        "offset.storage.replication.factor": "1",
         "offset.storage.partitions": "4",
-        "status.storage.replication.factor": "1",
         "status.storage.partitions": "2",
         "listeners": f"http://{HOST}:{port}",
         "rest.advertised.host.name": HOST,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stack import jvm, mongod, ports, processes, ready, state
 from stack.errors import FolderUnusable, OptionsDiffer, PortInUse
-from stack.options import CONTROLLER, Stack, StackOptions
+from stack.options import Stack, StackOptions, bootstrap, controller_of
 from stack.parts import Parts, parts
 from stack.plan import FOLDERS, broker_file, log, plan, write_files
 from stack.state import State
@@ -18,7 +18,7 @@ Progress = Callable[[str], None]
 
 _GRACE_S = 20.0
 _LEAST_FREE_BYTES = 1 << 30
-_FIXED = ("source_nodes", "destination_nodes", "port_base")  # the data on disk rests on these
+_FIXED = ("source_nodes", "destination_nodes", "kafka_brokers", "port_base")  # the data on disk rests on these
 
 
 def silent(words: str) -> None:
@@ -110,17 +110,26 @@ def _start(
     place, planned = options.directory, plan(options, chosen, found)
     missing = [process for name, process in planned.items() if name not in running]
     needed = {it.name: it.port for it in missing}
-    ports.require_free(needed | ({CONTROLLER: chosen[CONTROLLER]} if "kafka" in needed else {}))
+    controllers = [controller_of(it.name) for it in missing if it.kind == "kafka"]
+    ports.require_free(needed | {name: chosen[name] for name in controllers})
     write_files(options, chosen, found)
     current = State({"options": options.written(), "ports": dict(chosen)}, {**planned, **running})
     state.write(place, current)
     progress(f"starting {', '.join(sorted(needed))}")
     try:
-        for process in missing:
-            if process.kind == "kafka":
-                _format_broker(place, found)
-            current = current.with_process(processes.spawn(process))
-            state.write(place, current)
+        workers = [process for process in missing if process.kind == "connect"]
+        others = [process for process in missing if process.kind != "connect"]
+        # at a secured broker a worker's user has to be there before it; else all start at once
+        for wave in (others, workers) if options.secured else (missing,):
+            for process in wave:
+                if process.kind == "kafka":
+                    _format_broker(place, process.name, found)
+                current = current.with_process(processes.spawn(process))
+                state.write(place, current)
+            if options.secured and wave is others:
+                servers = [it for it in current.processes.values() if it.kind != "connect"]
+                ready.wait(_checks(options, current, workers=False), servers, options.timeout_s, progress)
+                _make_users(options, chosen)
         ready.wait(_checks(options, current), current.processes.values(), options.timeout_s, progress)
     except BaseException:
         processes.stop([processes.adopted(current.processes[it.name]) for it in missing], grace_s=5)
@@ -128,19 +137,26 @@ def _start(
     return Stack.of(place, current)
 
 
-def _format_broker(place: Path, found: Parts) -> None:
-    if not (place / "data" / "kafka" / "meta.properties").exists():
-        command = jvm.format_command(found, broker_file(place))
-        processes.run_to_end("kafka's StorageTool", command, log(place, "kafka"))
+def _format_broker(place: Path, name: str, found: Parts) -> None:
+    if not (place / "data" / name / "meta.properties").exists():
+        command = jvm.format_command(found, broker_file(place, name))
+        processes.run_to_end("kafka's StorageTool", command, log(place, name))
 
 
-def _checks(options: StackOptions, current: State) -> dict[str, ready.Check]:
+def _checks(options: StackOptions, current: State, *, workers: bool = True) -> dict[str, ready.Check]:
     sets = {
-        side: mongod.replica_set_check(side, [current.processes[name].port for name in names])
+        side: mongod.replica_set_check(side, [current.processes[name].port for name in names], options.secured)
         for side, names in options.nodes.items()
     }
-    others = (it for it in current.processes.values() if it.kind != "mongod")
-    return sets | {it.name: ready.check_for(it) for it in others}
+    others = (it for it in current.processes.values() if it.kind != "mongod" and (workers or it.kind != "connect"))
+    return sets | {it.name: ready.check_for(it, options.secured) for it in others}
+
+
+def _make_users(options: StackOptions, chosen: Mapping[str, int]) -> None:
+    if options.secured:
+        for names in options.nodes.values():
+            mongod.create_root([chosen[name] for name in names], options.secured)
+        options.secured.make_kafka_users(bootstrap(options, chosen))
 
 
 def _adopted(known: State | None) -> State | None:

@@ -15,8 +15,9 @@ from stack import parts, ports, processes, ready, state
 from stack.errors import StackError
 from stack.ports import HOST
 from stack.processes import Process
+from stack.security import Security
 
-_ALREADY_INITIALIZED = 23
+_ALREADY_INITIALIZED, _UNAUTHORISED = 23, 13
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +55,24 @@ class Servers:
 
 
 def command(
-    program: Path, folder: Path, port: int, replica_set: str | None, sizes: MongodSizes, key_file: Path | None = None
+    program: Path,
+    folder: Path,
+    port: int,
+    replica_set: str | None,
+    sizes: MongodSizes,
+    key_file: Path | None = None,
+    *,
+    parameters: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """The command line of one mongod that keeps its files in `folder`."""
-    parameters = {
+    """The command line of one mongod that keeps its files in `folder`, with more of its parameters if given."""
+    values = {
         "periodicNoopIntervalSecs": "1",  # change streams and the times in them go on when nobody writes
         "diagnosticDataCollectionEnabled": "false",
         "shutdownTimeoutMillisForSignaledShutdown": "100",  # nobody else to hand over to
     }
     words = [str(program), "--dbpath", str(folder), "--port", str(port), "--bind_ip", HOST, "--nounixsocket"]
     words += ["--wiredTigerCacheSizeGB", str(sizes.cache_gb)]
-    for name, value in parameters.items():
+    for name, value in {**values, **(parameters or {})}.items():
         words += ["--setParameter", f"{name}={value}"]
     if replica_set is not None:
         words += ["--replSet", replica_set, "--oplogSize", str(sizes.oplog_mb)]
@@ -81,17 +89,17 @@ def uri(nodes: Sequence[int], replica_set: str | None, root: Root | None = None)
     return f"mongodb://{login}{','.join(f'{HOST}:{port}' for port in nodes)}/?{'&'.join(options)}"
 
 
-def replica_set_check(name: str, nodes: Sequence[int]) -> ready.Check:
+def replica_set_check(name: str, nodes: Sequence[int], secured: Security | None = None) -> ready.Check:
     """Ready when one node takes writes and all others are secondaries; initiates a set that never was."""
 
     def check() -> str:
-        answers = [ready.hello(port) for port in nodes]
+        answers = [ready.hello(port, secured) for port in nodes]
         silent = [answer for answer in answers if isinstance(answer, str)]
         if silent:
             return silent[0]
         found = [answer for answer in answers if not isinstance(answer, str)]
         if not any("setName" in answer for answer in found):
-            return _initiate(name, nodes)
+            return _initiate(name, nodes, secured)
         states = [bool(answer.get("isWritablePrimary")) for answer in found]
         if sum(states) != 1:
             return "no primary yet"
@@ -101,10 +109,10 @@ def replica_set_check(name: str, nodes: Sequence[int]) -> ready.Check:
     return check
 
 
-def _initiate(name: str, nodes: Sequence[int]) -> str:
+def _initiate(name: str, nodes: Sequence[int], secured: Security | None) -> str:
     members = [{"_id": place, "host": f"{HOST}:{port}"} for place, port in enumerate(nodes)]
     try:
-        with ready.direct(nodes[0]) as client:
+        with ready.direct(nodes[0], secured) as client:
             client.admin.command("replSetInitiate", {"_id": name, "members": members})
     except OperationFailure as error:
         if error.code != _ALREADY_INITIALIZED:
@@ -190,13 +198,22 @@ def _key_file(directory: Path) -> Path:
     return file
 
 
-def _create(root: Root, nodes: Sequence[int]) -> None:
+def create_root(nodes: Sequence[int], secured: Security) -> None:
+    """Create the user `root` of a secured set that has no users yet."""
+    try:
+        _create(Root("root", secured.root_password), nodes, secured)
+    except OperationFailure as error:
+        if error.code != _UNAUTHORISED:  # told once there are users
+            raise StackError(f"cannot create the first user on ports {list(nodes)}: {error}") from error
+
+
+def _create(root: Root, nodes: Sequence[int], secured: Security | None = None) -> None:
     """Create the first user, which a server without users allows from its own machine."""
-    primary = next(port for port in nodes if _takes_writes(port))
-    with ready.direct(primary) as client:
+    primary = next(port for port in nodes if _takes_writes(port, secured))
+    with ready.direct(primary, secured) as client:
         client.admin.command("createUser", root.user, pwd=root.password, roles=["root"])
 
 
-def _takes_writes(port: int) -> bool:
-    found = ready.hello(port)
+def _takes_writes(port: int, secured: Security | None) -> bool:
+    found = ready.hello(port, secured)
     return not isinstance(found, str) and bool(found.get("isWritablePrimary"))

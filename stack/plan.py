@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stack import jvm, mongod, state
-from stack.options import CONTROLLER, StackOptions, metrics_of
+from stack.options import StackOptions, bootstrap, controller_of, metrics_of, sasl_bootstrap
 from stack.parts import Parts
-from stack.ports import HOST
 from stack.processes import Process
+from stack.security import SASL
 
 FOLDERS = ("conf", "data", "logs", "secrets")
 
@@ -23,26 +23,36 @@ def plan(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> dict[
         for name in names
     ]
     workers = [worker(name, options, ports, parts) for name in options.workers]
-    broker = ("kafka.Kafka", str(broker_file(place)))
-    kafka = jvm.java_command(parts, options.kafka_heap_mb, *broker, metrics_port=_metrics_port("kafka", options, ports))
-    planned = [*nodes, *workers, Process("kafka", "kafka", kafka, ports["kafka"], log(place, "kafka"))]
-    return {process.name: process for process in planned}
+    brokers = [_broker(name, options, ports, parts) for name in options.brokers]
+    return {process.name: process for process in (*nodes, *workers, *brokers)}
 
 
 def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> None:
     """Write the configuration files of broker and workers, and create the folders of the mongods."""
     place = options.directory
     state.prepare(place, *(f"data/{name}" for names in options.nodes.values() for name in names))
-    broker = jvm.broker_properties(place / "data" / "kafka", ports["kafka"], ports[CONTROLLER])
-    jvm.write_properties(broker_file(place), {**broker, **options.broker})
+    controllers = [ports[controller_of(name)] for name in options.brokers]
+    for node, name in enumerate(options.brokers, 1):
+        broker = jvm.broker_properties(place / "data" / name, ports[name], controllers, node)
+        if options.secured:
+            broker |= options.secured.broker(ports[name], ports[SASL.format(name)], ports[controller_of(name)])
+        jvm.write_properties(broker_file(place, name), {**broker, **options.broker})
     for name in options.workers:
         write_worker_file(name, options, ports, parts)
+
+
+def _broker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
+    main = ("kafka.Kafka", str(broker_file(options.directory, name)))
+    command = jvm.java_command(parts, options.kafka_heap_mb, *main, metrics_port=_metrics_port(name, options, ports))
+    return Process(name, "kafka", command, ports[name], log(options.directory, name))
 
 
 def worker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
     """One Connect worker, not started."""
     main = ("org.apache.kafka.connect.cli.ConnectDistributed", str(_worker_file(options.directory, name)))
-    command = jvm.java_command(parts, options.connect_heap_mb, *main, metrics_port=_metrics_port(name, options, ports))
+    system = options.secured.worker_system(options.directory / "conf") if options.secured else {}
+    metrics = _metrics_port(name, options, ports)
+    command = jvm.java_command(parts, options.connect_heap_mb, *main, metrics_port=metrics, system=system)
     return Process(name, "connect", command, ports[name], log(options.directory, name))
 
 
@@ -52,13 +62,16 @@ def _metrics_port(name: str, options: StackOptions, ports: Mapping[str, int]) ->
 
 def write_worker_file(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> None:
     plugins = options.plugins or parts.plugins
-    bootstrap = f"{HOST}:{ports['kafka']}"
-    values = jvm.worker_properties(options.directory, bootstrap, ports[name], plugins)
+    brokers = bootstrap(options, ports)
+    values = jvm.worker_properties(options.directory, brokers, ports[name], plugins, len(options.brokers))
+    if options.secured:
+        options.secured.write_jaas(options.directory / "conf")
+        values |= options.secured.worker(ports[name], sasl_bootstrap(options, ports))
     jvm.write_properties(_worker_file(options.directory, name), values)
 
 
-def broker_file(directory: Path) -> Path:
-    return directory / "conf" / "kafka.properties"
+def broker_file(directory: Path, name: str) -> Path:
+    return directory / "conf" / f"{name}.properties"
 
 
 def log(directory: Path, name: str) -> Path:
@@ -70,4 +83,6 @@ def _worker_file(directory: Path, name: str) -> Path:
 
 
 def _mongod(name: str, side: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> tuple[str, ...]:
-    return mongod.command(parts.mongod, options.directory / "data" / name, ports[name], side, options.sizes)
+    place = options.directory / "data" / name
+    words = mongod.command(parts.mongod, place, ports[name], side, options.sizes, parameters=options.mongod)
+    return words + (options.secured.mongod(side) if options.secured else ())

@@ -15,6 +15,7 @@ from pymongo.errors import PyMongoError
 from stack.errors import NotReady
 from stack.ports import HOST, accepts
 from stack.processes import Process
+from stack.security import Security
 
 Check = Callable[[], str]
 """Asks a service: an empty string when it is ready, else what was found instead."""
@@ -49,56 +50,63 @@ def wait(
         time.sleep(_POLL_S if waiting else 0)
 
 
-def check_for(process: Process) -> Check:
+def check_for(process: Process, secured: Security | None = None) -> Check:
     """The check for one process, whatever the others do."""
     asks = {"mongod": mongod, "kafka": kafka, "connect": connect}
-    return lambda: asks[process.kind](process.port)
+    return lambda: asks[process.kind](process.port, secured)
 
 
-def mongod(port: int) -> str:
+def mongod(port: int, secured: Security | None = None) -> str:
     """Ready when the node takes writes, or is a secondary."""
-    found = hello(port)
+    found = hello(port, secured)
     if isinstance(found, str):
         return found
     return "" if found.get("isWritablePrimary") or found.get("secondary") else "neither primary nor secondary yet"
 
 
-def hello(port: int) -> dict[str, object] | str:
+def hello(port: int, secured: Security | None = None) -> dict[str, object] | str:
     """A mongod's answer to `hello`, or why there is none."""
     if not accepts(port):
         return f"nobody listens on port {port}"
     try:
-        with direct(port) as client:
+        with direct(port, secured) as client:
             found: dict[str, object] = client.admin.command("hello")
             return found
     except PyMongoError as error:
         return f"hello: {error}"
 
 
-def direct(port: int) -> MongoClient[dict[str, object]]:
+def direct(port: int, secured: Security | None = None) -> MongoClient[dict[str, object]]:
     """A client of one node, whatever its state."""
-    return MongoClient(HOST, port, directConnection=True, serverSelectionTimeoutMS=2000, socketTimeoutMS=10_000)
+    tls = secured.for_pymongo() if secured else {}
+    return MongoClient(HOST, port, directConnection=True, serverSelectionTimeoutMS=2000, socketTimeoutMS=10_000, **tls)
 
 
-def kafka(port: int) -> str:
+def kafka(port: int, secured: Security | None = None) -> str:
     """Ready when the broker lists its topics, itself among the brokers."""
     if not accepts(port):
         return f"nobody listens on port {port}"
-    admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0}, logger=_SILENT)
+    ssl = secured.for_librdkafka() if secured else {}
+    admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0, **ssl}, logger=_SILENT)
     try:
         return "" if admin.list_topics(timeout=2).brokers else "the broker is not registered yet"
     except KafkaException as error:
         return f"listing topics: {error.args[0].str()}"
 
 
-def connect(port: int) -> str:
+def connect(port: int, secured: Security | None = None) -> str:
     """Ready when the worker has joined its group and lists connector plugins."""
-    url = f"http://{HOST}:{port}"
+    url = f"{'https' if secured else 'http'}://{HOST}:{port}"
+    with secured.for_httpx() if secured else httpx.Client() as client:
+        return _answers(client, url)
+
+
+def _answers(client: httpx.Client, url: str) -> str:
     try:
-        health = httpx.get(f"{url}/health", timeout=2)
+        health = client.get(f"{url}/health", timeout=2)
         if not health.is_success:
             return f"GET {url}/health: {health.status_code}: {health.text[:200]}"
-        plugins = httpx.get(f"{url}/connector-plugins", timeout=5)
+        plugins = client.get(f"{url}/connector-plugins", timeout=5)
         return "" if plugins.is_success and plugins.json() else f"GET {url}/connector-plugins: {plugins.text[:200]}"
     except httpx.HTTPError as error:
         return f"GET {url}: {error}"

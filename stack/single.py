@@ -12,6 +12,7 @@ from stack.errors import NotReady, StackError
 from stack.options import Stack, StackOptions
 from stack.parts import parts
 from stack.processes import Process
+from stack.security import Security
 
 _TIMEOUT_S = 120.0
 _FATAL = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -45,8 +46,13 @@ def start(directory: Path, name: str, *, await_ready: bool = True, timeout_s: fl
         started = processes.spawn(dataclasses.replace(process, pid=None, created=None))
         state.write(place, known.with_process(started))
     if await_ready:
-        ready.wait({name: ready.check_for(started)}, [started], timeout_s, lambda words: None)
+        secured = _secured(place, known)
+        ready.wait({name: ready.check_for(started, secured)}, [started], timeout_s, lambda words: None)
     return started
+
+
+def _secured(place: Path, known: state.State) -> Security | None:
+    return StackOptions.of(place, known).secured if "options" in known.settings else None
 
 
 def restart(directory: Path, name: str, number: signal.Signals = signal.SIGTERM) -> Process:
@@ -73,5 +79,7 @@ def add_worker(directory: Path, progress: Callable[[str], None] = lambda words: 
         state.write(place, known)
         known = known.with_process(processes.spawn(process))
         state.write(place, known)
-    ready.wait({name: ready.check_for(known.process(name))}, [known.process(name)], _TIMEOUT_S, progress)
+    ready.wait(
+        {name: ready.check_for(known.process(name), options.secured)}, [known.process(name)], _TIMEOUT_S, progress
+    )
     return Stack.of(place, known)

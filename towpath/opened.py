@@ -27,8 +27,8 @@ class Opened:
 def opened(file: Path) -> Iterator[Opened]:
     """Read the pipeline file and be ready to talk to Connect and Kafka (nothing is asked yet)."""
     pipeline = pipeline_file.read(file)
-    with Connect(pipeline.connect_url) as connect:
-        yield Opened(pipeline, connect, Topics(pipeline.bootstrap), file)
+    with Connect(pipeline.connect_url, pipeline.connect_login) as connect:
+        yield Opened(pipeline, connect, Topics(pipeline.bootstrap, pipeline.kafka_client), file)
 
 
 pipeline_argument = click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path, dir_okay=False))

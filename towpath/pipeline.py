@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,12 @@ from urllib.parse import urlsplit
 import platformdirs
 from pydantic import ValidationError
 
+from connectors import pem
 from connectors.namespaces import Renames, is_pattern
-from connectors.spec import Compaction, Copy, Keeps, Pipeline
+from connectors.spec import Compaction, Copy, Keeps, Mode, Pipeline
 from towpath.errors import BadPipelineFile
 from towpath.sections import Cluster, PipelineFile
+from towpath.trust import connect_login, kafka_client, refuse_files, refuse_open
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -64,8 +65,8 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
     return Pipeline(
         name=file.name,
         mode=file.mode,
-        source_uri=_uri(file.source, "source", path),
-        destination_uri=_uri(file.destination, "destination", path),
+        source_uri=_uri(file.source, "source", path, file.mode),
+        destination_uri=_uri(file.destination, "destination", path, file.mode),
         include=tuple(file.collections.include),
         exclude=tuple(file.collections.exclude),
         renames=Renames(file.collections.rename),
@@ -85,6 +86,8 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         batch_bytes=file.write.batch_bytes,
         retention_ms=_milliseconds(file.log.retention),
         compaction=_compaction(file),
+        kafka_client=kafka_client(file.kafka, path),
+        connect_login=connect_login(file.connect, path),
         keeps=_keeps(file),
     )
 
@@ -114,12 +117,17 @@ def _compaction(file: PipelineFile) -> Compaction | None:
 
 def _http(url: str, path: Path) -> str:
     parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise BadPipelineFile(
+            f"{path}: [connect] url holds a user, which would be printed with it; write user:password into a file that"
+            " only you can read, and name that with [connect] user_file"
+        )
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise BadPipelineFile(f"{path}: [connect] url: {url!r} is not the URL of a Connect worker: http://host:8083")
     return url
 
 
-def _uri(cluster: Cluster, side: str, path: Path) -> str:
+def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
     if cluster.uri_env is not None:
         uri = os.environ.get(cluster.uri_env)
         if not uri:
@@ -130,9 +138,15 @@ def _uri(cluster: Cluster, side: str, path: Path) -> str:
         uri = cluster.uri or ""
     if not uri.startswith(("mongodb://", "mongodb+srv://")):
         raise BadPipelineFile(f"{path}: [{side}]: the URI must begin with mongodb:// or mongodb+srv://")
-    if cluster.uri is not None and urlsplit(uri).password:
+    if cluster.uri is not None and holds_secret(uri):
         refuse_open(path, f"it holds the password of the {side}")
+    refuse_files(pem.files(uri), f"{path}: [{side}]", plain_sink=side == "destination" and mode == "plain")
     return uri
+
+
+def holds_secret(uri: str) -> bool:
+    """Whether a password is in it, of a user or of a key."""
+    return ":" in uri.partition("://")[2].rpartition("@")[0] or "password=" in uri.lower()
 
 
 def _from_file(file: Path, side: str, path: Path) -> str:
@@ -142,12 +156,6 @@ def _from_file(file: Path, side: str, path: Path) -> str:
         raise BadPipelineFile(f"{path}: [{side}] uri_file: cannot read {file}: {error}") from error
     refuse_open(file, f"it holds the URI of the {side}")
     return uri
-
-
-def refuse_open(file: Path, why: str) -> None:
-    """Raise `BadPipelineFile` for a file that others can read."""
-    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        raise BadPipelineFile(f"{file} can be read by others, and {why}; run: chmod 600 {file}")
 
 
 def _secrets(file: PipelineFile, path: Path) -> Path:

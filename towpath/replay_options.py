@@ -7,12 +7,13 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.parse import urlsplit
 
+from connectors import pem
 from connectors.position import ClusterTime
 from connectors.replays import END_OF_SECOND
 from towpath.errors import TowpathError
-from towpath.pipeline import refuse_open
+from towpath.pipeline import holds_secret
+from towpath.trust import refuse_files, refuse_open
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -40,20 +41,14 @@ def destination(given: Given) -> str:
         uri, where = given.uri or "", "--destination"
     if not uri.startswith(("mongodb://", "mongodb+srv://")):
         raise TowpathError(f"{where}: the URI must begin with mongodb:// or mongodb+srv://")
-    if given.uri is not None and _has_password(uri):
+    if given.uri is not None and holds_secret(uri):
         raise TowpathError(
             "--destination: the URI holds a password, which everyone on this machine can read in the list of processes;"
             " put it into a file that only you can read and pass --destination-file FILE, or into an environment"
             " variable and pass --destination-env NAME"
         )
+    refuse_files(pem.files(uri), where, plain_sink=False)
     return uri
-
-
-def _has_password(uri: str) -> bool:
-    try:
-        return bool(urlsplit(uri).password)
-    except ValueError:  # a host that is none; what is before it may be a password all the same
-        return "@" in uri
 
 
 def _from_file(file: Path) -> str:

@@ -70,6 +70,7 @@ class Collections(_Section):
 
 class Kafka(_Section):
     bootstrap: str
+    client: str | None = None
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 4
     replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
 
@@ -78,6 +79,9 @@ class Connect(_Section):
     url: str
     bootstrap: str | None = None
     secrets: str | None = None
+    user_file: str | None = None
+    ca: str | None = None
+    certificate: str | None = None
 
 
 class Capture(_Section):

@@ -23,7 +23,9 @@ def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> li
     with connected(pipeline.source_uri, "source") as client:
         ours = [one.namespace for one in collections(client) if _is_part(one, selection, views)]
     with connected(pipeline.destination_uri, "destination") as client:
-        theirs = list(_named_by_source(pipeline, selection, collections(client), views))
+        # what is kept about positions needs no rights beyond reading and writing them
+        databases = [name for name in client.list_database_names() if not (pipeline.exactly_once and name == _OWN)]
+        theirs = list(_named_by_source(pipeline, selection, collections(client, databases), views))
     found = sorted({*ours, *theirs})
     if not found:
         asked = ", ".join(only) or ", ".join(pipeline.include)
@@ -42,7 +44,6 @@ def _named_by_source(
     renamed = {new: old for old, new in pipeline.renames.by_source.items()}
     for collection in found:
         name = renamed.get(collection.namespace, collection.namespace)
-        own = pipeline.exactly_once and collection.namespace.startswith(f"{_OWN}.")
-        mine = (views or collection.kind != "view") and not own and selection.matches(name)
+        mine = (views or collection.kind != "view") and selection.matches(name)
         if mine and pipeline.renames.destination(name) == collection.namespace:
             yield name

@@ -65,7 +65,7 @@ def test_ports_are_published_on_127_0_0_1_only_and_are_the_same_inside() -> None
 
 
 def test_the_broker_has_the_settings_of_the_embedded_one() -> None:
-    wanted = broker_properties(Path("/data"), 9092, 9093)
+    wanted = broker_properties(Path("/data"), 9092, [9093])
     assert wanted.keys() == broker_settings().keys()
     assert without(broker_settings(), BROKER_PLACES) == without(wanted, BROKER_PLACES)
 

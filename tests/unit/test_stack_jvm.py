@@ -22,7 +22,7 @@ def test_a_worker_reads_secrets_of_its_stack_only_and_listens_on_this_machine_on
 
 
 def test_a_broker_takes_records_of_the_largest_document(tmp_path: Path) -> None:
-    values = jvm.broker_properties(tmp_path, 1, 2)
+    values = jvm.broker_properties(tmp_path, 1, [2])
     assert int(values["message.max.bytes"]) > 16 * 1024 * 1024 + 16 * 1024
     assert values["message.max.bytes"] == values["replica.fetch.max.bytes"]
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 from connectors import secrets
 from connectors.connect import Connect
@@ -33,6 +36,7 @@ def check(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Findin
     """All findings about Connect. Connectors of a cluster that is out of reach are not validated: it takes minutes."""
     try:
         yield ok(_SUBJECT, f"{connect.url}: Kafka Connect {connect.version()}")
+        yield from exposed(pipeline)
         yield from _same_kafka(known, connect)
         present = connect.plugins()
         try:
@@ -47,6 +51,28 @@ def check(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Findin
         yield from foreign.check(pipeline, configs)
     except ConnectorsError as failure:
         yield refusal(_SUBJECT, failure)
+
+
+def exposed(pipeline: Pipeline) -> Iterator[Finding]:
+    """What is wrong with a REST API that others than this machine can reach."""
+    url, login = urlsplit(pipeline.connect_url), pipeline.connect_login
+    host = url.hostname or ""
+    with suppress(ValueError):
+        if host == "localhost" or ip_address(host).is_loopback:
+            return
+    if not login.user and not login.certificate:
+        yield warning(
+            _SUBJECT,
+            f"its REST API answers at {host} without asking who comes, and whoever reaches it can have the workers read"
+            " any file that they can, the one with the URIs included",
+            "let it listen on loopback only, or ask for a password or a certificate (README, Security)",
+        )
+    elif url.scheme == "http":
+        yield warning(
+            _SUBJECT,
+            f"the password for its REST API goes over the network to {host} as it is",
+            "let it listen with https (listeners=https://…), and write https:// in [connect] url",
+        )
 
 
 def _same_kafka(known: Known, connect: Connect) -> Iterator[Finding]:

@@ -16,8 +16,6 @@ from towpath.checks.finding import Finding, counted, error, ok, refusal, warning
 
 _SUBJECT = "kafka"
 _SHOWN = 3
-#: A topic that no pipeline has: the brokers are only asked whether they would make it.
-_PROBE = "towpath.check"
 
 Settings = Mapping[str, str]
 
@@ -110,7 +108,8 @@ def _would_create(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
     """Ask for a topic as `deploy` would make it, validation only: policies, rights, replicas that cannot be had."""
     settings = change_settings(pipeline)
     try:
-        topics.create(_PROBE, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
+        probe = f"{pipeline.name}.check"  # under the prefix that the user may have, and of no namespace
+        topics.create(probe, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
     except TopicError as refused:
         yield error(
             _SUBJECT,

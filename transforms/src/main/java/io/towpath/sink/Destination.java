@@ -7,6 +7,7 @@ import com.mongodb.client.MongoClients;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import com.mongodb.kafka.connect.util.ServerApiConfig;
 import com.mongodb.kafka.connect.util.SslConfigs;
+import io.towpath.tls.PemFiles;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.bson.BsonDocument;
@@ -31,6 +32,10 @@ final class Destination {
         MongoClientSettings.Builder settings = MongoClientSettings.builder()
                 .applyConnectionString(uri)
                 .applyToSslSettings(ssl -> SslConfigs.setupSsl(ssl, config));
+        PemFiles.of(config.getOriginals())
+                .context()
+                .ifPresent(ours ->
+                        settings.applyToSslSettings(ssl -> ssl.enabled(true).context(ours)));
         if (uri.getSocketTimeout() == null)
             settings.applyToSocketSettings(socket -> socket.readTimeout(SILENCE_MS, TimeUnit.MILLISECONDS));
         if (config.getCustomCredentialProvider() != null)

@@ -27,7 +27,8 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
     static final String LAG = "towpath.compaction.lag.ms";
     static final String DELETE_RETENTION = "towpath.delete.retention.ms";
     static final String SERVERS = "towpath.log.bootstrap.servers";
-    static final String CONSUMER = "towpath.log.consumer.";
+    /** What Connect's own consumers for this connector are given, above all how to log in at Kafka. */
+    private static final String CONSUMERS = "consumer.override.";
 
     /** Adds these settings to a definition. */
     static ConfigDef define(ConfigDef definition) {
@@ -64,7 +65,7 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
     static LogSettings of(Map<String, String> properties) {
         AbstractConfig config = new AbstractConfig(define(new ConfigDef()), properties, false);
         Properties consumer = new Properties();
-        consumer.putAll(config.originalsWithPrefix(CONSUMER));
+        consumer.putAll(config.originalsWithPrefix(CONSUMERS));
         consumer.put("bootstrap.servers", config.getString(SERVERS));
         LogSettings settings = new LogSettings(
                 until(UNTIL, config.getString(UNTIL)), config.getLong(LAG), config.getLong(DELETE_RETENTION), consumer);

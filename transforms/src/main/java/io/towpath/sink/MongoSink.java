@@ -2,11 +2,13 @@ package io.towpath.sink;
 
 import com.mongodb.kafka.connect.MongoSinkConnector;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import io.towpath.tls.PemFiles;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.connector.Task;
@@ -35,6 +37,14 @@ public final class MongoSink extends MongoSinkConnector {
     @Override
     public ConfigDef config() {
         return new Definition();
+    }
+
+    @Override
+    public Config validate(Map<String, String> settings) {
+        if (PemFiles.of(settings).isNone()) return super.validate(settings);
+        Config config = new Config(config().validate(settings));
+        DestinationCheck.check(settings, config);
+        return config;
     }
 
     @Override

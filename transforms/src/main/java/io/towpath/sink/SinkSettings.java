@@ -4,6 +4,7 @@ import com.mongodb.ReadConcern;
 import com.mongodb.ReadPreference;
 import com.mongodb.TransactionOptions;
 import com.mongodb.WriteConcern;
+import io.towpath.tls.PemFiles;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -40,7 +41,7 @@ record SinkSettings(
 
     static ConfigDef define(ConfigDef definition) {
         ConfigDef.NonEmptyString named = new ConfigDef.NonEmptyString();
-        return LogSettings.define(definition)
+        return LogSettings.define(PemFiles.define(definition))
                 .define(
                         PIPELINE,
                         Type.STRING,

@@ -3,15 +3,20 @@ package io.towpath.source;
 import com.mongodb.MongoClientSettings;
 import io.debezium.config.Configuration;
 import io.debezium.connector.mongodb.connection.DefaultMongoDbAuthProvider;
+import io.towpath.tls.PemFiles;
+import java.util.Optional;
+import javax.net.ssl.SSLContext;
 import org.apache.kafka.common.config.ConfigException;
 import org.bson.codecs.configuration.CodecRegistries;
 
 /**
- * Debezium's hook {@code mongodb.authentication.class}: authenticates as Debezium does by itself, and makes every document keep the
- * bytes it has on the wire.
+ * Debezium's hook {@code mongodb.authentication.class}: authenticates as Debezium does by itself, with PEM files where they are named,
+ * and makes every document keep the bytes it has on the wire.
  */
 public final class RawDocuments extends DefaultMongoDbAuthProvider {
     private static final String PIPELINE_KEY = "cursor.pipeline";
+
+    private Optional<SSLContext> context = Optional.empty();
 
     @Override
     public void init(Configuration config) {
@@ -22,11 +27,14 @@ public final class RawDocuments extends DefaultMongoDbAuthProvider {
                     pipeline,
                     "updates and deletes would reach the transform with loss; set it to " + ChangeCarrier.PIPELINE);
         }
+        context = PemFiles.of(config.asMap()).context();
         super.init(config);
     }
 
     @Override
     public MongoClientSettings.Builder addAuthConfig(MongoClientSettings.Builder settings) {
+        context.ifPresent(
+                ours -> settings.applyToSslSettings(ssl -> ssl.enabled(true).context(ours)));
         return super.addAuthConfig(settings)
                 .codecRegistry(CodecRegistries.fromRegistries(
                         CodecRegistries.fromCodecs(new RawDocumentCodec()),

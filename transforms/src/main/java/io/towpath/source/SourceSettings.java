@@ -1,6 +1,7 @@
 package io.towpath.source;
 
 import com.mongodb.ReadPreference;
+import io.towpath.tls.PemFiles;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
@@ -38,7 +39,8 @@ record SourceSettings(
     static final String BYTES_PER_SECOND = "towpath.copy.bytes.per.second";
     static final String REQUESTS_TOPIC = "towpath.requests.topic";
     static final String REQUESTS_SERVERS = "towpath.requests.bootstrap.servers";
-    static final String REQUESTS_CONSUMER = "towpath.requests.consumer.";
+    /** What Connect's own consumers for this connector are given, above all how to log in at Kafka. */
+    private static final String CONSUMERS = "consumer.override.";
 
     static final String DEAD_LETTERS_TOPIC = "towpath.dead.letters.topic";
     static final String RESNAPSHOT = "towpath.resnapshot";
@@ -49,7 +51,7 @@ record SourceSettings(
 
     /** Adds these settings to a definition. */
     static ConfigDef define(ConfigDef definition) {
-        return definition
+        return PemFiles.define(definition)
                 .define(
                         NAME,
                         Type.STRING,
@@ -139,7 +141,7 @@ record SourceSettings(
     static SourceSettings of(Map<String, String> configuration) {
         AbstractConfig parsed = new AbstractConfig(define(new ConfigDef()), configuration, false);
         Properties consumer = new Properties();
-        consumer.putAll(parsed.originalsWithPrefix(REQUESTS_CONSUMER));
+        consumer.putAll(parsed.originalsWithPrefix(CONSUMERS));
         consumer.put("bootstrap.servers", parsed.getString(REQUESTS_SERVERS));
         return new SourceSettings(
                 parsed.getString(NAME),
@@ -165,7 +167,7 @@ record SourceSettings(
     /** Debezium's own configuration: no first copy of its own, and where its stream begins. */
     static Map<String, String> debezium(Map<String, String> configuration, long startBits) {
         Map<String, String> result = new HashMap<>(configuration);
-        result.keySet().removeIf(key -> key.startsWith("towpath."));
+        result.keySet().removeIf(key -> key.startsWith("towpath.") && !key.startsWith(PemFiles.PREFIX));
         result.put("snapshot.mode", "no_data");
         result.put("capture.start.op.time", Long.toString(startBits));
         return result;

@@ -58,7 +58,7 @@ class SinkSettingsTest {
         settings.put("towpath.delete.retention.ms", "7");
         assertRefused(settings, "towpath.log.bootstrap.servers");
         settings.put("towpath.log.bootstrap.servers", "inside:9092");
-        settings.put("towpath.log.consumer.security.protocol", "SSL");
+        settings.put("consumer.override.security.protocol", "SSL");
         LogSettings log = SinkSettings.of(settings).log();
         assertTrue(log.isCompacted());
         assertEquals(12, log.deletesKeptMs());

@@ -1,0 +1,158 @@
+"""Why a server cannot be talked to, where TLS may be the reason: a handshake of our own, which tells more than clients.
+
+Nothing is sent but the handshake, and no password is needed for it.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_PATIENCE = 3.0  # seconds for the handshake
+_SILENCE = 0.5  # seconds after which a server that says nothing is taken to wait for the client
+_EXPIRED, _NOT_YET, _OTHER_HOST, _OTHER_IP = 10, 9, 62, 64  # X509_V_ERR_… of OpenSSL
+_REFUSES = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "ends the connection")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Trust:
+    """How a client was to connect. `key` is its certificate and key in one PEM file; empty names are none.
+
+    The last three are words for its user: what switches TLS on, what names the CA, what names the certificate.
+    """
+
+    tls: bool
+    ca: str
+    key: str
+    password: str
+    switch: str
+    ca_option: str
+    key_option: str
+    checks_host: bool = True
+
+    def unusable(self) -> Trouble | None:
+        """What is wrong with the files; asked first, as OpenSSL asks the terminal for a password that is missing."""
+        try:
+            self.context()
+        except OSError as error:
+            return _unusable(self, error)
+        return None
+
+    def context(self) -> ssl.SSLContext:
+        """Raises `OSError`, `ssl.SSLError` among them, for files that cannot be used."""
+        made = ssl.create_default_context(cafile=self.ca or None)
+        made.check_hostname = self.checks_host
+        if self.key:
+            made.load_cert_chain(self.key, password=lambda: self.password)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What was found, and what to do."""
+
+    found: str
+    advice: str
+
+
+def trouble(addresses: Iterable[tuple[str, int]], trust: Trust) -> Trouble | None:
+    """The first trouble with TLS at one of these addresses; None when that is not what is wrong."""
+    context = _unchecked()
+    if trust.tls:
+        try:
+            context = trust.context()
+        except OSError as error:
+            return _unusable(trust, error)
+    for host, port in addresses:
+        try:
+            with socket.create_connection((host, port), timeout=_PATIENCE) as plain:
+                found = _with_tls(plain, host, context, trust) if trust.tls else _without(plain, context, trust)
+        except OSError:
+            continue  # nobody is there, which is no matter of TLS
+        if found:
+            return found
+    return None
+
+
+def _unchecked() -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+    return made
+
+
+def _unusable(trust: Trust, error: OSError) -> Trouble:
+    named = " and ".join(filter(None, (trust.ca, trust.key)))
+    why = error.strerror or str(error)
+    return Trouble(
+        f"cannot use the PEM files {named}: {why}",
+        f"{trust.ca_option} names the CA, {trust.key_option} a certificate with its key, and the password of an"
+        " encrypted key has to be given with it",
+    )
+
+
+def _without(plain: socket.socket, context: ssl.SSLContext, trust: Trust) -> Trouble | None:
+    """A client without TLS: does the server speak it?"""
+    try:
+        context.wrap_socket(plain).close()
+    except ssl.SSLError as error:
+        if "ALERT" not in (error.reason or ""):
+            return None
+    except OSError:
+        return None
+    return Trouble("the server speaks TLS, and the client was not to", f"switch it on: {trust.switch}")
+
+
+def _with_tls(plain: socket.socket, host: str, context: ssl.SSLContext, trust: Trust) -> Trouble | None:
+    try:
+        with context.wrap_socket(plain, server_hostname=host) as secured:
+            secured.settimeout(_SILENCE)
+            if secured.recv(1) == b"":
+                return _refused("it ends the connection", trust) if trust.key else _wants_certificate(trust)
+    except TimeoutError:
+        return None  # it waits for the client to speak: all is well
+    except ssl.SSLCertVerificationError as error:
+        return _unverified(host, error.verify_code, trust)
+    except ssl.SSLError as error:
+        return _refused(error.reason or "", trust)
+    except OSError:
+        return _no_tls(trust)
+    return None
+
+
+def _unverified(host: str, code: int, trust: Trust) -> Trouble:
+    if code in (_EXPIRED, _NOT_YET):
+        when = "has expired" if code == _EXPIRED else "is not valid yet"
+        return Trouble(f"the certificate of {host} {when}", "give the server a new one, or set the clock right")
+    if code in (_OTHER_HOST, _OTHER_IP):
+        return Trouble(
+            f"the certificate of the server is not for the name {host}",
+            "connect by a name that is in it, or give the server a certificate with this name (subjectAltName)",
+        )
+    signed = f"the CA in {trust.ca}" if trust.ca else "a CA that this machine trusts"
+    return Trouble(
+        f"the certificate of {host} does not come from {signed}", f"name the CA that issued it with {trust.ca_option}"
+    )
+
+
+def _refused(reason: str, trust: Trust) -> Trouble:
+    if trust.key and any(word in reason for word in _REFUSES):
+        return Trouble(
+            f"the server refuses the client's certificate in {trust.key} ({reason})",
+            f"name with {trust.key_option} one that comes from the CA that the server trusts, and has not expired",
+        )
+    if "CERTIFICATE" in reason or "HANDSHAKE_FAILURE" in reason:
+        return _wants_certificate(trust)
+    return _no_tls(trust)
+
+
+def _wants_certificate(trust: Trust) -> Trouble:
+    return Trouble("the server wants a certificate of the client", f"name a PEM file with {trust.key_option}")
+
+
+def _no_tls(trust: Trust) -> Trouble:
+    return Trouble(
+        "the server does not speak TLS at this port",
+        f"name the port with TLS, or switch it off ({trust.switch} switches it on)",
+    )

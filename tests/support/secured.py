@@ -1,0 +1,246 @@
+"""A secured stack with the users of one pipeline, who may do what the README says and no more."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from pymongo import MongoClient
+
+import stack as embedded
+from stack.security import Security
+from tests.support import raw
+from tests.support.certificates import Authority, Secrets, secure, subject, user
+
+_README = (Path(__file__).parents[2] / "README.md").read_text()
+#: The pipeline of the README's commands.
+NAME = "shop"
+#: What the README calls the workers' group, and what it is in the embedded stack.
+_GROUPS = "connect-shop-", "towpath-stack-shop-"
+_RESOURCES = {
+    "--topic": ResourceType.TOPIC,
+    "--group": ResourceType.GROUP,
+    "--transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def documented_roles() -> dict[str, list[dict[str, Any]]]:
+    """Role → privileges of the `createRole` commands in the README."""
+    found = re.findall(r"runCommand\((\{createRole.*?\})\)\n", re.sub(r"//.*", "", _README) + "\n", re.DOTALL)
+    commands = [json.loads(re.sub(r"(\w+):", r'"\1":', text)) for text in found]
+    return {command["createRole"]: command["privileges"] for command in commands}
+
+
+def documented_acls() -> list[AclBinding]:
+    """What the `kafka-acls` commands in the README allow."""
+    lines = [line for line in _README.splitlines() if line.startswith("kafka-acls --add")]
+    return [binding for line in lines for binding in _acls(shlex.split(line)[2:])]
+
+
+def _acls(words: list[str]) -> Iterator[AclBinding]:
+    pattern, resources, operations, principal = ResourcePatternType.LITERAL, [], [], ""
+    given = iter(words)
+    for word in given:
+        if word == "--cluster":
+            resources.append((ResourceType.BROKER, "kafka-cluster"))
+            continue
+        value = next(given)
+        if word in _RESOURCES:
+            kind = _RESOURCES[word]
+            resources.append((kind, value.replace(*_GROUPS) if kind == ResourceType.TRANSACTIONAL_ID else value))
+        elif word == "--operation":
+            operations.append(getattr(AclOperation, re.sub(r"(?<!^)(?=[A-Z])", "_", value).upper()))
+        elif word == "--allow-principal":
+            principal = value
+        else:
+            assert (word, value) == ("--resource-pattern-type", "prefixed")
+            pattern = ResourcePatternType.PREFIXED
+    for kind, name in resources:
+        for operation in operations:
+            yield AclBinding(kind, name, pattern, principal, "*", operation, AclPermissionType.ALLOW)
+
+
+@dataclass(frozen=True, repr=False)
+class Secured:
+    """The running stack, its files, and clients that may do everything."""
+
+    folder: Path
+    stack: embedded.Stack
+    authority: Authority
+    known: Secrets
+    source: raw.Client
+    destination: raw.Client
+
+    @property
+    def source_uri(self) -> str:
+        """Of the pipeline's user, by password."""
+        return self._with(self.stack.source, user("towpath", self.known.source)) + "&authSource=admin"
+
+    @property
+    def destination_uri(self) -> str:
+        """Of the pipeline's user, by certificate."""
+        key = self._file("sink.pem")
+        password = user("", self.known.key)[1:-1]
+        return (
+            f"{self.stack.destination}&serverSelectionTimeoutMS=3000&authMechanism=MONGODB-X509"
+            f"&tlsCertificateKeyFile={key}"
+            f"&tlsCertificateKeyFilePassword={password}"
+        )
+
+    def as_root(self, uri: str) -> str:
+        """For clients that may do everything; only tests have it."""
+        key = self._file("stack.pem")
+        return f"{self._with(uri, user('root', self.known.root))}&authSource=admin&tlsCertificateKeyFile={key}"
+
+    @staticmethod
+    def _with(uri: str, login: str) -> str:
+        return uri.replace("://", f"://{login}")
+
+    def _file(self, name: str) -> Path:
+        return self.authority.folder / name
+
+    def kafka_by_password(self, password: str | None = None, ca: Path | None = None) -> dict[str, str]:
+        escaped = re.sub(r'(["\\])', r"\\\1", self.known.kafka if password is None else password)
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": f'{_SCRAM} required username="towpath" password="{escaped}";',
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(ca or self.authority.file),
+        }
+
+    def kafka_by_certificate(self) -> dict[str, str]:
+        return {
+            "security.protocol": "SSL",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.authority.file),
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self._file("kafka.pem")),
+        }
+
+    def rest(self) -> httpx.Client:
+        """A client of Connect's REST API."""
+        client = Security(self.authority.folder).for_httpx()
+        client.base_url = httpx.URL(self.stack.connect)
+        return client
+
+
+def secret_file(file: Path, text: str) -> Path:
+    file.touch(mode=0o600)
+    file.chmod(0o600)
+    file.write_text(text)
+    return file
+
+
+def properties(values: dict[str, str]) -> str:
+    """A properties file of these values."""
+    return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in values.items())
+
+
+def write(secured: Secured, *, by: str, source: str | None = None) -> Path:
+    """Write the pipeline file and all that it names; `by` password or certificate at Kafka."""
+    folder, certificates = secured.folder / "pipeline", secured.authority.folder
+    folder.mkdir(exist_ok=True)
+    client = secured.kafka_by_password() if by == "password" else secured.kafka_by_certificate()
+    secret_file(folder / "source.uri", source or secured.source_uri)
+    secret_file(folder / "destination.uri", secured.destination_uri)
+    secret_file(folder / "client.properties", properties(client))
+    secret_file(folder / "connect.user", f"towpath:{secured.known.connect}\n")
+    sections: dict[str, dict[str, Any]] = {
+        "source": {"uri_file": "source.uri"},
+        "destination": {"uri_file": "destination.uri"},
+        "collections": {"include": ["shop.*"]},
+        "kafka": {
+            "bootstrap": secured.stack.sasl_bootstrap if by == "password" else secured.stack.bootstrap,
+            "client": "client.properties",
+        },
+        "connect": {
+            "url": secured.stack.connect,
+            "secrets": str(secured.stack.directory / "secrets"),
+            "user_file": "connect.user",
+            "ca": str(secured.authority.file),
+            "certificate": str(certificates / "rest.pem"),
+        },
+    }
+    lines = [f'name = "{NAME}"']
+    for section, values in sections.items():
+        lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+    file = folder / f"{NAME}.toml"
+    file.write_text("\n".join(lines))
+    return file
+
+
+def worker_by_certificate(secured: Secured) -> None:
+    """Have the Connect worker come in at Kafka's other listener, and start it again."""
+    file = secured.stack.directory / "conf" / "connect-0.properties"
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(("sasl.", "security.", "bootstrap"))]
+    own = properties(
+        {
+            "bootstrap.servers": secured.stack.bootstrap,
+            "security.protocol": "SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(secured.authority.folder / "stack.pem"),
+        }
+    )
+    file.write_text("\n".join([*lines, own]))
+    embedded.restart(secured.stack.directory, "connect-0")
+
+
+@contextmanager
+def running(folder: Path, say: Any) -> Iterator[Secured]:
+    """Start a secured stack with the pipeline's users."""
+    known, certificates = Secrets(), folder / "certificates"
+    authority = secure(certificates, known)
+    authority.issue("sink.pem", name="sink", password=known.key)
+    authority.issue("kafka.pem", name="towpath")
+    authority.issue("rest.pem", name="rest")
+    place = folder / "stack"
+    try:
+        stack = embedded.up(embedded.StackOptions(directory=place, security=certificates), say)
+        with of(folder, stack, authority, known) as secured:
+            _make_users(secured)
+            yield secured
+    finally:
+        embedded.down(place)
+
+
+@contextmanager
+def of(folder: Path, stack: embedded.Stack, authority: Authority, known: Secrets) -> Iterator[Secured]:
+    own = Security(authority.folder)
+    login = {"username": "root", "password": known.root, **own.for_pymongo()}
+    with (
+        MongoClient[dict[str, Any]](stack.source, **login) as source,
+        MongoClient[dict[str, Any]](stack.destination, **login) as destination,
+    ):
+        yield Secured(folder, stack, authority, known, source, destination)
+
+
+def _make_users(secured: Secured) -> None:
+    roles = documented_roles()
+    for client, role in ((secured.source, "towpathReader"), (secured.destination, "towpathWriter")):
+        client.admin.command("createRole", role, privileges=roles[role], roles=[])
+    reader = [{"role": "towpathReader", "db": "admin"}]
+    secured.source.admin.command("createUser", "towpath", pwd=secured.known.source, roles=reader)
+    name = subject(secured.authority.folder / "sink.pem")
+    writer = [{"role": "towpathWriter", "db": "admin"}]
+    secured.destination["$external"].command("createUser", name, roles=writer)
+    own = Security(secured.authority.folder).for_librdkafka()
+    admin = AdminClient({"bootstrap.servers": secured.stack.bootstrap, **own})
+    for answer in admin.create_acls(documented_acls(), request_timeout=20).values():
+        answer.result(timeout=20)

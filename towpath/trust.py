@@ -1,0 +1,98 @@
+"""The files by which Towpath trusts and is trusted: read, and refused when others can read what is secret in them."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from connectors.errors import ConnectorsError
+from connectors.kafka_client import CA, KafkaClient, of, properties
+from connectors.login import Login
+from towpath import sections
+from towpath.errors import BadPipelineFile
+
+
+def refuse_open(file: Path, why: str) -> None:
+    """Raise `BadPipelineFile` for a file that others can read."""
+    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        raise BadPipelineFile(f"{file} can be read by others, and {why}; run: chmod 600 {file}")
+
+
+def refuse_open_key(file: Path) -> None:
+    """Raise `BadPipelineFile` for a key that everybody can read. Its group may: Connect's workers read it as well."""
+    if file.stat().st_mode & stat.S_IRWXO:
+        raise BadPipelineFile(f"{file} can be read by everybody, and it holds a private key; run: chmod o= {file}")
+
+
+def refuse_files(files: Iterable[tuple[str, str]], where: str, *, plain_sink: bool) -> None:
+    """Raise `BadPipelineFile` for PEM files of a URI that cannot be used. `files`: option and path of each."""
+    for option, name in files:
+        file = Path(name)
+        if plain_sink:
+            raise BadPipelineFile(
+                f'{where}: {option} is nothing that mongo-kafka\'s sink reads, which mode = "plain" has as it is; give'
+                " the workers a trust store (-Djavax.net.ssl.trustStore) and leave it out, or deploy with mode ="
+                ' "exactly-once"'
+            )
+        if not file.is_absolute():
+            raise BadPipelineFile(f"{where}: {option}={name}: write the whole path, for the workers read it as well")
+        _refuse_unreadable(file, f"{where}: {option}")
+        if option == "tlsCertificateKeyFile":
+            refuse_open_key(file)
+
+
+def kafka_client(section: sections.Kafka, path: Path) -> KafkaClient:
+    """What the file of [kafka] client says."""
+    if section.client is None:
+        return KafkaClient()
+    file, where = _beside(path, section.client), f"{path}: [kafka] client"
+    try:
+        found = of(properties(_text(file, where)), file.parent)
+    except ConnectorsError as error:
+        raise BadPipelineFile(f"{where}: {file}: {error}") from error
+    if found.has_secret:
+        refuse_open(file, "it holds a password for Kafka")
+    for key, named in found.files.items():
+        _refuse_unreadable(named, f"{file}: {key}")
+        if key != CA:
+            refuse_open_key(named)
+    return found
+
+
+def connect_login(section: sections.Connect, path: Path) -> Login:
+    """User, password and PEM files for Connect's REST API."""
+    user = password = ""
+    if section.user_file is not None:
+        file, where = _beside(path, section.user_file), f"{path}: [connect] user_file"
+        user, mark, password = _text(file, where).strip().partition(":")
+        refuse_open(file, "it holds a password for Kafka Connect")
+        if not mark or not user or "\n" in password:
+            raise BadPipelineFile(f"{where}: {file} has to hold one line, user:password")
+    named = {name: _beside(path, text) for name in ("ca", "certificate") if (text := getattr(section, name))}
+    for name, file in named.items():
+        _refuse_unreadable(file, f"{path}: [connect] {name}")
+    if "certificate" in named:
+        refuse_open_key(named["certificate"])
+    if named and not section.url.startswith("https://"):
+        raise BadPipelineFile(f"{path}: [connect] {' and '.join(named)} go with an https:// url")
+    return Login(user, password, str(named.get("ca", "")), str(named.get("certificate", "")))
+
+
+def _beside(path: Path, name: str) -> Path:
+    return (path.parent / Path(name).expanduser()).resolve()
+
+
+def _text(file: Path, where: str) -> str:
+    _refuse_unreadable(file, where)
+    try:
+        return file.read_text()
+    except UnicodeDecodeError as error:
+        raise BadPipelineFile(f"{where}: {file} is not text in UTF-8") from error
+
+
+def _refuse_unreadable(file: Path, where: str) -> None:
+    try:
+        file.open("rb").close()
+    except OSError as error:
+        raise BadPipelineFile(f"{where}: cannot read {file}: {error.strerror}") from error
