@@ -46,7 +46,7 @@ class Captured:
     since: ClusterTime
     lost: bool
     asked: str
-    """The resnapshot in its configuration; empty when there never was one."""
+    """The resnapshot in its configuration, or its offsets; empty when there never was one."""
     only: str
     """The expression that goes with it."""
 
@@ -63,7 +63,7 @@ def look(pipeline: Pipeline, connect: Connect) -> list[Captured]:
             state, config = read_state(connect, name), connect.config(name) or {}
             since = state.position.time if state.position else state.start
             if since is not None:
-                asked, only = config.get(NAME, ""), config.get(ONLY, _EVERYTHING)
+                asked, only = config.get(NAME, state.resnapshot), config.get(ONLY, _EVERYTHING)
                 found.append(Captured(name, state, since, is_lost(client, since), asked, only))
     return found
 

@@ -21,6 +21,8 @@ Kind = Literal["mongod", "kafka", "connect"]
 _DEFAULT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that a child would otherwise go on ignoring when we do."""
 _POLL_S = 0.05
+_PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR")
+_PREFIXES = ("JAVA_", "LC_", "LD_")
 _SLACK_S = 1.0  # creation times are told in clock ticks since boot; a later process differs by more
 
 
@@ -87,11 +89,16 @@ def spawn(process: Process) -> Process:
             actions += [(os.POSIX_SPAWN_DUP2, log.fileno(), to) for to in (1, 2)]
             words, begun = process.command, log.tell()
             pid = os.posix_spawn(
-                words[0], words, os.environ, file_actions=actions, setsid=True, setsigmask=[], setsigdef=_DEFAULT
+                words[0], words, _environment(), file_actions=actions, setsid=True, setsigmask=[], setsigdef=_DEFAULT
             )
     except OSError as error:
         raise FolderUnusable(f"cannot start {process.name} ({process.command[0]}): {error}") from error
     return dataclasses.replace(process, pid=pid, created=_created(pid), log_from=begun)
+
+
+def _environment() -> dict[str, str]:
+    """What servers need of the environment: a variable of the shell can hold a password, and theirs can be read."""
+    return {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PREFIXES)}
 
 
 def _created(pid: int) -> float:

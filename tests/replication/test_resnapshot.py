@@ -77,7 +77,7 @@ def test_a_pipeline_whose_resume_point_is_gone_is_brought_back_by_the_log(
     _is_warned_of(pipeline, stack)
     lost = _lose_history(pipeline)
     _is_told(pipeline, lost)
-    with Ticker(0.05, lambda: documents.update_many({"_id": {"$gte": 2_000}}, {"$inc": {"v": 1}})):
+    with Ticker(0.05, lambda: documents.update_many({"_id": {"$gte": COUNT - 20}}, {"$inc": {"v": 1}})):
         _interrupted(pipeline)
         said = words("resnapshot", file, "--yes", expect=0)
         assert "going on with the resnapshot" in said

@@ -188,6 +188,13 @@ def test_capture_has_to_stay_within_the_oplog(
     assert (finding.level, words in finding.finding) == (level, True), finding.finding
 
 
+def test_a_resnapshot_that_is_not_over_is_told() -> None:
+    state = SourceState(None, gap=ClusterTime(4000, 1))
+    captured = Captured("move-source", state, ClusterTime(4999, 1), False, "x", ".*")
+    (finding,) = oplog.judge_capture(oplog.Oplog(4000, 95, 100, last=5000), captured)
+    assert (finding.level, "lacks the changes since 4000:1" in finding.finding) == ("warning", True)
+
+
 @pytest.mark.parametrize(
     ("documents", "size", "limits", "level", "words"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from connectors.barrier import uncaptured
 from connectors.copying import copied_by_ranges, held
 from connectors.errors import ConnectorsError
 from connectors.position import ClusterTime
+from connectors.resnapshot import Captured
 from connectors.source_state import SourceState, source_state
 
 SELECTION = "^(?-i:shop\\..*)$"
@@ -153,3 +155,17 @@ def test_what_the_copy_warns_of_is_told() -> None:
     warned["offset"]["warning"] = "the oplog is short"
     assert source_state([warned]).warning == "the oplog is short"
     assert source_state([root("copy", "shop.orders")]).warning == ""
+
+
+def test_a_resnapshot_is_under_way_until_it_is_closed() -> None:
+    begun = root("copy", "shop.a")
+    begun["offset"] |= {"resnapshot": "again", "gap": "80:2", "closed": ""}
+    state = source_state([begun])
+    assert (state.start, state.gap, state.resnapshot) == (ClusterTime(90, 1), ClusterTime(80, 2), "again")
+    captured = Captured("shop-source", state, ClusterTime(90, 1), False, "again", ".*")
+    assert captured.under_way
+    begun["offset"] |= {"phase": "stream", "closed": "again", "gap": ""}
+    closed = source_state([begun])
+    assert closed.gap is None
+    assert not replace(captured, state=closed).under_way
+    assert not replace(captured, asked="", state=closed).under_way

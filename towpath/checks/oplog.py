@@ -105,6 +105,13 @@ def judge_capture(found: Oplog | None, captured: Captured) -> Iterator[Finding]:
             " after that cannot be read any more, and a restart brings nothing back",
             "`towpath resnapshot PIPELINE` reads all documents again, without emptying the destination",
         )
+    elif captured.state.gap is not None:
+        yield warning(
+            f"log, {captured.connector}",
+            f"lacks the changes since {captured.state.gap}, and the resnapshot that makes up for them is not over:"
+            " documents that were deleted since are still at the destination",
+            "`towpath resnapshot PIPELINE` goes on with it",
+        )
     elif found and found.is_near(captured.since.seconds):
         yield warning(
             subject,

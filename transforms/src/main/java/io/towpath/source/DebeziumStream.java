@@ -4,6 +4,7 @@ import com.mongodb.MongoException;
 import io.debezium.DebeziumException;
 import io.debezium.connector.mongodb.MongoDbConnectorTask;
 import io.towpath.record.ClusterTime;
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -25,6 +26,10 @@ final class DebeziumStream implements AutoCloseable {
     private static final int TOO_LARGE = 10334;
     private static final int MOST_ATTEMPTS = 20;
     private static final long PAUSE_MS = 500;
+    /** For so long the first one is looked for, which is in the batch that failed; and further ones. */
+    private static final long LONGEST_NS = Duration.ofSeconds(60).toNanos();
+
+    private static final long MORE_NS = Duration.ofSeconds(2).toNanos();
 
     private final SourceTaskContext context;
     private final Map<String, String> configuration;
@@ -87,17 +92,22 @@ final class DebeziumStream implements AutoCloseable {
         if (++attempts > MOST_ATTEMPTS) throw error;
         close();
         oversized.values().removeIf(time -> point.time().isAfter(time));
-        Optional<OversizedSearch.Found> found = search(point);
-        found.ifPresent(it -> {
-            LOGGER.warn("the change of {} is too large for a change stream, so the document is read in its place", it);
-            oversized.put(it.token(), it.time());
-        });
-        if (found.isEmpty()) Thread.sleep(PAUSE_MS);
+        int known = oversized.size();
+        long end = System.nanoTime() + LONGEST_NS;
+        Optional<OversizedSearch.Found> found = search(point, end);
+        while (found.isPresent()) { // where there is one, more may follow
+            LOGGER.warn("the change of {} is too large for a change stream, so the document is read", found.get());
+            oversized.put(found.get().token(), found.get().time());
+            end = Math.min(end, System.nanoTime() + MORE_NS);
+            found = search(found.get().passed(), end);
+        }
+        if (oversized.size() > known) attempts = 0;
+        else Thread.sleep(PAUSE_MS);
     }
 
-    private Optional<OversizedSearch.Found> search(ResumePoint point) {
+    private Optional<OversizedSearch.Found> search(ResumePoint point, long end) {
         try {
-            return new OversizedSearch(source, oversized.keySet()).after(point);
+            return new OversizedSearch(source, oversized.keySet()).after(point, end);
         } catch (MongoException error) {
             if (!ReadFault.passes(error)) throw error;
             throw new RetriableException(

@@ -147,8 +147,9 @@ final class Ledger {
     /** These are copied once more while the stream goes on. */
     List<SourceRecord> copyAgain(String name, Collection<String> namespaces) {
         List<SourceRecord> records = new ArrayList<>();
-        namespaces.forEach(namespace -> records.addAll(forget(namespace)));
+        namespaces.stream().filter(copies::containsKey).forEach(namespace -> records.addAll(forget(namespace)));
         namespaces.forEach(namespace -> copies.put(namespace, Optional.empty()));
+        largest = null;
         resnapshot = name;
         records.add(rootRecord());
         return records;

@@ -10,6 +10,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Optional;
 import org.bson.BsonDocument;
+import org.bson.BsonString;
 
 /**
  * Looks for the next event that is too large for the server to send. A batch that holds one fails as a whole, so events are taken one
@@ -30,19 +31,26 @@ final class OversizedSearch {
 
     /** An event that is too large: its resume token and time, and what it is about, for people. */
     record Found(String token, ClusterTime time, String namespace, String id) {
+        ResumePoint passed() {
+            return new ResumePoint(time, Optional.of(new BsonDocument("_data", new BsonString(token))));
+        }
+
         @Override
         public String toString() {
             return "%s %s at %s".formatted(namespace, id, time);
         }
     }
 
-    /** The first one behind a point; empty when there is none up to now. Throws {@link MongoException}. */
-    Optional<Found> after(ResumePoint point) {
+    /**
+     * The first one behind a point; empty when there is none up to now, or none was found by {@code endNs}. Throws
+     * {@link MongoException}.
+     */
+    Optional<Found> after(ResumePoint point, long endNs) {
         ClusterTime now = source.now();
         ResumePoint passed = point;
         try (MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor =
                 stream(point, ChangeCarrier.stages(known)).batchSize(1).cursor()) {
-            while (!passed.time().isAfter(now)) {
+            while (!passed.time().isAfter(now) && System.nanoTime() < endNs) {
                 ChangeStreamDocument<BsonDocument> event = cursor.tryNext();
                 BsonDocument token = event == null ? cursor.getResumeToken() : event.getResumeToken();
                 if (token != null) passed = new ResumePoint(ResumeToken.clusterTime(token), Optional.of(token));

@@ -230,11 +230,12 @@ class LedgerTest {
     void collectionsThatAreCopiedOnceMoreLeaveNoGap() throws Exception {
         Ledger ledger = begun();
         ledger.beginStream();
-        store(ledger.copyAgain("again", List.of(ORDERS)));
+        store(ledger.copyAgain("again", List.of(ORDERS, "shop.later")));
         Ledger again = restored();
         assertTrue(again.isStreaming());
         assertEquals("", again.gap());
         assertTrue(again.copies().get(ORDERS).isEmpty());
+        assertTrue(again.copies().get("shop.later").isEmpty());
         assertEquals("again", again.resnapshot());
     }
 
