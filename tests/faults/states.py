@@ -105,20 +105,18 @@ def _streaming(scene: Scene) -> Iterator[Holds]:
 
 
 def read_again(scene: Scene, times: int) -> None:
-    """Ask for every document of the collections, so often that it takes a while."""
+    """Ask for the documents of the collections, so often that it takes a while."""
     with opened(scene.pipeline.file) as it:
-        for _ in range(times):
-            for name in scene.collections:
-                found = scene.pipeline.source(name).find({}, {"_id": 1})
-                ids = [bson.encode({"_id": one["_id"]}) for one in found]
-                if ids:
-                    requests.write(it.pipeline, it.topics, scene.pipeline.namespace(name), ids)
+        for name in scene.collections:
+            found = scene.pipeline.source(name).find({}, {"_id": 1})
+            ids = [bson.encode({"_id": one["_id"]}) for one in found]
+            requests.write(it.pipeline, it.topics, scene.pipeline.namespace(name), ids * times)
 
 
 @contextmanager
 def _reading_again(scene: Scene) -> Iterator[Holds]:
     until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
-    read_again(scene, 60)
+    read_again(scene, 150)
     yield lambda: scene.offsets.requests_left() > 0
 
 
@@ -185,7 +183,7 @@ def _is_verified(client: raw.Client) -> bool:
 def _replaying(scene: Scene) -> Iterator[Holds]:
     """A replay is under way. It goes on when it is asked for again, and ends with the source's documents."""
     pipeline, place = scene.pipeline, scene.folder / f"third-{time.monotonic_ns()}"
-    read_again(scene, 20)
+    read_again(scene, 40)
     pipeline.wait()
     with mongod.start_replica_set(place, name="third", sizes=MongodSizes(0.25, 128)) as third:
         words = ("replay", "--destination", third.uri, "--name", f"r{time.monotonic_ns()}")

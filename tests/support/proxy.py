@@ -113,9 +113,9 @@ class Proxy:
                 if self._per_second:
                     await asyncio.sleep(self._delay + len(piece) / self._per_second)
                 await self._flows.wait()
+                self.passed += len(piece)
                 writer.write(piece)
                 await writer.drain()
-                self.passed += len(piece)
             if writer.can_write_eof():
                 writer.write_eof()
 
