@@ -1,8 +1,8 @@
 """A destination that refuses writes and accepts them again: some documents, all of them, a user's, or for want of room.
 
-One pipeline goes through all of it, with updates at the source all the time, to a destination of its own on a small
-disk. `TOWPATH_TEST_REFUSALS` is how often (once, and not all of it, if not set), `TOWPATH_TEST_REVOKED` for how many seconds a role is missing
-(3; more than 30 goes beyond the time for which the sink itself tries again).
+One pipeline goes through it, with updates at the source all the time, to a destination of its own on a small disk.
+`TOWPATH_TEST_REFUSALS` is how often, all of it (not set: once, the shorter parts); `TOWPATH_TEST_REVOKED` for how many
+seconds a role is missing (3; more than 30 goes beyond the time for which the sink itself tries again).
 """
 
 from __future__ import annotations

@@ -50,8 +50,9 @@ def test_a_command_that_met_a_fault_says_so_and_its_repeat_mends(docs: Pipeline)
     random, outcomes = Random(SEED), Counter[str]()
     for command, fault in pairs(random):
         towpath("deploy", docs.write())
-        towpath("resume", docs.file)
         outcomes[one(docs, command, fault, random)] += 1
+        if command == "pause":
+            towpath("resume", docs.file)
     towpath("deploy", docs.write())
     docs.wait()
     docs.assert_same("docs", at_least=20)
