@@ -15,6 +15,7 @@ from towpath import unfollowed, verdicts
 from towpath.ddl_words import Sides, judged
 from towpath.errors import TowpathError
 from verifier import Pair
+from verifier.commands import Command
 from verifier.metadata import MetadataDifference
 
 PIPELINE = SimpleNamespace(name="shop", selection=Selection(("shop.*",)))
@@ -70,11 +71,13 @@ def test_a_rename_is_told_until_it_is_verified_and_the_new_name_has_a_topic_firs
 
 
 def test_options_and_indexes_are_told_with_the_command_that_mends_them():
-    differs = MetadataDifference(
-        Pair("shop.a", "shop.a"), "index", "the index x is missing", {}, None, "db.x()\ndb.y()"
-    )
+    commands = (Command("shop", {"x": 1}), Command("shop", {"y": 1}))
+    differs = MetadataDifference(Pair("shop.a", "shop.a"), "index", "x", "the index x is missing", {}, None, commands)
     found = told(of("createIndexes"), metadata=[differs])
-    assert found.line.endswith("; at the destination, the index x is missing; run at the destination: db.x(); db.y()")
+    assert found.line.endswith(
+        "; at the destination, the index x is missing; run at the destination: "
+        + "; ".join(one.text for one in commands)
+    )
     assert told(of("createIndexes", "shop.b"), metadata=[differs]) is None
 
 
