@@ -34,8 +34,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
         for (int i = from; i < last; i++) {
             String name = step.names()[i];
             Value child = at.get(name);
-            if (child == null)
-                return step.kind() == Step.Kind.UNSET || step.kind() == Step.Kind.SET && at.accepts(name);
+            if (child == null) return step.kind() == Step.Kind.UNSET || at.accepts(name);
             Container inner = opened(child);
             if (inner == null) return step.kind() == Step.Kind.UNSET && isScalar(child);
             if (inner != child) at.put(name, inner);
@@ -45,9 +44,21 @@ abstract sealed class Container implements Value permits Fields, Elements {
         return switch (step.kind()) {
             case SET -> at.accepts(name);
             case UNSET -> true;
-                // the server makes an empty array where none is, and then has an opinion on what is set below it
-            case TRUNCATE -> at.get(name) != null && at.opensAsArray(name);
+            case TRUNCATE -> at.get(name) == null ? at.accepts(name) : at.opensAsArray(name);
         };
+    }
+
+    /** Whether there is nothing at the step's place. */
+    final boolean lacks(Step step) {
+        Container at = this;
+        for (int i = 0; ; i++) {
+            Value child = at.get(step.names()[i]);
+            if (child == null) return true;
+            if (i == step.names().length - 1) return false;
+            Container inner = opened(child);
+            if (inner == null) return false;
+            at = inner;
+        }
     }
 
     /** Do what {@link #takes} said yes to. */
@@ -66,7 +77,10 @@ abstract sealed class Container implements Value permits Fields, Elements {
         switch (step.kind()) {
             case SET -> at.put(name, step.value());
             case UNSET -> at.remove(name);
-            case TRUNCATE -> ((Elements) opened(at.get(name))).cut(step.newSize());
+            case TRUNCATE -> {
+                if (at.get(name) == null) at.put(name, new Elements());
+                else ((Elements) opened(at.get(name))).cut(step.newSize());
+            }
         }
     }
 

@@ -103,6 +103,12 @@ public final class Steps {
                                 && (written.contains(step.path()) || isWithinAny(step.path(), cut))));
     }
 
+    /** Whether an array is cut and written into: where it is missing, cutting makes one, which takes numbered places only. */
+    boolean writesBelow(Step cut) {
+        return cut.kind() == Step.Kind.TRUNCATE
+                && steps.stream().anyMatch(step -> step.path().startsWith(cut.path() + '.'));
+    }
+
     private static boolean isWithinAny(String path, Set<String> places) {
         for (int dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) {
             if (places.contains(path.substring(0, dot))) return true;

@@ -52,7 +52,7 @@ class WritesFuzzTest {
             changes.forEach(change -> assertTrue(written.remove(change.record()) || isForgotten(change, changes)));
             return bad == 0 ? "all taken" : bad == 6 ? "none taken" : "some refused";
         });
-        assertEquals(3, seen.size(), seen::toString);
+        assertTrue(seen.get("some refused") > Fuzz.times(1_000), seen::toString);
     }
 
     private static SinkRecord any(OddRecords records, int kind, int id, long offset) {
