@@ -57,6 +57,11 @@ def message(answer: httpx.Response) -> str:
     return "".join(character if character.isprintable() else " " for character in said).strip()
 
 
+def is_page(answer: httpx.Response) -> bool:
+    """Whether it is the web server's own page, which answers before the worker has begun."""
+    return answer.content.lstrip().startswith(b"<")
+
+
 def is_about_connector(missing: httpx.Response) -> bool:
     """Whether a 404 is Connect's word on a connector, and not that of a web server, or on a path that nobody knows."""
     try:

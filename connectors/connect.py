@@ -196,7 +196,7 @@ class Connect:
             raise self._unreachable(error) from error
         if answer.is_success:
             return self._decoded(answer, method, path) if answer.content else None
-        if answer.status_code == 404 and not _is_json(answer):
+        if answer.status_code == 404 and answers.is_page(answer):
             raise ConnectUnreachable(
                 f"{method} {self.url}{path}: 404, and not in Kafka Connect's words: its worker is still starting, or"
                 " something else listens there ([connect] url)",
@@ -215,11 +215,6 @@ class Connect:
             return answer.json()
         except (ValueError, RecursionError) as error:
             raise self._no_connect(method, path, "the answer is not JSON") from error
-
-
-def _is_json(answer: httpx.Response) -> bool:
-    """What is not is the web server's own page: it answers before the worker has begun."""
-    return str(answer.headers.get("content-type", "")).startswith("application/json")
 
 
 def _connector(name: str, found: Any) -> Connector:
