@@ -154,4 +154,4 @@ def _one(client: MongoClient[dict[str, Any]], step: Step, tell: Told) -> None:
 def _refusal(step: Step, error: OperationFailure) -> str:
     words = (error.details or {}).get("errmsg", str(error))
     advice = f"; {_ROLE}" if error.code == _UNAUTHORISED else ""
-    return f"the destination refuses to {step.words}: {words}{advice}. The command was: {step.command.text}"
+    return f"the destination refuses to {step.words}: {words}{advice} ([destination] uri). It was: {step.command.text}"

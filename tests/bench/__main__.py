@@ -22,7 +22,7 @@ from pymongo.errors import PyMongoError
 import stack as embedded
 from connectors.errors import ConnectorsError
 from tests.bench import __doc__ as about
-from tests.bench import arrays, copying, draining, loading, page, replaying, report, streaming, verifying
+from tests.bench import arrays, copying, draining, indexing, loading, page, replaying, report, streaming, verifying
 from tests.bench.pairs import say
 
 _RESULTS = Path(__file__).parent.parent.parent / "docs" / "benchmarks"
@@ -98,6 +98,12 @@ BENCHES = {
         "a destination rebuilt from the log, against the first copy",
         replaying.bench,
         {"documents": 200_000, "threads": 4, "repetitions": 3, "seed": 1},
+        {"documents": 2_000, "repetitions": 1},
+    ),
+    "indexes": Bench(
+        "the destination's indexes, built before the first copy or after it",
+        indexing.bench,
+        {"documents": 150_000, "threads": 4, "repetitions": 3, "seed": 1},
         {"documents": 2_000, "repetitions": 1},
     ),
     "verify": Bench(

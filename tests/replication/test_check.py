@@ -108,7 +108,7 @@ def test_collections_of_the_source(make_pipeline: MakePipeline) -> None:
     one(found, "ok", f"{place}.known", "whole_documents")
     one(found, "ok", f"{place}.view", "is a view")
     assert levels(found).count("error") == 6
-    assert levels(found).count("warning") == 3
+    assert levels(found).count("warning") == 2
 
 
 def test_collections_at_the_destination(pipeline: Pipeline) -> None:

@@ -39,7 +39,6 @@ def test_a_running_pipeline_is_verified_damaged_and_verified_again(make_pipeline
     assert json.loads(done.stdout.splitlines()[-1])["missing"] == 3_100
     pipeline.deploy()
     pipeline.wait()
-    pipeline.destination_client[pipeline.name].create_collection("seen", viewOn="orders", pipeline=[])
 
     def write() -> None:
         pipeline.source("orders").update_one({"_id": 5}, {"$inc": {"n": 1}})
