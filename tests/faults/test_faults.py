@@ -51,5 +51,6 @@ def test_a_broker_that_was_killed_and_comes_back_loses_nothing_and_nobody_has_to
     strike(there, tmp_path, seed, "broker-kill", "streaming")
 
 
+@pytest.mark.long
 def test_a_copy_during_which_the_source_has_another_primary_goes_on(there: Site, tmp_path: Path, seed: int) -> None:
     strike(there, tmp_path, seed, "source-step-down", "copy")

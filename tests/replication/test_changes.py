@@ -39,7 +39,7 @@ def test_changes_that_pile_up_into_huge_batches_leave_both_sides_equal_byte_for_
     pipeline.deploy()
     pipeline.wait()
     with sink_paused(pipeline):
-        changes.run(6000)
+        changes.run(3000)
         await_backlog(pipeline, changes.statistics.effective.total())
     pipeline.wait()
     print(changes.statistics, pipeline.status()["sink"])

@@ -167,6 +167,7 @@ def ends(pipeline: Pipeline, names: Sequence[str]) -> dict[Any, tuple[int, int]]
     return topics.ends([existing[pipeline.topic(name)] for name in names])
 
 
+@pytest.mark.long
 def test_two_instances_share_and_one_goes_on_when_the_other_kafka_and_connect_are_killed(
     make_pipeline: MakePipeline, stack: embedded.Stack, serve: Serve
 ) -> None:

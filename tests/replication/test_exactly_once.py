@@ -126,6 +126,7 @@ def second(stack: embedded.Stack) -> Iterator[str]:
         yield name
 
 
+@pytest.mark.long
 def test_a_worker_that_slept_in_a_transaction_while_its_tasks_moved_changes_nothing_when_it_wakes(
     make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int
 ) -> None:

@@ -83,6 +83,7 @@ def test_an_event_that_is_too_large_is_read_by_id_in_its_place(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_the_largest_documents_and_updates_there_can_be_arrive(pipeline: Pipeline) -> None:
     documents = pipeline.source("docs")
     documents.insert_one({"_id": 0, "x": os.urandom(LARGEST - 30)})
