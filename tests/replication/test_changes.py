@@ -18,6 +18,7 @@ def workload(pipeline: Pipeline, seed: int, *, documents: int = 300) -> Workload
     return Workload(seed, [pipeline.source(name) for name in COLLECTIONS], documents=documents)
 
 
+@pytest.mark.long
 def test_changes_in_tiny_batches_leave_both_sides_equal_byte_for_byte(make_pipeline: MakePipeline, seed: int) -> None:
     pipeline = make_pipeline(Settings(write=BATCHES["tiny"]))
     changes = workload(pipeline, seed)
@@ -30,6 +31,7 @@ def test_changes_in_tiny_batches_leave_both_sides_equal_byte_for_byte(make_pipel
     pipeline.assert_same(*COLLECTIONS, at_least=300)
 
 
+@pytest.mark.long
 def test_changes_that_pile_up_into_huge_batches_leave_both_sides_equal_byte_for_byte(
     make_pipeline: MakePipeline, seed: int
 ) -> None:

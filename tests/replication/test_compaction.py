@@ -250,6 +250,7 @@ def commit_the_end(pipeline: Pipeline) -> None:
     admin.alter_consumer_group_offsets([wanted])[group].result(30)
 
 
+@pytest.mark.long
 def test_the_cleaner_is_let_at_an_old_log_once_it_is_protected_and_taken_off_again(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

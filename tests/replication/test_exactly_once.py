@@ -153,6 +153,7 @@ def test_a_worker_that_slept_in_a_transaction_while_its_tasks_moved_changes_noth
     assert events.seen(at_least=600)
 
 
+@pytest.mark.long
 def test_a_rolling_restart_to_another_version_of_the_jar_loses_and_repeats_nothing(
     make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,7 @@ def validate(pipeline: Pipeline, validator: dict[str, Any]) -> None:
     pipeline.destination_client[pipeline.name].command("collMod", "docs", validator=validator)
 
 
+@pytest.mark.long
 def test_a_destination_that_refuses_and_accepts_again_has_lost_nothing(pipeline: Pipeline, disk: Disk) -> None:
     documents, tick = pipeline.source("docs"), iter(range(10**9))
 
@@ -159,7 +161,7 @@ def a_role_is_gone(pipeline: Pipeline, changes: Ticker) -> None:
 
 
 def the_disk_is_full(pipeline: Pipeline, changes: Ticker, disk: Disk) -> None:
-    """mongod ends itself when it cannot write its journal; it is started again when there is room."""
+    """mongod may end itself when it cannot write its journal; it is started again when there is room."""
     disk.fill()
     documents, large = pipeline.source("docs"), "y" * 200_000
 
@@ -171,7 +173,8 @@ def the_disk_is_full(pipeline: Pipeline, changes: Ticker, disk: Disk) -> None:
     done = changes.done
     changes.wait_for(done + 50)
     disk.empty()
-    embedded.start(disk.place, NODE)
+    with suppress(embedded.StackError):  # where only writes were refused it runs still
+        embedded.start(disk.place, NODE)
     until("destination with room", lambda: answers(pipeline), 60)
     documents.update_many({}, {"$unset": {"large": ""}})
     same(pipeline)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import stack as embedded
 from tests.conftest import MakePipeline
 from tests.support import log
@@ -13,6 +15,7 @@ COLLECTIONS = ("one", "two")
 WORKER = "connect-0"
 
 
+@pytest.mark.long
 def test_content_is_equal_in_plain_mode_after_a_worker_was_killed_while_streaming(
     make_pipeline: MakePipeline, stack: embedded.Stack, seed: int
 ) -> None:

@@ -43,6 +43,7 @@ def content(client: raw.Client, database: str) -> dict[bytes, bytes]:
     return {b.field(document, "_id").payload: document for document in found}
 
 
+@pytest.mark.long
 def test_every_kind_happens_and_one_seed_gives_one_result(
     source_client: raw.Client, databases: tuple[str, str], seed: int
 ) -> None:

@@ -36,9 +36,9 @@ class FolderServerTest extends DestinationTest {
         source = server.fresh("source");
     }
 
-    /** Four seeds, or as many as the environment variable says. */
+    /** Two seeds, or as many as the environment variable says. */
     static LongStream seeds() {
-        return LongStream.rangeClosed(1, Long.parseLong(System.getenv().getOrDefault("TOWPATH_TEST_ROUNDS", "4")));
+        return LongStream.rangeClosed(1, Long.parseLong(System.getenv().getOrDefault("TOWPATH_TEST_ROUNDS", "2")));
     }
 
     @ParameterizedTest
