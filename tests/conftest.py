@@ -21,6 +21,8 @@ from tests.support.guard import guarded
 from tests.support.pipeline import Addresses, Pipeline, Settings
 
 MakePipeline = Callable[[Settings], Pipeline]
+#: Servers look for expired documents every second; what is set later counts after the minute that they sleep.
+_OFTEN = {"ttlMonitorSleepSecs": "1"}
 _STACK = pytest.StashKey[embedded.Stack]()
 
 
@@ -62,7 +64,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
     """Two replica sets, Kafka and a Connect worker; down at the end, however the session ends."""
     directory = tmp_path_factory.mktemp("stack")
     try:
-        pytestconfig.stash[_STACK] = embedded.up(embedded.StackOptions(directory=directory), _say)
+        pytestconfig.stash[_STACK] = embedded.up(embedded.StackOptions(directory=directory, mongod=_OFTEN), _say)
         yield pytestconfig.stash[_STACK]
     finally:
         embedded.down(directory)

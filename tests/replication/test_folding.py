@@ -8,7 +8,7 @@ from tests.support.awaited import until
 from tests.support.batches import await_backlog, sink_paused
 from tests.support.pipeline import Pipeline, towpath
 
-DOCUMENTS, PUSHES = 1000, 100
+DOCUMENTS, PUSHES = 400, 100
 
 
 def push(pipeline: Pipeline) -> None:

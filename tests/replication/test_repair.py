@@ -151,6 +151,7 @@ def test_options_and_indexes_are_verified_unless_told_not_to(make_pipeline: Make
     assert "0 differences in options, views and indexes" in towpath("verify", pipeline.file).stdout
 
 
+@pytest.mark.long
 def test_what_the_destination_refuses_is_left_with_the_reason_until_that_is_gone(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings())
     documents, bad = pipeline.source("docs"), [3, 5]

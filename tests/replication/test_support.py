@@ -80,6 +80,7 @@ def test_the_oracle_sees_damage_on_a_server(
         oracle.assert_same(addresses.source, addresses.source, mapping, at_least=10, ignore_field_order=True)
 
 
+@pytest.mark.long
 def test_a_counter_rises_with_every_write_and_the_order_checker_sees_all_of_them(
     source_client: raw.Client, databases: tuple[str, str], seed: int
 ) -> None:
