@@ -208,6 +208,7 @@ def test_documents_read_again_while_they_change_are_answered_once_each_and_equal
     )
 
 
+@pytest.mark.long
 def test_a_destination_restored_from_a_backup_goes_on_from_the_position_in_it(
     make_pipeline: MakePipeline, seed: int
 ) -> None:

@@ -84,6 +84,7 @@ def test_damage_of_every_kind_is_found_and_mended_while_the_source_changes(pipel
     pipeline.assert_same("docs", at_least=COUNT)
 
 
+@pytest.mark.long
 def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) -> None:
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
     changed = COUNT // 10
