@@ -55,7 +55,7 @@ def _make(it: Opened, found: Plan, indexes: str, timeout: float) -> None:
     if not found.indexes or indexes == "none":
         return
     if indexes == "copied" and not _applied(it, timeout):
-        say("the pipeline is not deployed: its indexes are built when it is copied; run `towpath prepare` again then")
+        say("the pipeline is not deployed: run `towpath prepare` again when it is copied, or now with --indexes now")
         return
     with bar() as tell:
         for step in found.indexes:

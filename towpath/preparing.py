@@ -37,6 +37,11 @@ class Step:
         return tuple(one["name"] for one in self.command.body.get("indexes", ()))
 
     @property
+    def drops_index(self) -> bool:
+        """Whether it makes room for an index that is built again, so that the two go together."""
+        return "dropIndexes" in self.command.body
+
+    @property
     def words(self) -> str:
         if self.builds:
             return f"build {', '.join(self.builds)} on {self.namespace}"
@@ -90,8 +95,11 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) ->
     chosen = [one for one in found if _is_made(one, overwrite=overwrite or final)]
     steps = list(_steps(chosen))
     return Plan(
-        collections=tuple(one for one in steps if not one.builds),
-        indexes=tuple(_together(one for one in steps if one.builds)),
+        collections=tuple(one for one in steps if not (one.builds or one.drops_index)),
+        indexes=(
+            *(one for one in steps if one.drops_index),
+            *_together(one for one in steps if one.builds),
+        ),
         different=tuple(one for one in found if one not in chosen),
         held_back=tuple(
             (pair.destination, words)
