@@ -16,9 +16,8 @@ from towpath.building import Told, build, untold
 from towpath.errors import TowpathError
 from towpath.verify_namespaces import pairs
 from verifier.commands import Command
-from verifier.described import described
 from verifier.harmless import HARMLESS, held_back
-from verifier.metadata import AS_IT_IS, MetadataDifference, differences
+from verifier.metadata import AS_IT_IS, Looked, MetadataDifference
 
 _UNAUTHORISED = 13  # MongoDB's error_codes.yml
 _ROLE = "grant the role dbAdmin on its database, or the least that README names"
@@ -90,8 +89,9 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) ->
         connected(pipeline.source_uri, "source") as source,
         connected(pipeline.destination_uri, "destination") as destination,
     ):
-        found = differences(source, destination, wanted, AS_IT_IS if final else HARMLESS)
-        here = {} if final else described(source, [pair.source for pair in wanted])
+        looked = Looked.at(source, destination, wanted)
+    found = looked.differences(AS_IT_IS if final else HARMLESS)
+    here = {} if final else looked.source
     chosen = [one for one in found if _is_made(one, overwrite=overwrite or final)]
     steps = list(_steps(chosen))
     return Plan(

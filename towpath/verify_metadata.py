@@ -12,7 +12,7 @@ from towpath.errors import TowpathError
 from towpath.verify_namespaces import pairs
 from verifier import Pair
 from verifier.harmless import HARMLESS
-from verifier.metadata import MetadataDifference, differences
+from verifier.metadata import Looked, MetadataDifference
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +34,14 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
             connected(pipeline.source_uri, "source") as source,
             connected(pipeline.destination_uri, "destination") as destination,
         ):
-            found = differences(source, destination, compared)
-            lasting = {_subject(one) for one in differences(source, destination, compared, HARMLESS)}
+            looked = Looked.at(source, destination, compared)
     except MongoUnreachable as error:
         raise TowpathError(
             f"{error}. Options, views and indexes are compared with listCollections and listIndexes;"
             " --no-metadata leaves them out"
         ) from error
+    found = looked.differences()
+    lasting = {_subject(one) for one in looked.differences(HARMLESS)}
     return Metadata(
         [one for one in found if _subject(one) in lasting], [one for one in found if _subject(one) not in lasting]
     )

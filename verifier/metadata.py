@@ -90,15 +90,34 @@ def differences(
 
     Commands go in the order in which they stand. Raises what PyMongo raises when a server cannot be asked.
     """
-    wanted = list(pairs)
-    names = {pair.source: pair.destination for pair in wanted}
-    here = described(source, names)
-    there = described(destination, names.values())
-    return [
-        found
-        for pair in wanted
-        for found in _differences(pair, here.get(pair.source), there.get(pair.destination), names, form)
-    ]
+    return Looked.at(source, destination, pairs).differences(form)
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What both servers told of these pairs, at one look."""
+
+    pairs: tuple[Pair, ...]
+    source: Mapping[Namespace, Described]
+    destination: Mapping[Namespace, Described]
+
+    @classmethod
+    def at(cls, source: Client, destination: Client, pairs: Iterable[Pair]) -> Looked:
+        """Raises what PyMongo raises when a server cannot be asked."""
+        wanted = tuple(pairs)
+        here = described(source, [pair.source for pair in wanted])
+        return cls(wanted, here, described(destination, [pair.destination for pair in wanted]))
+
+    def differences(self, form: Form = AS_IT_IS) -> list[MetadataDifference]:
+        """See the function of this name."""
+        names = {pair.source: pair.destination for pair in self.pairs}
+        return [
+            found
+            for pair in self.pairs
+            for found in _differences(
+                pair, self.source.get(pair.source), self.destination.get(pair.destination), names, form
+            )
+        ]
 
 
 def _differences(
