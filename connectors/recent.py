@@ -7,7 +7,7 @@ the log at a time, so that memory does not grow with what is asked for.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -49,6 +49,15 @@ def since(pipeline: Pipeline, topics: Topics, time_ms: int) -> Iterator[Touched]
     """The documents that records from a moment on are about (ms since the epoch, the brokers' clock), each once."""
     ends = pipeline_ends(pipeline, topics)
     return _Reader(pipeline, topics).touched(_from(topics, ends, time_ms))
+
+
+def after(pipeline: Pipeline, topics: Topics, positions: Mapping[Place, int]) -> Iterator[Touched]:
+    """The documents that records from these positions on are about, each once; from the first where there is none."""
+    window = {
+        place: (max(first, positions.get(place, first)), end)
+        for place, (first, end) in pipeline_ends(pipeline, topics).items()
+    }
+    return _Reader(pipeline, topics).touched(window)
 
 
 def _newest(topics: Topics, within: Window, count: int) -> Window:

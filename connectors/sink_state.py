@@ -25,6 +25,8 @@ MISSED_DELETES = "--accept-missed-deletes"
 DATABASE, OFFSETS, TASKS = "towpath", "offsets", "tasks"
 #: Rebuilds that are under way; see `connectors.rebuilding`.
 REBUILDS = "rebuilds"
+#: Cutovers that are under way, or over; see `connectors.cutovers`.
+CUTOVERS = "cutovers"
 Client = MongoClient[dict[str, Any]]
 
 
@@ -119,7 +121,8 @@ def accept_missed_deletes(client: Client, pipeline: Pipeline) -> int:
 
 def forget(client: Client, pipeline: Pipeline) -> int:
     """Remove all that the sink keeps for the pipeline, which must be gone from Connect; the number of documents."""
-    _collection(client, REBUILDS).delete_one({"_id": pipeline.name})
+    for name in (REBUILDS, CUTOVERS):
+        _collection(client, name).delete_one({"_id": pipeline.name})
     return sum(
         _collection(client, name).delete_many(_whose(pipeline, second)).deleted_count
         for name, second in ((OFFSETS, "topic"), (TASKS, "task"))

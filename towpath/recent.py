@@ -1,14 +1,15 @@
-"""Which documents were touched lately, for `verify --last` and `verify --since`."""
+"""Which documents were touched lately, for `verify --last` and `verify --since`, and a cutover."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from connectors import recent
+from connectors.recent import Touched
 from connectors.spec import Pipeline
-from connectors.topics import Topics
+from connectors.topics import Place, Topics
 
 
 def ids(pipeline: Pipeline, topics: Topics, last: int | None, since: timedelta | None) -> Iterator[tuple[str, bytes]]:
@@ -17,10 +18,18 @@ def ids(pipeline: Pipeline, topics: Topics, last: int | None, since: timedelta |
     Exactly one of `last`, a number of records, and `since`, a time up to now, is given.
     """
     if last is not None:
-        found = recent.last(pipeline, topics, last)
+        yield from _ids(recent.last(pipeline, topics, last))
     elif since is not None:
-        found = recent.since(pipeline, topics, int((time.time() - since.total_seconds()) * 1000))
+        yield from _ids(recent.since(pipeline, topics, int((time.time() - since.total_seconds()) * 1000)))
     else:
         raise ValueError("say how many records, or since when")
+
+
+def after(pipeline: Pipeline, topics: Topics, positions: Mapping[Place, int]) -> Iterator[tuple[str, bytes]]:
+    """As `ids`, of the records from these positions on."""
+    yield from _ids(recent.after(pipeline, topics, positions))
+
+
+def _ids(found: Iterator[Touched]) -> Iterator[tuple[str, bytes]]:
     for touched in found:
         yield touched.namespace, touched.key

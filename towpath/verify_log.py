@@ -15,6 +15,7 @@ from connectors.topics import Place
 from towpath import verdicts
 from towpath.follow import follow
 from towpath.opened import Opened, say
+from towpath.recent import ids
 from towpath.running import Running
 from towpath.verify_recent import RecentVerification
 from towpath.verify_words import Example
@@ -32,7 +33,8 @@ class Newest:
     only: Sequence[str]
 
     def verification(self, it: Opened, options: Options, passed: Passed | None) -> RecentVerification:
-        return RecentVerification(it, self.last, self.since, self.only, options, passed=passed)
+        touched = ids(it.pipeline, it.topics, self.last, self.since)
+        return RecentVerification(it, touched, self.only, options, passed=passed)
 
 
 def newest(last: int | None, since: timedelta | None, only: Sequence[str]) -> Newest | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from connectors.clusters import connected
 from connectors.namespaces import Selection
 from towpath.opened import Opened, say
-from towpath.recent import ids
 from verifier import Difference, Namespace, Options, Pair, Passed, Tally, Verdict
 from verifier.judging import Same, Unsettled
 from verifier.lost import patiently
@@ -21,24 +19,21 @@ _HELD = 50_000  # documents that wait to be looked at again, at most
 
 
 class RecentVerification:
-    """One run: iterate over it for the differences as they settle, then see `verdict`, as of a `Verification`.
-
-    Exactly one of `last`, a number of records, and `since`, a time up to now, is given.
-    """
+    """One run: iterate over it for the differences as they settle, then see `verdict`, as of a `Verification`."""
 
     def __init__(
         self,
         it: Opened,
-        last: int | None,
-        since: timedelta | None,
+        touched: Iterable[tuple[Namespace, bytes]],
         only: Sequence[str],
         options: Options,
         *,
         passed: Passed | None = None,
     ) -> None:
-        """`only` holds patterns of namespaces at the source; empty takes all in."""
+        """`touched` are the source's namespaces and `{_id: …}` in BSON (see `towpath.recent`), those of a namespace
+        together; `only` holds patterns of namespaces; empty takes all in."""
         self.verdict = Verdict([])
-        self._it, self._last, self._since = it, last, since
+        self._it, self._touched = it, touched
         self._selection = Selection(it.pipeline.include, it.pipeline.exclude, tuple(only))
         self._options, self._passed = options, passed
         self._tallies: dict[Namespace, Tally] = {}
@@ -60,8 +55,7 @@ class RecentVerification:
         return Settling(source, destination, how.recheck, self._passed, how.ignore_field_order, how.lost_for, say=say)
 
     def _run(self, settling: Settling) -> Iterator[Difference]:
-        found = ids(self._it.pipeline, self._it.topics, self._last, self._since)
-        for namespace, group in groupby(found, lambda one: one[0]):
+        for namespace, group in groupby(self._touched, lambda one: one[0]):
             if not self._selection.matches(namespace):
                 continue
             tally = self._tally(namespace)

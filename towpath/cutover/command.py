@@ -1,0 +1,225 @@
+"""`towpath cutover`"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from connectors.errors import MongoUnreachable, Refused
+from connectors.lifecycle import require
+from towpath.cutover import course, returning
+from towpath.cutover.checked import Checked
+from towpath.cutover.course import Asked
+from towpath.cutover.gate import Check, Limits, gate, gate_back, red
+from towpath.cutover.report import write_report
+from towpath.cutover.sides import Sides, with_back
+from towpath.cutover.stopping import allow, hook
+from towpath.cutover.telling import Telling
+from towpath.cutover.undoing import ERRORS, NotUndone, undo, undone
+from towpath.errors import TowpathError
+from towpath.opened import Opened, json_option, opened, pipeline_argument, say
+from towpath.verify_log import duration
+
+_NOT_DONE, _TROUBLE = 1, 2
+
+
+@click.command()
+@pipeline_argument
+@click.option("--back", "goes_back", is_flag=True, help="Return: the source becomes primary again.")
+@click.option("--undo", "undoes", is_flag=True, help="Take back what an interrupted cutover has begun.")
+@click.option("--dry-run", is_flag=True, help="Only look whether all is ready.")
+@click.option("--block-writes", "blocks", is_flag=True, help="Have the server refuse writes itself (MongoDB 6.0).")
+@click.option("--stop-with", metavar="COMMAND", help="Stops the writers; without it and --block-writes you are asked.")
+@click.option("--switch-with", metavar="COMMAND", help="Run once the other side is primary: sends the writers there.")
+@click.option(
+    "--last",
+    "newest",
+    default=500_000,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Records of the log that are verified just before the pause.",
+)
+@click.option("--quiet", is_flag=True, help="In the pause compare all documents as well, by dbHash.")
+@click.option("--max-lag", default=10.0, show_default=True, type=click.FloatRange(min=0), help="In seconds.")
+@click.option(
+    "--verified-within", default="24h", show_default=True, callback=duration, help="Age of the last full verification."
+)
+@click.option("--no-way-back", is_flag=True, help="Do without one: nothing is written to the source afterwards.")
+@click.option("--timeout", default=120.0, show_default=True, help="Seconds that a step may wait.")
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write what was done as an HTML page.")
+@json_option
+def cutover(
+    file: Path,
+    goes_back: bool,
+    undoes: bool,
+    dry_run: bool,
+    blocks: bool,
+    stop_with: str | None,
+    switch_with: str | None,
+    newest: int,
+    quiet: bool,
+    max_lag: float,
+    verified_within: timedelta,
+    no_way_back: bool,
+    timeout: float,
+    report: Path | None,
+    as_json: bool,
+) -> None:
+    """Make the destination of PIPELINE primary, in a pause of seconds, with a way back.
+
+    Looks whether all is ready, verifies what the newest records are about, ends the writes at the source, applies and
+    verifies the rest, puts indexes, TTL and validators right, and starts a pipeline in the other direction, so that
+    --back returns without loss. Until the switch everything is taken back when something does not hold, and on Ctrl-C.
+
+    Exit 0 when it is done, 1 when it is not and all is as before, 2 when there is something left to do, which is said.
+    """
+    if goes_back and undoes:
+        raise click.UsageError("give one of --back and --undo")
+    if goes_back and no_way_back:
+        raise click.UsageError("--no-way-back is for the cutover; without one there is no --back")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    telling = Telling(as_json)
+    limits = Limits(max_lag, verified_within.total_seconds())
+    asked = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout)
+    with ExitStack() as stack:
+        it = stack.enter_context(opened(file))
+        if not it.pipeline.exactly_once:
+            raise Refused(f'{file}: a cutover needs mode = "exactly-once", in which positions go with the documents')
+        sides = _sides(it, stack, undoes=undoes, has_back=not no_way_back)
+        act = _Command(sides, asked, telling, dry_run, report)
+        act.undo() if undoes else act.go_back() if goes_back else act.cut_over()
+
+
+def _sides(it: Opened, stack: ExitStack, *, undoes: bool, has_back: bool) -> Sides:
+    back = stack.enter_context(with_back(it)) if has_back else None
+    try:
+        return Sides.of(it, back)
+    except MongoUnreachable as error:
+        if undoes:
+            allow(it.pipeline.source_uri, "source")
+            raise TowpathError(
+                f"writes to the source are allowed; what else was begun is noted at the destination: {error}."
+                " Once it answers, the same command takes the rest back"
+            ) from error
+        raise
+
+
+@dataclass(slots=True)
+class _Command:
+    sides: Sides
+    asked: Asked
+    telling: Telling
+    dry_run: bool
+    report: Path | None
+
+    @property
+    def state(self) -> str:
+        return self.sides.marker.state if self.sides.marker else ""
+
+    def undo(self) -> None:
+        if self.state == "returned":
+            returning.finish(self.sides, self.asked, self.telling)
+        elif self.state == "over":
+            raise Refused(f"the cutover is over: {self._back} returns to the source")
+        elif not self.state:
+            self.telling.tell("end", "there is nothing to undo: no cutover is under way, and the source is primary")
+        else:
+            undo(self.sides, self.telling)
+
+    def cut_over(self) -> None:
+        if self.state == "over":
+            self.telling.tell("end", f"the destination is primary already; {self._back} returns")
+            return
+        if self.state in ("back to the source", "returned"):
+            raise Refused(f"the way back was begun and not finished; {self._back} goes on with it")
+        if self.state:
+            say("an earlier cutover was interrupted; what it had begun is taken back first")
+            undo(self.sides, self.telling)
+        it = self.sides.it
+        require(it.connect, it.topics, it.pipeline)
+        self._gate(gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back))
+        seconds = self._done(lambda: self.sides.enter("to the destination"), course.before, course.cut_over)
+        self._switch("destination", seconds)
+
+    def go_back(self) -> None:
+        if not self.state or self.state == "to the destination":
+            raise Refused("there is no way to go back: the source is primary")
+        if self.state == "back to the source":
+            say("an earlier return was interrupted; what it had begun is taken back first")
+            undo(self.sides, self.telling)
+        seconds = None
+        if self.state == "over":
+            back = self.sides.back
+            assert back is not None
+            require(back.connect, back.topics, back.pipeline)
+            self._gate(gate_back(back, self.asked.limits, blocks=self.asked.blocks))
+            seconds = self._done(lambda: self.sides.enter("back to the source"), returning.before, returning.go_back)
+            self._switch("source", seconds)
+        returning.finish(self.sides, self.asked, self.telling)
+        self._end("source", seconds)
+
+    def _gate(self, checks: list[Check]) -> None:
+        self.telling.gate(checks)
+        if found := red(checks):
+            words = ", ".join(one.name for one in found)
+            self._fail(f"not begun, nothing is changed: {words} {'is' if len(found) == 1 else 'are'} red")
+        if self.dry_run:
+            self.telling.tell("end", "all is ready; nothing was begun")
+            raise click.exceptions.Exit(0)
+
+    def _done(
+        self,
+        enter: Callable[[], None],
+        before: Callable[[Sides, Asked, Telling], Checked],
+        go: Callable[[Sides, Asked, Checked, Telling], float],
+    ) -> float:
+        enter()
+        say(f"if this is killed, what it has begun is taken back by: towpath cutover {self.sides.it.file} --undo")
+        try:
+            with undone(self.sides, self.telling):
+                return go(self.sides, self.asked, before(self.sides, self.asked, self.telling), self.telling)
+        except NotUndone:
+            self._write()
+            raise
+        except (KeyboardInterrupt, SystemError, *ERRORS) as error:  # SystemError: what Kafka's client makes of Ctrl-C
+            self._fail(f"not done: {'interrupted' if isinstance(error, (KeyboardInterrupt, SystemError)) else error}")
+            raise AssertionError from error
+
+    def _switch(self, side: str, seconds: float) -> None:
+        figures = {"primary": side, "pause_seconds": round(seconds, 3)}
+        words = f"the {side} is primary: send the writers there (writes had stopped for {seconds:.1f} s)"
+        self.telling.tell("switch", words, **figures)
+        if self.asked.switch_with is not None:
+            hook(self.asked.switch_with)
+        if side == "destination":
+            self._end(side, seconds)
+
+    def _end(self, side: str, seconds: float | None) -> None:
+        marker = self.sides.marker
+        words = f"done: the {side} is primary"
+        if marker is not None:
+            words += f"; it has everything up to {marker.moment} of the source's time"
+        if self.sides.back is not None and side == "destination":
+            words += f"; {self._back} returns"
+        self.telling.tell("end", words)
+        self._write()
+
+    def _fail(self, words: str) -> None:
+        self.telling.tell("end", words)
+        self._write()
+        raise click.exceptions.Exit(_NOT_DONE)
+
+    def _write(self) -> None:
+        if self.report is not None:
+            write_report(self.report, self.sides, self.telling.events)
+            say(f"the report is in {self.report}")
+
+    @property
+    def _back(self) -> str:
+        return f"towpath cutover {self.sides.it.file} --back"

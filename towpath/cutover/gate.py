@@ -1,0 +1,175 @@
+"""What must hold before a cutover begins: one list, each line green or red. Nothing is changed by looking."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pymongo.errors import PyMongoError
+
+from connectors.clusters import connected
+from connectors.errors import ConnectorsError
+from connectors.looking import look
+from connectors.status import Status
+from towpath import running, unfollowed, verdicts, write_block
+from towpath.checks.everything import everything
+from towpath.checks.finding import counted
+from towpath.errors import TowpathError
+from towpath.opened import Opened
+from towpath.set_aside import SetAside
+from towpath.verify_metadata import metadata
+from verifier import VerifierError
+
+_SHOWN = 3  # of many findings
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line: what was looked at, what was found, and for a red one what to do."""
+
+    name: str
+    good: bool
+    found: str
+    advice: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """In seconds."""
+
+    lag: float
+    verified: float
+    """How old a full verification may be."""
+
+
+Look = Callable[[], Check]
+
+
+def gate(it: Opened, limits: Limits, *, blocks: bool, back: Opened | None) -> list[Check]:
+    """All checks of a pipeline that is to be cut over to its destination; `back` is the way back, where one is wanted.
+
+    `blocks`: whether writes to the source are to be blocked.
+    """
+    return [*_pipeline(it, limits), _of(_verified, it, limits), *_besides(it, blocks), *(_way(back) if back else ())]
+
+
+def gate_back(back: Opened, limits: Limits, *, blocks: bool) -> list[Check]:
+    """All checks before the return; what was changed since the cutover is verified by the return itself."""
+    return [*_pipeline(back, limits), *_besides(back, blocks)]
+
+
+def _of(check: Callable[..., Check], *arguments: Any) -> Check:
+    """A check that cannot be made is red."""
+    try:
+        return check(*arguments)
+    except (ConnectorsError, TowpathError, VerifierError, PyMongoError) as error:
+        found, _, advice = str(error).rpartition("; ")
+        return Check(check.__name__.strip("_").replace("_", " "), False, found or advice, advice if found else "")
+
+
+def _pipeline(it: Opened, limits: Limits) -> Iterator[Check]:
+    try:
+        found = look(it.pipeline, it.connect, it.topics)
+    except (ConnectorsError, PyMongoError) as error:
+        yield Check("connectors", False, str(error), f"towpath status {it.file}")
+        return
+    yield _connectors(it, found)
+    copied = sum(copied.done for copied in found.snapshot)
+    words = "done" if found.snapshot_done else f"{copied:,} of {counted(len(found.snapshot), 'collection')}"
+    yield Check("copy", found.snapshot_done, words, f"towpath status {it.file} --watch")
+    behind = found.lag_records is None or found.lag_seconds > limits.lag
+    lag = "unknown" if found.lag_records is None else f"{found.lag_seconds:.1f} s, {counted(found.lag_records, 'record')}"
+    yield Check("lag", not behind, f"{lag} (limit {limits.lag:g} s)", "wait until it is less, or allow more: --max-lag")
+    waiting = sum(one.requests for one in found.waiting)
+    advice = "a repair or compaction is under way: wait until it is done"
+    yield Check("reading again", not waiting, f"{counted(waiting, 'request')} waiting" if waiting else "nothing", advice)
+    yield _of(_set_aside, it)
+    yield _of(_collections, it, found)
+
+
+def _connectors(it: Opened, found: Status) -> Check:
+    reasons = [f"{one.name}: {reason}" for one in found.connectors for reason in one.failures]
+    reasons += found.trouble
+    good = found.state == "running" and not reasons
+    words = "; ".join([found.state, *reasons[:_SHOWN]])
+    return Check("connectors", good, words, f"towpath status {it.file}; towpath restart {it.file}")
+
+
+def _set_aside(it: Opened) -> Check:
+    aside = SetAside(it)
+    for _ in aside.read(time.monotonic()):
+        pass
+    words = f"{counted(aside.left, 'document')} that the destination refused" if aside.left else "nothing"
+    return Check("set aside", not aside.left, words, f"towpath repair {it.file} --dead-letters")
+
+
+def _collections(it: Opened, found: Status) -> Check:
+    lines = [one.line for one in unfollowed.look(it, found.ddl)]
+    words = "; ".join(lines[:_SHOWN]) if lines else "nothing was done to them that the other side has not followed"
+    return Check("collections", not lines, words, f"towpath ddl {it.file}")
+
+
+def _verified(it: Opened, limits: Limits) -> Check:
+    advice = f"towpath verify {it.file}"
+    last, following = verdicts.last(it.pipeline.name), running.read(it.pipeline.name)
+    if last is None or "at" not in last:
+        return Check("verified", False, "never on this machine", advice)
+    age = time.time() - datetime.fromisoformat(last["at"]).timestamp()
+    words = f"{last['verdict']}: {last['compared']:,} documents, {last['of']}, {_length(age)} ago"
+    differing = following.differences if following else 0
+    if differing:
+        words += f"; {counted(differing, 'difference')} by `verify --follow`"
+        advice = f"towpath repair {it.file}"
+    whole = last["of"] == "everything" and last["verdict"] == "same"
+    good = whole and bool(last["clean"]) and age <= limits.verified and not differing
+    return Check("verified", good, f"{words} (limit {_length(limits.verified)})", advice)
+
+
+def _length(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _besides(it: Opened, blocks: bool) -> Iterator[Check]:
+    yield _of(_metadata, it)
+    if blocks:
+        yield _of(_block, it)
+
+
+def _metadata(it: Opened) -> Check:
+    found = metadata(it.pipeline, ())
+    words = "; ".join(f"{one.pair.source}: {one.what}" for one in found.differences[:_SHOWN])
+    more = len(found.differences) - _SHOWN
+    words += f"; and {more} more" if more > 0 else ""
+    same = f"the same, {len(found.held_back)} held back until the cutover"
+    return Check("metadata", not found.differences, words or same, f"towpath prepare {it.file}")
+
+
+def _block(it: Opened) -> Check:
+    with connected(it.pipeline.source_uri, "source") as client:
+        trouble = write_block.trouble(client)
+    return Check("write block", not trouble, trouble or "the source's user may block writes", "leave --block-writes out")
+
+
+def _way(back: Opened) -> Iterator[Check]:
+    yield _of(_way_back, back, back.file)
+
+
+def _way_back(back: Opened, file: Path) -> Check:
+    errors = [one for one in everything(back, file) if one.level == "error"]
+    words = "; ".join(f"{one.subject}: {one.finding}" for one in errors[:_SHOWN])
+    advice = "; ".join(one.advice for one in errors[:_SHOWN])
+    return Check("way back", not errors, words or f"can be begun ({file.name})", f"{advice}; or --no-way-back")
+
+
+def red(checks: Sequence[Check]) -> list[Check]:
+    return [one for one in checks if not one.good]

@@ -1,0 +1,75 @@
+"""The way back: the same steps from the other side, after which the source is primary and the pipeline goes on.
+
+Capture of the source has gone on meanwhile, so that the log is whole: it holds what the way back wrote there. The
+destination has all of that; so the sink's positions move to the log's ends before it goes on.
+"""
+
+from __future__ import annotations
+
+import time
+
+from connectors import barrier, lifecycle, way_back
+from connectors.clusters import connected
+from connectors.rebuilding import stop_sink
+from towpath.cutover.checked import Checked
+from towpath.cutover.course import Asked, Pause, catch_up, put_right, refuse_writes, settle, soften, still
+from towpath.cutover.sides import Sides
+from towpath.cutover.stopping import allow
+from towpath.cutover.telling import Telling
+from towpath.opened import say
+
+
+def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
+    """Verify all that was changed since the cutover: its log begins there, when both sides were the same."""
+    assert sides.back is not None
+    looks = Checked(sides.back)
+    with telling.step("verifying what was changed since the cutover") as figures:
+        figures["documents"] = looks.since()
+    catch_up(sides.back, looks, asked, telling)
+    return looks
+
+
+def go_back(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> float:
+    """From the last write at the destination to the source being primary; seconds of that pause.
+
+    Raises what speaks against it; then it is to be undone.
+    """
+    back, it, pause = sides.back, sides.it, Pause()
+    assert back is not None and sides.marker is not None
+    sides.begin("block")
+    pause.began = time.monotonic()
+    asked.stopping(back.pipeline.source_uri, "destination").stop(telling)
+    if not asked.blocks:
+        pause.began = time.monotonic()
+    with connected(back.pipeline.source_uri, "destination") as destination:
+        seen = still(destination, back.pipeline, "destination")
+        settle(back, asked, looks, telling)
+        with telling.step("stopping the way back's sink"):
+            sides.begin("sink")
+            stop_sink(back.pipeline, back.connect)
+        with telling.step("moving the sink to the end of the log"):
+            barrier.wait_captured(it.pipeline, it.connect, asked.timeout, lambda words: None)
+            way_back.skip_to_end(it.pipeline, it.connect, it.topics)
+        with telling.step("putting the source right") as figures:
+            sides.begin("form")
+            figures["commands"] = put_right(back.pipeline)
+        refuse_writes(seen)
+    sides.enter("returned")
+    allow(it.pipeline.source_uri, "source")
+    return pause.seconds
+
+
+def finish(sides: Sides, asked: Asked, telling: Telling) -> None:
+    """What is left when the source is primary again: the pipeline goes on as before. May be repeated."""
+    it, back = sides.it, sides.back
+    assert back is not None
+    allow(it.pipeline.source_uri, "source")
+    allow(it.pipeline.destination_uri, "destination")
+    with telling.step("making the destination one again") as figures:
+        figures["commands"] = soften(it.pipeline)
+    with telling.step("removing the way back"):
+        lifecycle.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
+    with telling.step("resuming the pipeline"):
+        it.connect.resume(it.pipeline.sink_connector)
+        lifecycle.wait_running(it.connect, it.pipeline, asked.timeout)
+    sides.mark(None)

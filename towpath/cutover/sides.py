@@ -1,0 +1,74 @@
+"""A pipeline that is cut over, and its way back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from connectors import cutovers
+from connectors.clusters import connected
+from connectors.cutovers import Cutover, State
+from towpath.back_file import back_file
+from towpath.opened import Opened, opened
+
+
+@dataclass(slots=True)
+class Sides:
+    """`back` is None where no way back is wanted. `marker` is as it is at the destination."""
+
+    it: Opened
+    back: Opened | None
+    marker: Cutover | None = None
+
+    @classmethod
+    def of(cls, it: Opened, back: Opened | None) -> Sides:
+        """With the marker that is there. Raises `MongoUnreachable`."""
+        with connected(it.pipeline.destination_uri, "destination") as client:
+            return cls(it, back, cutovers.read(client, it.pipeline))
+
+    def begin(self, step: str) -> None:
+        """Write down that a step begins."""
+        assert self.marker is not None
+        self.mark(self.marker.begin(step))
+
+    def enter(self, state: State) -> None:
+        if self.marker is None:
+            self.mark(Cutover(state, (), time.time()))
+        else:
+            self.mark(replace(self.marker, state=state, steps=()))
+
+    def leave(self, steps: Iterable[str]) -> None:
+        """Write down which steps are left to be undone; with none all is as before."""
+        assert self.marker is not None
+        left = tuple(steps)
+        if left:
+            self.mark(replace(self.marker, steps=left))
+        elif self.marker.state == "to the destination":
+            self.mark(None)
+        else:
+            self.enter("over")
+
+    def mark(self, marker: Cutover | None) -> None:
+        with connected(self.it.pipeline.destination_uri, "destination") as client:
+            if marker is None:
+                cutovers.forget(client, self.it.pipeline)
+            else:
+                cutovers.write(client, self.it.pipeline, marker)
+        self.marker = marker
+
+
+def back_path(file: Path) -> Path:
+    """Where the pipeline file of the way back is."""
+    return file.with_name(f"{file.stem}-back.toml")
+
+
+@contextmanager
+def with_back(it: Opened) -> Iterator[Opened]:
+    """The way back, whose pipeline file is written if it is not there or is not what it should be."""
+    place = back_path(it.file)
+    back_file(it.file, place)
+    with opened(place) as back:
+        yield back
