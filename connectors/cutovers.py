@@ -7,6 +7,7 @@ was done, and it goes when the source is primary again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pymongo import MongoClient, ReadPreference, WriteConcern
@@ -38,6 +39,15 @@ class Cutover:
 
     def begin(self, step: str) -> Cutover:
         return replace(self, steps=(*self.steps, step))
+
+    @property
+    def words(self) -> str:
+        if self.state == "over":
+            since = datetime.fromtimestamp(self.over, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            return f"the destination is primary since {since}; `towpath cutover --back` returns"
+        if self.state == "returned":
+            return "the source is primary again; `towpath cutover --back` does the rest of the return"
+        return f"under way {self.state}, or interrupted; `towpath cutover --undo` takes back what was begun"
 
 
 def read(client: Client, pipeline: Pipeline) -> Cutover | None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from connectors import copying, ddl, dead_letters, requests, sink_state
+from connectors import copying, cutovers, ddl, dead_letters, requests, sink_state
 from connectors.clusters import connected, operation_time
 from connectors.connect import Connect, Connector
 from connectors.copying import Copied
+from connectors.cutovers import Cutover
 from connectors.dead_letters import DeadLetters
 from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lag import Lag, measure, pipeline_ends
@@ -44,16 +45,20 @@ class _Look:
         ]
         return found
 
-    def sink(self) -> tuple[dict[Place, Applied] | None, tuple[TaskState, ...]]:
+    def sink(self) -> tuple[dict[Place, Applied] | None, tuple[TaskState, ...], Cutover | None]:
         """What the destination tells of the sink; no positions when it is out of reach, or does not tell them."""
         if not self.pipeline.exactly_once:
-            return None, ()
+            return None, (), None
         try:
             with connected(self.pipeline.destination_uri, "destination", timeout=5) as client:
-                return sink_state.positions(client, self.pipeline), sink_state.task_states(client, self.pipeline)
+                return (
+                    sink_state.positions(client, self.pipeline),
+                    sink_state.task_states(client, self.pipeline),
+                    cutovers.read(client, self.pipeline),
+                )
         except ConnectorsError as error:
             self.trouble.append(str(error))
-            return None, ()
+            return None, (), None
 
     def lag(self, found: Mapping[Place, Applied] | None) -> Lag | None:
         if not self.pipeline.exactly_once:
@@ -139,7 +144,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
     it = _Look(pipeline, connect, topics)
     found = tuple(statuses(connect, pipeline.connectors))
     sources = it.sources()
-    positions, tasks = it.sink()
+    positions, tasks, cutover = it.sink()
     lag, rates = it.lag(positions), it.rates()
     done, copies, behind = it.captured(sources, rates)
     return Status(
@@ -158,6 +163,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
         waiting=it.waiting(sources),
         epochs={place: applied.epoch for place, applied in (positions or {}).items()},
         tasks=tasks,
+        cutover=cutover,
         ddl=ddl.in_order(state.ddl for state in sources.values() if state.ddl),
         trouble=tuple(it.trouble),
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 from connectors.connect import Connector
 from connectors.copying import Copied, Held
+from connectors.cutovers import Cutover
 from connectors.ddl import Ddl
 from connectors.dead_letters import DeadLetters
 from connectors.sink_state import Counts, TaskState
@@ -53,6 +54,8 @@ class Status:
     tasks: tuple[TaskState, ...] = ()
     ddl: tuple[Ddl, ...] = ()
     """What was done to collections of the source as such; the destination may have followed meanwhile."""
+    cutover: Cutover | None = None
+    """None while the source is primary and no cutover is under way."""
     trouble: tuple[str, ...] = ()
     """What kept a part of this from being found out, in words."""
 
@@ -94,6 +97,7 @@ class Status:
             "sink_tasks": [_task(task) for task in self.tasks],
             "epochs": epochs,
             "connectors": [_connector(connector) for connector in self.connectors],
+            "cutover": self.cutover and asdict(self.cutover),
             "trouble": list(self.trouble),
         }
 

@@ -10,6 +10,7 @@ from connectors.errors import ConnectorsError, NotYet
 from stack import StackError
 from towpath.check import check
 from towpath.compact import compact
+from towpath.cutover.command import cutover
 from towpath.ddl import ddl
 from towpath.demo import demo
 from towpath.deploy import deploy
@@ -60,6 +61,7 @@ for verb in (
     run,
     replay,
     resnapshot,
+    cutover,
     pause,
     resume,
     restart,

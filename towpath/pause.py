@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from connectors import cutovers
 from connectors.lifecycle import require, wait_running
 from towpath.opened import opened, pipeline_argument
 
@@ -31,6 +32,7 @@ def resume(file: Path, timeout: float) -> None:
     """Resume the connectors of PIPELINE where they were paused."""
     with opened(file) as it:
         require(it.connect, it.topics, it.pipeline)
+        cutovers.refuse(it.pipeline)
         for name in it.pipeline.connectors:
             it.connect.resume(name)
         wait_running(it.connect, it.pipeline, timeout)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from connectors import dead_letters, rebuilding, replaying
+from connectors import cutovers, dead_letters, rebuilding, replaying
 from connectors import replay_refusals as refuse
 from connectors.clusters import connected
 from connectors.errors import Refused
@@ -33,6 +33,7 @@ def rebuild(it: Opened, asked: Asked) -> Verdict:
     """Run a rebuild to its end, or go on with the one that was interrupted. Raises with words for what is refused."""
     refuse.refuse_plain(it.pipeline)
     require(it.connect, it.topics, it.pipeline)
+    cutovers.refuse(it.pipeline)
     with connected(it.pipeline.destination_uri, "destination") as client:
         found = rebuilding.marker(client, it.pipeline)
     rebuild, lacks = _begun(it, asked) if found is None else _gone_on(it, asked, found)
