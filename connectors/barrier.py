@@ -30,12 +30,9 @@ def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, s
     reason as soon as a connector has failed. `say` is told what is waited for, once per step.
     """
     deadline = time.monotonic() + timeout
-    with connected(pipeline.source_uri, "source") as client:
-        moment = operation_time(client)
+    moment = _source_time(pipeline)
     asked = requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
-    say(f"waiting until capture has passed {moment}, the source's time now")
-    for name in pipeline.source_connectors:
-        _wait_captured(pipeline, connect, name, moment, deadline)
+    _wait_captured(pipeline, connect, moment, deadline, say)
     if asked:
         say("waiting until all that was asked for is read again")
         for name in pipeline.source_connectors:
@@ -45,11 +42,27 @@ def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, s
     _wait_applied(pipeline, connect, topics, ends, deadline)
 
 
-def _wait_captured(pipeline: Pipeline, connect: Connect, name: str, moment: ClusterTime, deadline: float) -> None:
-    config = (connect.config(name) or {}) if pipeline.has_own_source else {}
-    selection = config.get(SELECTION)
-    while words := uncaptured(name, read_state(connect, name), moment, selection):
-        _go_on(pipeline, connect, deadline, words)
+def wait_captured(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> None:
+    """Return once all that the source acknowledged before the call is in the log, whatever the sink does.
+
+    `timeout` and what is raised are as with `wait`.
+    """
+    _wait_captured(pipeline, connect, _source_time(pipeline), time.monotonic() + timeout, say)
+
+
+def _source_time(pipeline: Pipeline) -> ClusterTime:
+    with connected(pipeline.source_uri, "source") as client:
+        return operation_time(client)
+
+
+def _wait_captured(
+    pipeline: Pipeline, connect: Connect, moment: ClusterTime, deadline: float, say: Callable[[str], None]
+) -> None:
+    say(f"waiting until capture has passed {moment}, the source's time now")
+    for name in pipeline.source_connectors:
+        config = (connect.config(name) or {}) if pipeline.has_own_source else {}
+        while words := uncaptured(name, read_state(connect, name), moment, config.get(SELECTION)):
+            _go_on(pipeline, connect, deadline, words)
 
 
 def uncaptured(name: str, state: SourceState, moment: ClusterTime, selection: str | None) -> str:

@@ -139,6 +139,10 @@ class Connect:
         """Create the connector, or give it this configuration."""
         self._ask("PUT", f"/connectors/{name}/config", json=dict(config))
 
+    def create_stopped(self, name: str, config: Mapping[str, str]) -> None:
+        """Create the connector without starting it: it has no task until it is resumed."""
+        self._ask("POST", "/connectors", json={"name": name, "config": dict(config), "initial_state": "STOPPED"})
+
     def errors(self, name: str, config: Mapping[str, str]) -> dict[str, list[str]]:
         """What Connect and the connector itself have against the configuration: key → messages; empty when nothing."""
         plugin = config["connector.class"].rsplit(".", 1)[-1]

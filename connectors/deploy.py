@@ -7,7 +7,7 @@ anything is touched (see `connectors.refusals`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,10 +40,13 @@ class Change:
 
 
 class Deployment:
-    """A pipeline on its way to Kafka and Connect."""
+    """A pipeline on its way to Kafka and Connect. `held`: connectors that are made, and not started."""
 
-    def __init__(self, pipeline: Pipeline, servers: Servers, connect: Connect, topics: Topics) -> None:
+    def __init__(
+        self, pipeline: Pipeline, servers: Servers, connect: Connect, topics: Topics, held: Collection[str] = ()
+    ) -> None:
         self.pipeline, self.servers, self.connect, self.topics = pipeline, servers, connect, topics
+        self.held = held
 
     def plan(self) -> list[Change]:
         """All that has to be done, in order; empty when everything is as it should be. Raises `Refused`."""
@@ -139,7 +142,9 @@ class Deployment:
         for name, config in wanted.items():
             before, after = present[name], config or {}
             if before is None:
-                yield Change(f"create connector {name}", partial(put, self.connect, name, after, self.pipeline.secrets))
+                held = name in self.held
+                create = partial(put, self.connect, name, after, self.pipeline.secrets, held=held)
+                yield Change(f"create connector {name}{', stopped' if held else ''}", create)
                 continue
             keys = sorted(k for k in {*before, *after} - {"name"} if before.get(k) != after.get(k))
             if keys:
@@ -148,16 +153,24 @@ class Deployment:
 
 
 def put(
-    connect: Connect, name: str, config: Mapping[str, str], secrets_file: Path, advice: Mapping[str, str] = _ADVICE
+    connect: Connect,
+    name: str,
+    config: Mapping[str, str],
+    secrets_file: Path,
+    advice: Mapping[str, str] = _ADVICE,
+    *,
+    held: bool = False,
 ) -> None:
-    """Create or change a connector. Raises `ConnectError` with what Connect, the connector or its cluster refuses.
+    """Create or change a connector; with `held` create it without starting it.
+
+    Raises `ConnectError` with what Connect, the connector or its cluster refuses.
 
     `advice`: a setting of the connector → what its user can do.
     """
     for key, messages in connect.errors(name, config).items():
         raise ConnectError(f"Kafka Connect refuses {name}: {key}: {messages[0]}{advice.get(key, '')}")
     try:
-        connect.put(name, config)
+        (connect.create_stopped if held else connect.put)(name, config)
     except ConnectError as error:
         if "${file:" not in str(error) and str(secrets_file) not in str(error):
             raise

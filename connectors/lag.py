@@ -42,10 +42,10 @@ class Lag:
     seconds: float
 
 
-def pipeline_ends(pipeline: Pipeline, topics: Topics) -> dict[Place, tuple[int, int]]:
-    """(topic, partition) → (first offset, end) of every change topic of the pipeline."""
+def pipeline_ends(pipeline: Pipeline, topics: Topics, *, stable: bool = True) -> dict[Place, tuple[int, int]]:
+    """(topic, partition) → (first offset, end) of every change topic of the pipeline; `stable` as in `Topics.ends`."""
     pattern = pipeline.selection.topic_regex(pipeline.name)
-    return topics.ends(topic for name, topic in topics.all().items() if re.fullmatch(pattern, name))
+    return topics.ends((topic for name, topic in topics.all().items() if re.fullmatch(pattern, name)), stable=stable)
 
 
 @contextmanager

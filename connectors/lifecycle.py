@@ -44,14 +44,15 @@ def require(connect: Connect, topics: Topics, pipeline: Pipeline) -> None:
             )
 
 
-def wait_running(connect: Connect, pipeline: Pipeline, timeout: float) -> None:
-    """Wait until all connectors and their tasks are RUNNING; `timeout` in seconds.
+def wait_running(connect: Connect, pipeline: Pipeline, timeout: float, names: Iterable[str] | None = None) -> None:
+    """Wait until all connectors, or those of these names, and their tasks are RUNNING; `timeout` in seconds.
 
     Raises `ConnectorsError` with the reason when one has failed and stays so, `NotYet` when the time is over.
     """
     end, well = time.monotonic() + timeout, time.monotonic()
+    awaited = tuple(pipeline.connectors if names is None else names)
     while True:
-        found = statuses(connect, pipeline.connectors)
+        found = statuses(connect, awaited)
         failures = [f"{c.name} failed: {reason}" for c in found for reason in c.failures]
         well = well if failures else time.monotonic()
         if time.monotonic() > well + _FAILED_FOR:
@@ -67,10 +68,22 @@ def wait_running(connect: Connect, pipeline: Pipeline, timeout: float) -> None:
 def wait_state(connect: Connect, name: str, state: str, timeout: float = 60) -> None:
     """Wait until a connector is in a state, and when that is STOPPED until its tasks are gone; `timeout` in seconds."""
     end = time.monotonic() + timeout
-    while (found := connect.status(name)).state != state or (state == "STOPPED" and found.tasks):
+    while (found := _status(connect, name)).state != state or (state == "STOPPED" and found.tasks):
         if time.monotonic() > end:
             raise NotYet(f"{name} is {found.state} after {timeout:.0f} s, and {state} was asked for")
         time.sleep(_PAUSE)
+
+
+def stop_sink(pipeline: Pipeline, connect: Connect) -> None:
+    """Stop the pipeline's sink; once this returns, none of its tasks is left that Connect knows of."""
+    connect.stop(pipeline.sink_connector)
+    wait_state(connect, pipeline.sink_connector, "STOPPED")
+
+
+def resume_sink(pipeline: Pipeline, connect: Connect, timeout: float) -> None:
+    """Resume the pipeline's sink where its positions are, and wait until it runs; `timeout` in seconds."""
+    connect.resume(pipeline.sink_connector)
+    wait_running(connect, pipeline, timeout, [pipeline.sink_connector])
 
 
 def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, say: Callable[[str], None]) -> None:

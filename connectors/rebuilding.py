@@ -19,7 +19,6 @@ from connectors.clusters import connected
 from connectors.connect import Connect
 from connectors.course import Course
 from connectors.lag import measure
-from connectors.lifecycle import wait_state
 from connectors.replays import Log
 from connectors.sink_state import DATABASE, REBUILDS
 from connectors.spec import Pipeline
@@ -88,12 +87,6 @@ def _markers(client: Client) -> Collection[dict[str, Any]]:
         DATABASE, read_preference=ReadPreference.PRIMARY, write_concern=WriteConcern("majority")
     )
     return database[REBUILDS]
-
-
-def stop_sink(pipeline: Pipeline, connect: Connect) -> None:
-    """Stop the pipeline's sink; once this returns, none of its tasks is left that Connect knows of."""
-    connect.stop(pipeline.sink_connector)
-    wait_state(connect, pipeline.sink_connector, "STOPPED")
 
 
 def forget_positions(client: Client, pipeline: Pipeline, topics: Iterable[str]) -> None:

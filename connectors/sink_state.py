@@ -13,8 +13,9 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from bson.int64 import Int64
 from bson.max_key import MaxKey
-from pymongo import MongoClient, ReadPreference
+from pymongo import MongoClient, ReadPreference, UpdateOne, WriteConcern
 from pymongo.collection import Collection
 
 from connectors.spec import Pipeline
@@ -117,6 +118,25 @@ def accept_missed_deletes(client: Client, pipeline: Pipeline) -> int:
     now = datetime.now(UTC)
     changed = _collection(client, OFFSETS).update_many(_whose(pipeline, "topic"), {"$set": {"began": now}})
     return changed.matched_count
+
+
+def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at: datetime) -> None:
+    """Have the sink, which must be STOPPED, begin at these offsets; all before them was appended before `at`.
+
+    The next epoch is taken, so that a task that Connect has lost sight of writes nothing any more. `at` counts where
+    the log is compacted; else the sink takes it out again when it opens the partition.
+    """
+    collection = _collection(client, OFFSETS).with_options(write_concern=WriteConcern("majority"))
+    writes = [
+        UpdateOne(
+            {"_id": {"pipeline": pipeline.name, "topic": topic, "partition": partition}},
+            {"$inc": {"epoch": Int64(1)}, "$set": {"offset": Int64(offset), "at": at, "began": at}},
+            upsert=True,
+        )
+        for (topic, partition), offset in offsets.items()
+    ]
+    if writes:
+        collection.bulk_write(writes, ordered=False)
 
 
 def forget(client: Client, pipeline: Pipeline) -> int:

@@ -169,11 +169,16 @@ class Topics:
         for name, future in futures.items():
             self._done(f"delete the topic {name}", future)
 
-    def ends(self, topics: Iterable[Topic]) -> dict[tuple[str, int], tuple[int, int]]:
-        """(topic, partition) → (first offset, end); the end is the last stable offset: all before it is committed."""
+    def ends(self, topics: Iterable[Topic], *, stable: bool = True) -> dict[tuple[str, int], tuple[int, int]]:
+        """(topic, partition) → (first offset, end).
+
+        The end is the last stable offset: all before it is committed. Without `stable` it is the end of all that was
+        written: also of a transaction that is committed, and of which this partition's broker has not heard yet.
+        """
         partitions = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
         earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        firsts, ends = self._offsets(partitions, earliest), self._offsets(partitions, latest)
+        level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+        firsts, ends = self._offsets(partitions, earliest), self._offsets(partitions, latest, level)
         return {place: (firsts[place], end) for place, end in ends.items()}
 
     def offsets_at(self, topics: Iterable[Topic], time_ms: int) -> dict[tuple[str, int], int]:
@@ -181,12 +186,17 @@ class Topics:
         partitions = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
         return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms))
 
-    def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
+    def _offsets(
+        self,
+        partitions: list[TopicPartition],
+        spec: OffsetSpec,
+        level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[tuple[str, int], int]:
         if not partitions:
             return {}
         futures = self._admin.list_offsets(
             dict.fromkeys(partitions, spec),
-            isolation_level=IsolationLevel.READ_COMMITTED,
+            isolation_level=level,
             request_timeout=_TIMEOUT,
         )
         return {

@@ -9,7 +9,7 @@ from connectors import cutovers, dead_letters, rebuilding, replaying
 from connectors import replay_refusals as refuse
 from connectors.clusters import connected
 from connectors.errors import Refused
-from connectors.lifecycle import require, statuses
+from connectors.lifecycle import require, statuses, stop_sink
 from connectors.log_check import LogCheck
 from connectors.rebuilding import Rebuild
 from connectors.replays import namespaces
@@ -82,7 +82,7 @@ def _empty(it: Opened, begun: Rebuild) -> Rebuild:
     """Stop the sink, forget how far these topics are applied, empty their namespaces; in this order."""
     pipeline = it.pipeline
     say(f"stopping {pipeline.sink_connector}")
-    rebuilding.stop_sink(pipeline, it.connect)
+    stop_sink(pipeline, it.connect)
     with connected(pipeline.destination_uri, "destination") as client:
         rebuilding.forget_positions(client, pipeline, begun.topics)
         targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, begun.log)]

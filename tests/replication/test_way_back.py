@@ -1,0 +1,121 @@
+"""The way back of a pipeline: what is written at the destination comes back, nothing goes round, and one can return."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from connectors import barrier, lifecycle, way_back
+from connectors.errors import Refused
+from connectors.lag import pipeline_ends
+from connectors.sink_state import positions
+from tests.conftest import MakePipeline
+from tests.support import log, raw
+from tests.support.order import Order
+from tests.support.pipeline import Pipeline, Settings
+from tests.support.workload import REINSERT, Workload
+from towpath.back_file import write_back_file
+from towpath.opened import Opened, opened, say
+
+COLLECTIONS = {"orders": "archived", "lines": "lines"}
+ECHOES = [f"echo {n}" for n in range(40)]  # in all partitions
+TIMEOUT = 120.0
+
+
+@contextmanager
+def way_back_of(pipeline: Pipeline) -> Iterator[Opened]:
+    """The pipeline that leads back, not deployed yet; whatever is left of it goes at the end."""
+    with opened(write_back_file(pipeline.file)) as back:
+        try:
+            yield back
+        finally:
+            lifecycle.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
+
+
+def wait(it: Opened) -> None:
+    barrier.wait(it.pipeline, it.connect, it.topics, TIMEOUT, say)
+
+
+def make_ready(back: Opened) -> list[str]:
+    said: list[str] = []
+    way_back.make_ready(back.pipeline, back.connect, back.topics, said.append)
+    return said
+
+
+def begin(back: Opened, there: Opened) -> None:
+    start = time.monotonic()
+    way_back.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
+    print(f"the way back began after {time.monotonic() - start:.2f} s")
+
+
+def written(collections: list[raw.Documents], seed: int) -> None:
+    changes = Workload(seed, collections, documents=200)
+    changes.run(500)
+    assert not changes.statistics.never(["replace", REINSERT, "transaction"]), changes.statistics
+
+
+def stood_still(pipeline: Pipeline) -> None:
+    """As if the sink had been stopped for longer than a compacted log keeps deletes."""
+    long_ago = datetime.now(UTC) - timedelta(days=60)
+    found = pipeline.destination_client["towpath"]["offsets"].update_many(
+        {"_id.pipeline": pipeline.name}, {"$set": {"at": long_ago, "began": long_ago}}
+    )
+    assert found.matched_count >= 2 * pipeline.settings.partitions
+
+
+def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
+    make_pipeline: MakePipeline, seed: int
+) -> None:
+    pipeline = make_pipeline(Settings(rename={"orders": "archived"}, extra="[log]\ncompact = true"))
+    source = [pipeline.source(name) for name in COLLECTIONS]
+    destination = [pipeline.destination(name) for name in COLLECTIONS]
+    Workload(seed, source, documents=200).fill()
+    pipeline.deploy()
+    with opened(pipeline.file) as there, way_back_of(pipeline) as back:
+        wait(there)  # the collections are there, and the way back makes their topics
+        assert f"create connector {pipeline.name}-back-source, stopped" in make_ready(back)
+        assert not make_ready(back)
+        with pytest.raises(Refused, match=f"{pipeline.name}-sink is RUNNING with 2 tasks, and not STOPPED"):
+            way_back.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
+        written(source, seed + 1)
+        wait(there)
+        lifecycle.stop_sink(there.pipeline, there.connect)
+        begin(back, there)
+        with pytest.raises(Refused, match="the way back is there already"):
+            make_ready(back)
+
+        with Order(pipeline.destination_client, pipeline.name) as changes:
+            written(destination, seed + 2)
+            for documents in destination:
+                documents.insert_many({"_id": name, "n": 1} for name in ECHOES)
+        wait(back)
+        pipeline.assert_same(*COLLECTIONS, at_least=200)
+        topics = [f"{pipeline.name}-back.{pipeline.namespace(name)}" for name in COLLECTIONS.values()]
+        records = [len(log.records(pipeline.addresses.bootstrap, topic)) for topic in topics]
+        assert sum(records) == changes.history.events > 500, "and nothing that the way there wrote"
+
+        lifecycle.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
+        barrier.wait_captured(there.pipeline, there.connect, TIMEOUT, say)
+        stood_still(pipeline)
+        assert way_back.skip_to_end(there.pipeline, there.connect, there.topics) >= 2 * pipeline.settings.partitions
+        assert_at_ends(pipeline, there)
+        for documents in destination:  # an echo would be the whole document, without the mark
+            documents.update_many({"_id": {"$in": ECHOES}}, {"$set": {"mark": 1}})
+        lifecycle.resume_sink(there.pipeline, there.connect, TIMEOUT)
+        with pytest.raises(Refused, match="not STOPPED"):
+            way_back.skip_to_end(there.pipeline, there.connect, there.topics)
+        written(source, seed + 3)
+        wait(there)
+        for documents in destination:
+            assert documents.update_many({"mark": 1}, {"$unset": {"mark": ""}}).modified_count == len(ECHOES)
+        pipeline.assert_same(*COLLECTIONS, at_least=200)
+
+
+def assert_at_ends(pipeline: Pipeline, there: Opened) -> None:
+    found = positions(pipeline.destination_client, there.pipeline)
+    ends = pipeline_ends(there.pipeline, there.topics)
+    assert {place: found[place].offset for place in ends} == {place: end for place, (_, end) in ends.items()}
