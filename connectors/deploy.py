@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from connectors import refusals, secrets
+from connectors import cutovers, refusals, secrets
 from connectors.connect import Connect
 from connectors.definitions import definitions
 from connectors.errors import ConnectError
@@ -57,6 +57,8 @@ class Deployment:
         wanted = self.wanted()
         for name, config in wanted.items():  # a resnapshot that was asked for is not taken back
             config.update({key: text for key, text in (present[name] or {}).items() if key in KEYS})
+        if self.pipeline.exactly_once and present[self.pipeline.sink_connector] is None:
+            cutovers.refuse(self.pipeline)
         refusals.refuse_second_writer(self.pipeline, self.servers, self.connect)
         refusals.refuse_moved_cluster(self.servers, present)
         refusals.refuse_changed_mode(self.pipeline, wanted, present, existing)

@@ -21,7 +21,6 @@ from towpath.verify_recent import RecentVerification
 from verifier import Difference, Namespace, Options, Verification
 
 
-
 class Red(TowpathError):
     """Something does not hold that must: the cutover is taken back."""
 

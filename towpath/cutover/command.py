@@ -158,6 +158,8 @@ class _Command:
             back = self.sides.back
             assert back is not None
             require(back.connect, back.topics, back.pipeline)
+            if not self.dry_run:
+                returning.open_source(self.sides, self.asked, self.telling)
             self._gate(gate_back(back, self.asked.limits, blocks=self.asked.blocks))
             seconds = self._done(lambda: self.sides.enter("back to the source"), returning.before, returning.go_back)
             self._switch("source", seconds)

@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 
 from connectors import barrier, way_back
 from connectors.clusters import connected, operation_time
-from connectors.rebuilding import stop_sink
+from connectors.lifecycle import stop_sink
 from connectors.spec import Pipeline
-from towpath import preparing, write_block
+from towpath import preparing
 from towpath.cutover import checked
 from towpath.cutover.checked import Checked, Red
 from towpath.cutover.gate import Limits
 from towpath.cutover.sides import Sides
-from towpath.cutover.stopping import Stopping, allow
+from towpath.cutover.stopping import Stopping, writes_through
 from towpath.cutover.telling import Telling
 from towpath.opened import Opened, say
 from towpath.verify_namespaces import pairs
@@ -57,12 +57,20 @@ class Asked:
 class Pause:
     """The time without writes."""
 
-    began: float = 0.0
-    """On the monotonic clock."""
+    _began: float = 0.0
+
+    def end_writes(self, sides: Sides, stopping: Stopping, telling: Telling) -> None:
+        """Writes may end at any moment of this; where people stop them by hand, when they say so."""
+        if stopping.blocks:
+            sides.begin("block")
+        self._began = time.monotonic()
+        stopping.stop(telling)
+        if stopping.asks:
+            self._began = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        return time.monotonic() - self.began
+        return time.monotonic() - self._began
 
 
 def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
@@ -73,7 +81,7 @@ def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
     if sides.back is not None:
         with telling.step("making the way back ready"):
             sides.begin("ready")
-            way_back.make_ready(sides.back.pipeline, sides.back.connect, sides.back.topics, asked.timeout, say)
+            way_back.make_ready(sides.back.pipeline, sides.back.connect, sides.back.topics, say, asked.timeout)
     catch_up(it, looks, asked, telling)
     return looks
 
@@ -94,11 +102,7 @@ def cut_over(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> fl
     Raises what speaks against it; then it is to be undone.
     """
     it, pause = sides.it, Pause()
-    sides.begin("block")
-    pause.began = time.monotonic()
-    asked.stopping(it.pipeline.source_uri, "source").stop(telling)
-    if not asked.blocks:
-        pause.began = time.monotonic()
+    pause.end_writes(sides, asked.stopping(it.pipeline.source_uri, "source"), telling)
     with connected(it.pipeline.source_uri, "source") as source:
         seen = still(source, it.pipeline, "source")
         moment = operation_time(source)
@@ -109,18 +113,18 @@ def cut_over(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> fl
         if sides.back is not None:
             with telling.step("beginning the way back"):
                 sides.begin("back")
-                way_back.begin(sides.back.pipeline, sides.back.connect, sides.back.topics, asked.timeout)
+                back = sides.back
+                way_back.begin(back.pipeline, it.pipeline, back.connect, back.topics, asked.timeout)
         with telling.step("putting the destination right") as figures:
             sides.begin("form")
             figures["commands"] = put_right(it.pipeline)
-        blocked = asked.blocks and _stays_blocked(sides)
-        if sides.back is not None:
+        if sides.back is not None and (not asked.blocks or writes_through(it.pipeline.source_uri, "source")):
             with telling.step("making the source a destination") as figures:
                 sides.begin("gentle")
                 figures["commands"] = soften(sides.back.pipeline)
         refuse_writes(seen)
     assert sides.marker is not None
-    sides.mark(replace(sides.marker, state="over", moment=str(moment), over=time.time(), blocked=blocked))
+    sides.mark(replace(sides.marker, state="over", moment=str(moment), over=time.time(), blocked=asked.blocks))
     return pause.seconds
 
 
@@ -160,17 +164,3 @@ def soften(pipeline: Pipeline) -> int:
     plan = preparing.plan(pipeline, overwrite=True)
     preparing.run(pipeline, plan.steps)
     return len(plan.steps)
-
-
-def _stays_blocked(sides: Sides) -> bool:
-    """Whether the source stays closed to its old writers: it does where the way back may write all the same."""
-    pipeline = sides.it.pipeline
-    with connected(pipeline.source_uri, "source") as client:
-        if sides.back is None or write_block.may_write(client):
-            return True
-    allow(pipeline.source_uri, "source")
-    say(
-        "writes to the source are allowed again, since its user, who may not bypass the block, writes there what the"
-        " destination takes: see to it that no application does"
-    )
-    return False

@@ -6,17 +6,31 @@ destination has all of that; so the sink's positions move to the log's ends befo
 
 from __future__ import annotations
 
-import time
+from dataclasses import replace
 
 from connectors import barrier, lifecycle, way_back
 from connectors.clusters import connected
-from connectors.rebuilding import stop_sink
+from connectors.lifecycle import stop_sink
 from towpath.cutover.checked import Checked
 from towpath.cutover.course import Asked, Pause, catch_up, put_right, refuse_writes, settle, soften, still
 from towpath.cutover.sides import Sides
-from towpath.cutover.stopping import allow
+from towpath.cutover.stopping import allow, writes_through
 from towpath.cutover.telling import Telling
 from towpath.opened import say
+
+
+def open_source(sides: Sides, asked: Asked, telling: Telling) -> None:
+    """Have the way back write to a source that refuses writes, of its user as well: what waited in the log is applied."""
+    back, uri = sides.back, sides.it.pipeline.source_uri
+    assert back is not None and sides.marker is not None
+    if not sides.marker.blocked or writes_through(uri, "source"):
+        return
+    allow(uri, "source")
+    sides.mark(replace(sides.marker, blocked=False))
+    say("writes to the source are allowed again, so that the way back can write there: see to it that nobody else does")
+    with telling.step("applying what waited") as figures:
+        figures["commands"] = soften(back.pipeline)
+        barrier.wait(back.pipeline, back.connect, back.topics, asked.timeout, say)
 
 
 def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
@@ -36,11 +50,7 @@ def go_back(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> flo
     """
     back, it, pause = sides.back, sides.it, Pause()
     assert back is not None and sides.marker is not None
-    sides.begin("block")
-    pause.began = time.monotonic()
-    asked.stopping(back.pipeline.source_uri, "destination").stop(telling)
-    if not asked.blocks:
-        pause.began = time.monotonic()
+    pause.end_writes(sides, asked.stopping(back.pipeline.source_uri, "destination"), telling)
     with connected(back.pipeline.source_uri, "destination") as destination:
         seen = still(destination, back.pipeline, "destination")
         settle(back, asked, looks, telling)
@@ -54,17 +64,20 @@ def go_back(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> flo
             sides.begin("form")
             figures["commands"] = put_right(back.pipeline)
         refuse_writes(seen)
-    sides.enter("returned")
-    allow(it.pipeline.source_uri, "source")
+    if sides.marker.blocked:
+        allow(it.pipeline.source_uri, "source")
+    sides.mark(replace(sides.marker, state="returned"))
     return pause.seconds
 
 
 def finish(sides: Sides, asked: Asked, telling: Telling) -> None:
     """What is left when the source is primary again: the pipeline goes on as before. May be repeated."""
     it, back = sides.it, sides.back
-    assert back is not None
-    allow(it.pipeline.source_uri, "source")
-    allow(it.pipeline.destination_uri, "destination")
+    assert back is not None and sides.marker is not None
+    if sides.marker.blocked:
+        allow(it.pipeline.source_uri, "source")
+    if "block" in sides.marker.steps:
+        allow(it.pipeline.destination_uri, "destination")
     with telling.step("making the destination one again") as figures:
         figures["commands"] = soften(it.pipeline)
     with telling.step("removing the way back"):

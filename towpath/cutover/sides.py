@@ -6,12 +6,11 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from connectors import cutovers
 from connectors.clusters import connected
 from connectors.cutovers import Cutover, State
-from towpath.back_file import back_file
+from towpath.back_file import write_back_file
 from towpath.opened import Opened, opened
 
 
@@ -60,15 +59,8 @@ class Sides:
         self.marker = marker
 
 
-def back_path(file: Path) -> Path:
-    """Where the pipeline file of the way back is."""
-    return file.with_name(f"{file.stem}-back.toml")
-
-
 @contextmanager
 def with_back(it: Opened) -> Iterator[Opened]:
-    """The way back, whose pipeline file is written if it is not there or is not what it should be."""
-    place = back_path(it.file)
-    back_file(it.file, place)
-    with opened(place) as back:
+    """The way back; its pipeline file is written if it is not there."""
+    with opened(write_back_file(it.file)) as back:
         yield back

@@ -6,8 +6,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-import click
-
 from connectors.clusters import connected
 from connectors.secrets import without_credentials
 from towpath import write_block
@@ -26,13 +24,18 @@ class Stopping:
     command: str | None
     blocks: bool
 
+    @property
+    def asks(self) -> bool:
+        """Whether somebody has to say that the writes have ended."""
+        return self.command is None and not self.blocks
+
     def stop(self, telling: Telling) -> None:
         """Return when nobody writes any more, as far as can be told. Raises `TowpathError`."""
         where = f"the {self.side} ({without_credentials(self.uri)})"
         if self.command is not None:
             with telling.step(f"stopping the writers: {self.command}"):
                 hook(self.command)
-        elif not self.blocks:
+        elif self.asks:
             telling.tell("stop writes", f"Stop all writes to {where} now, then press Enter; Ctrl-C leaves all as it is")
             if not sys.stdin.readline():
                 raise TowpathError(
@@ -56,14 +59,13 @@ def hook(command: str) -> None:
         raise TowpathError(f"{command!r} ended with exit status {done.returncode}")
 
 
-def is_blocked(uri: str, side: str) -> bool:
-    with connected(uri, side) as client:
-        return write_block.is_on(client)
-
-
 def allow(uri: str, side: str) -> None:
-    """Let writes through again, if they are refused."""
+    """Let writes through again. Raises `TowpathError` with what does so by hand."""
     with connected(uri, side) as client:
-        if write_block.is_on(client):
-            write_block.unblock(client)
-            click.echo(f"writes to the {side} are allowed again", err=True)
+        write_block.unblock(client)
+
+
+def writes_through(uri: str, side: str) -> bool:
+    """Whether this user's writes are taken while those of applications are refused."""
+    with connected(uri, side) as client:
+        return write_block.writes_through(client)
