@@ -110,7 +110,7 @@ def _switch(client: Client, *, on: bool, patience: float) -> None:
 
 
 def _once(client: Client, *, on: bool) -> None:
-    """The command takes no write concern, so that a majority is waited for here; and an election may have been since."""
+    """The command takes no write concern, so a majority is waited for here; and an election may have been since."""
     with pymongo.timeout(_TRY_S):
         at = client.admin.command({"setUserWriteBlockMode": 1, "global": on})["operationTime"]
         while client.admin.command("hello")["lastWrite"]["majorityOpTime"]["ts"] < at:

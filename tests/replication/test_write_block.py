@@ -223,7 +223,7 @@ def test_a_block_is_exact_and_outlives_step_downs_and_the_primarys_death(tmp_pat
 
 def _elect_quickly(client: Client) -> None:
     found = client.admin.command("replSetGetConfig")["config"]
-    settings = found["settings"] | {"electionTimeoutMillis": 1000}
+    settings = found["settings"] | {"electionTimeoutMillis": 3000, "heartbeatIntervalMillis": 500}
     client.admin.command("replSetReconfig", found | {"version": found["version"] + 1, "settings": settings})
 
 
