@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import bson
 from pymongo import MongoClient
+from pymongo.errors import OperationFailure
 
 Kind = Literal["collection", "view", "timeseries"]
 Options = dict[str, Any]
@@ -24,6 +25,7 @@ DEFAULTS: Mapping[str, Any] = {
 }
 #: How a server lists a capped collection whose limit of documents was taken away.
 _NO_LIMIT = 2**31 - 1
+_UNAUTHORISED = 13  # MongoDB's error_codes.yml
 _INDEX_SERVER_MADE = {"v", "ns", "background", "dropDups"}
 _FLAGS = ("unique", "sparse", "hidden", "prepareUnique")
 
@@ -35,6 +37,18 @@ class Described:
     kind: Kind
     options: Options
     indexes: Mapping[str, Options] = field(default_factory=dict)
+
+
+def version(client: Client) -> tuple[int, int]:
+    """What the server's features go by: its featureCompatibilityVersion, or its own version to who may not see that."""
+    try:
+        found = client.admin.command("getParameter", featureCompatibilityVersion=1)
+        major, minor = found["featureCompatibilityVersion"]["version"].split(".")[:2]
+    except OperationFailure as error:
+        if error.code != _UNAUTHORISED:
+            raise
+        major, minor = client.admin.command("buildInfo")["versionArray"][:2]
+    return int(major), int(minor)
 
 
 def described(client: Client, namespaces: Iterable[str]) -> dict[str, Described]:

@@ -45,14 +45,22 @@ def mongod(directory: Path, *options: str) -> Iterator[str]:
 
 
 @contextmanager
+def replica_set(directory: Path, *options: str) -> Iterator[str]:
+    """A replica set of one with options of mongod's; yields its `host:port`."""
+    with mongod(directory, "--replSet", "guarded", *options) as address:
+        with MongoClient[dict[str, Any]](f"mongodb://{address}/?directConnection=true") as client:
+            client.admin.command("replSetInitiate", {"_id": "guarded", "members": [{"_id": 0, "host": address}]})
+        yield address
+
+
+@contextmanager
 def mongod_with_users(directory: Path, users: dict[str, list[dict[str, str]]]) -> Iterator[str]:
     """A replica set of one that knows these users and their roles, and `root`; every password is `secret`."""
     key = directory / "key"
     key.write_text("a2V5" * 8)
     key.chmod(0o600)
-    with mongod(directory, "--replSet", "guarded", "--keyFile", str(key)) as address:
+    with replica_set(directory, "--keyFile", str(key)) as address:
         with MongoClient[dict[str, Any]](f"mongodb://{address}/?directConnection=true") as client:
-            client.admin.command("replSetInitiate", {"_id": "guarded", "members": [{"_id": 0, "host": address}]})
             _once_primary(client, {"createUser": "root", "pwd": "secret", "roles": ["root"]})
         with MongoClient[dict[str, Any]](f"mongodb://root:secret@{address}/?directConnection=true") as client:
             for name, roles in users.items():

@@ -18,6 +18,7 @@ DESTINATION_ACTIONS = ("insert", "update", "remove")
 POSITION_ACTIONS = ("find", "insert", "update", "remove")
 #: What comparing both sides and this check take besides.
 DESTINATION_LOOKS = ("find", "listCollections", "listIndexes")
+_ANY = "anyAction"  # as the role __system has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class Privileges:
         """Those of `actions` that are not granted on a namespace."""
         database, _, collection = namespace.partition(".")
         return [action for action in actions if not self._allows(action, database, collection)]
+
+    def missing_on_cluster(self, actions: Iterable[str]) -> list[str]:
+        """Those of `actions` that are not granted on the cluster as a whole."""
+        mine = [grant for grant in self.granted if grant["resource"].keys() & {"cluster", "anyResource"}]
+        return [action for action in actions if all({action, _ANY}.isdisjoint(grant["actions"]) for grant in mine)]
 
     def missing_for_mongo_kafka(self, database: str, auth_source: str) -> list[str]:
         """Actions that mongo-kafka's own validation would miss.
