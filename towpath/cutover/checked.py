@@ -72,7 +72,7 @@ def _refuse(it: Opened, found: list[Difference], trouble: list[str], advice: str
         destination = it.pipeline.renames.destination
         with verdicts.writing(verdicts.path(it.pipeline.name)) as file:
             file.writelines(verdicts.line(verdicts.as_json(one, destination(one.namespace))) for one in found)
-            counts = {kind: sum(one.kind == kind for one in found) for kind in verdicts.KINDS}
+            counts: dict[str, int] = {kind: sum(one.kind == kind for one in found) for kind in verdicts.KINDS}
             file.write(verdicts.line({"clean": False, "compared": len(found), "trouble": trouble, **counts}))
         shown = verdicts.as_json(found[0], "")["id"]
         raise Red(f"{len(found):,} documents differ, such as {found[0].namespace} {shown}; run {advice}")

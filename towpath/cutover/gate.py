@@ -84,11 +84,10 @@ def _pipeline(it: Opened, limits: Limits) -> Iterator[Check]:
     copied = sum(copied.done for copied in found.snapshot)
     words = "done" if found.snapshot_done else f"{copied:,} of {counted(len(found.snapshot), 'collection')}"
     yield Check("copy", found.snapshot_done, words, f"towpath status {it.file} --watch")
-    behind = found.lag_records is None or found.lag_seconds > limits.lag
-    lag = (
-        "unknown" if found.lag_records is None else f"{found.lag_seconds:.1f} s, {counted(found.lag_records, 'record')}"
-    )
-    yield Check("lag", not behind, f"{lag} (limit {limits.lag:g} s)", "wait until it is less, or allow more: --max-lag")
+    records = found.lag_records
+    lag = "unknown" if records is None else f"{found.lag_seconds:.1f} s, {counted(records, 'record')}"
+    in_step = records is not None and found.lag_seconds <= limits.lag
+    yield Check("lag", in_step, f"{lag} (limit {limits.lag:g} s)", "wait until it is less, or allow more: --max-lag")
     waiting = sum(one.requests for one in found.waiting)
     advice = "a repair or compaction is under way: wait until it is done"
     yield Check(
@@ -161,9 +160,7 @@ def _metadata(it: Opened) -> Check:
 def _block(it: Opened) -> Check:
     with connected(it.pipeline.source_uri, "source") as client:
         trouble = write_block.trouble(client)
-    return Check(
-        "write block", not trouble, trouble or "the source's user may block writes", "leave --block-writes out"
-    )
+    return Check("write block", not trouble, trouble or "the user may block writes", "or leave --block-writes out")
 
 
 def _way(back: Opened) -> Iterator[Check]:

@@ -15,7 +15,8 @@ from towpath.errors import TowpathError
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 65em; padding: 0 1em; color: #222; }
-h1 span { padding: .1em .5em; border-radius: .25em; color: #fff; background: #b3261e; } h1 span.ok { background: #1b7f3b; }
+h1 span { padding: .1em .5em; border-radius: .25em; color: #fff; background: #b3261e; }
+h1 span.ok { background: #1b7f3b; }
 table { border-collapse: collapse; width: 100%; } td, th { padding: .3em .8em .3em 0; text-align: left; }
 th { border-bottom: 1px solid #999; } td.n { text-align: right; white-space: nowrap; } td.w { width: 40%; }
 .bar { position: relative; height: .9em; background: #eee; }

@@ -20,7 +20,7 @@ from towpath.opened import say
 
 
 def open_source(sides: Sides, asked: Asked, telling: Telling) -> None:
-    """Have the way back write to a source that refuses writes, of its user as well: what waited in the log is applied."""
+    """Have the way back write to a source that refuses writes of its user as well, and apply what waited in the log."""
     back, uri = sides.back, sides.it.pipeline.source_uri
     assert back is not None and sides.marker is not None
     if not sides.marker.blocked or writes_through(uri, "source"):
