@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from connectors.lifecycle import require, wait_running
+from connectors.rings import refuse_ring_on_resuming
 from towpath.opened import opened, pipeline_argument
 
 
@@ -31,6 +32,7 @@ def resume(file: Path, timeout: float) -> None:
     """Resume the connectors of PIPELINE where they were paused."""
     with opened(file) as it:
         require(it.connect, it.topics, it.pipeline)
+        refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
         for name in it.pipeline.connectors:
             it.connect.resume(name)
         wait_running(it.connect, it.pipeline, timeout)

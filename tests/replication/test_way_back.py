@@ -16,7 +16,7 @@ from connectors.sink_state import positions
 from tests.conftest import MakePipeline
 from tests.support import log, raw
 from tests.support.order import Order
-from tests.support.pipeline import Pipeline, Settings
+from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.workload import REINSERT, Workload
 from towpath.back_file import write_back_file
 from towpath.opened import Opened, opened, say
@@ -79,6 +79,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         wait(there)  # the collections are there, and the way back makes their topics
         assert f"create connector {pipeline.name}-back-source, stopped" in make_ready(back)
         assert not make_ready(back)
+        assert "without end" in towpath("resume", back.file, expect=2).stderr
         with pytest.raises(Refused, match=f"{pipeline.name}-sink is RUNNING with 2 tasks, and not STOPPED"):
             way_back.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
         written(source, seed + 1)
@@ -87,6 +88,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         begin(back, there)
         with pytest.raises(Refused, match="the way back is there already"):
             make_ready(back)
+        assert "without end" in towpath("resume", pipeline.file, expect=2).stderr
 
         with Order(pipeline.destination_client, pipeline.name) as changes:
             written(destination, seed + 2)
