@@ -100,6 +100,9 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         records = [len(log.records(pipeline.addresses.bootstrap, topic)) for topic in topics]
         assert sum(records) == changes.history.events > 500, "and nothing that the way there wrote"
 
+        lifecycle.remove(back.pipeline, back.connect, back.topics, log=False, say=say)
+        with pytest.raises(Refused, match="hold records of an earlier way back"):
+            make_ready(back)
         lifecycle.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
         barrier.wait_captured(there.pipeline, there.connect, TIMEOUT, say)
         stood_still(pipeline)
@@ -111,6 +114,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         with pytest.raises(Refused, match="not STOPPED"):
             way_back.skip_to_end(there.pipeline, there.connect, there.topics)
         written(source, seed + 3)
+        assert f"forgot the position of an earlier {pipeline.name}-back-source" in make_ready(back)
         wait(there)
         for documents in destination:
             assert documents.update_many({"mark": 1}, {"$unset": {"mark": ""}}).modified_count == len(ECHOES)
