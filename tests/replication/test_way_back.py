@@ -77,6 +77,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
     pipeline.deploy()
     with opened(pipeline.file) as there, way_back_of(pipeline) as back:
         wait(there)  # the collections are there, and the way back makes their topics
+        assert "without end" in towpath("deploy", back.file, expect=2).stderr
         assert f"create connector {pipeline.name}-back-source, stopped" in make_ready(back)
         assert not make_ready(back)
         assert "without end" in towpath("resume", back.file, expect=2).stderr
