@@ -37,7 +37,7 @@ def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, s
         say("waiting until all that was asked for is read again")
         for name in pipeline.source_connectors:
             _wait_answered(pipeline, connect, topics, name, asked, deadline)
-    ends = pipeline_ends(pipeline, topics)
+    ends = _committed_ends(pipeline, connect, topics, deadline)
     say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
     _wait_applied(pipeline, connect, topics, ends, deadline)
 
@@ -105,6 +105,24 @@ def _wait_answered(
         why = f" ({found.waiting})" if found and found.waiting else ""
         words = f"{name} has answered requests to read again up to {answered} of {asked}{why}"
         _go_on(pipeline, connect, deadline, words)
+
+
+def _committed_ends(
+    pipeline: Pipeline, connect: Connect, topics: Topics, deadline: float
+) -> dict[Place, tuple[int, int]]:
+    """The ends of the log, behind all that is in it at the call.
+
+    Brokers hear one after another that a transaction was committed: its records can be unreadable still when the
+    source's position, which was committed with them, is read.
+    """
+    written = pipeline_ends(pipeline, topics, stable=False)
+    while True:
+        ends = pipeline_ends(pipeline, topics)
+        unread = [place for place, (_, end) in written.items() if place in ends and ends[place][1] < end]
+        if not unread:
+            return ends
+        topic, partition = unread[0]
+        _go_on(pipeline, connect, deadline, f"a transaction on {topic}, partition {partition}, is not over")
 
 
 def _wait_applied(

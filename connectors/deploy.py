@@ -16,10 +16,12 @@ from connectors import cutovers, refusals, secrets
 from connectors.connect import Connect
 from connectors.definitions import definitions
 from connectors.errors import ConnectError
+from connectors.lifecycle import statuses
 from connectors.log_settings import POLICY, change_settings, is_compacted, plain_settings, request_settings
 from connectors.namespaces import refuse_bad_names, topic_of
 from connectors.refusals import DESTINATION_SET, SOURCE_SET, Configurations
 from connectors.resnapshot import KEYS
+from connectors.rings import refuse_ring
 from connectors.servers import Servers
 from connectors.spec import Pipeline
 from connectors.topics import HEARTBEAT_SETTINGS, Topic, Topics
@@ -60,6 +62,9 @@ class Deployment:
         if self.pipeline.exactly_once and present[self.pipeline.sink_connector] is None:
             cutovers.refuse(self.pipeline)
         refusals.refuse_second_writer(self.pipeline, self.servers, self.connect)
+        if not self._is_held():
+            servers = self.servers
+            refuse_ring(self.pipeline, self.connect, servers.source, servers.destination, servers.namespaces)
         refusals.refuse_moved_cluster(self.servers, present)
         refusals.refuse_changed_mode(self.pipeline, wanted, present, existing)
         refusals.refuse_lost_whole_documents(self.pipeline, present)
@@ -69,6 +74,12 @@ class Deployment:
         refusals.refuse_taken_in_again(self.pipeline, wanted, self.servers, late, self.topics)
         changes = [*self._topic_changes(existing), *self._secret_changes(present)]
         return changes + list(self._connector_changes(wanted, present))
+
+    def _is_held(self) -> bool:
+        """Whether nothing gets from one side to the other, because it is not to be started, or was stopped."""
+        stopped = {one.name for one in statuses(self.connect, self.pipeline.connectors) if one.state == "STOPPED"}
+        held = stopped | set(self.held)
+        return self.pipeline.sink_connector in held or held.issuperset(self.pipeline.source_connectors)
 
     def wanted(self) -> dict[str, dict[str, str]]:
         """Connector name → configuration, with the replica set that it works on."""

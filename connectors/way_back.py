@@ -27,7 +27,7 @@ from datetime import UTC, datetime
 from connectors import rebuilding, sink_state
 from connectors.clusters import connected
 from connectors.connect import Connect
-from connectors.deploy import Deployment
+from connectors.deploy import Change, Deployment
 from connectors.errors import ConnectorsError, NotYet, Refused
 from connectors.lag import pipeline_ends
 from connectors.lifecycle import forget_offsets, pipeline_topics, statuses, wait_running, wait_state
@@ -41,21 +41,29 @@ _PAUSE = 0.1  # seconds between two looks
 _REMOVE = "`towpath remove --topics` with the file of the way back removes that; then begin again"
 
 
+def plan(back: Pipeline, connect: Connect, topics: Topics) -> list[Change]:
+    """What `make_ready` has to make.
+
+    Raises `Refused` when there is anything of an earlier way back, whose position or records would be taken for this
+    one's, and what a deployment raises.
+    """
+    there = [name for name in back.source_connectors if connect.config(name) is not None]
+    for connector in statuses(connect, there):  # a status stays for a while when a connector is removed
+        if connector.state not in ("MISSING", "STOPPED"):
+            raise Refused(f"{connector.name} is {connector.state}: the way back is there already; {_REMOVE}")
+    servers = look(back, allow_missing=True)
+    _refuse_used(back, topics)
+    return Deployment(back, servers, connect, topics, held=back.source_connectors).plan()
+
+
 def make_ready(
     back: Pipeline, connect: Connect, topics: Topics, say: Callable[[str], None], timeout: float = 120
 ) -> None:
     """Make all that the way back needs, so that `begin` has nothing left to do but to start; again: what is missing.
 
-    `timeout` is in seconds. Raises `Refused` when there is anything of an earlier way back, whose position or records
-    would be taken for this one's, and what a deployment raises.
+    `timeout` is in seconds. Raises what `plan` raises.
     """
-    there = [one for one in statuses(connect, back.source_connectors) if one.state != "MISSING"]
-    for connector in there:
-        if connector.state != "STOPPED":
-            raise Refused(f"{connector.name} is {connector.state}: the way back is there already; {_REMOVE}")
-    servers = look(back, allow_missing=True)
-    _refuse_used(back, topics)
-    for change in Deployment(back, servers, connect, topics, held=back.source_connectors).plan():
+    for change in plan(back, connect, topics):
         say(change.words)
         change.apply()
     for name in back.source_connectors:
@@ -76,25 +84,28 @@ def begin(back: Pipeline, there: Pipeline, connect: Connect, topics: Topics, tim
     refuse_unstopped(connect, [there.sink_connector, *back.source_connectors])
     for name in back.source_connectors:
         if connect.offsets(name):
-            raise Refused(f"{name} has captured before, and would go on there: in front of this moment; {_REMOVE}")
+            raise Refused(f"{name} has captured before, and would go on there, before this moment; {_REMOVE}")
     _refuse_used(back, topics)
     deadline = time.monotonic() + timeout
     for name in back.source_connectors:
         connect.resume(name)
-    return min(_started(connect, name, deadline) for name in back.source_connectors)
-
-
-def _started(connect: Connect, name: str, deadline: float) -> ClusterTime:
-    while True:
-        start = read_state(connect, name).start
-        (connector,) = statuses(connect, [name])
-        if connector.failures:
-            raise ConnectorsError(f"{name} has failed: {'; '.join(connector.failures)}")
-        if start is not None:
-            return start
+    while (start := beginning(back, connect)) is None:
+        found = statuses(connect, back.source_connectors)
+        for connector in found:
+            if connector.failures:
+                raise ConnectorsError(f"{connector.name} has failed: {'; '.join(connector.failures)}")
         if time.monotonic() > deadline:
-            raise NotYet(f"{name} has not begun in time: it is {connector.state} with {len(connector.tasks)} tasks")
+            words = ", ".join(f"{one.name} is {one.state} with {len(one.tasks)} tasks" for one in found)
+            raise NotYet(f"the way back has not begun in time: {words}")
         time.sleep(_PAUSE)
+    return start
+
+
+def beginning(back: Pipeline, connect: Connect) -> ClusterTime | None:
+    """Since when what is written at its source is captured; None until all of its source connectors have begun."""
+    starts = [read_state(connect, name).start for name in back.source_connectors]
+    known = [start for start in starts if start is not None]
+    return min(known) if len(known) == len(starts) else None
 
 
 def skip_to_end(pipeline: Pipeline, connect: Connect, topics: Topics) -> int:

@@ -8,6 +8,7 @@ import click
 
 from connectors import cutovers
 from connectors.lifecycle import require, wait_running
+from connectors.rings import refuse_ring_on_resuming
 from towpath.opened import opened, pipeline_argument
 
 
@@ -33,6 +34,7 @@ def resume(file: Path, timeout: float) -> None:
     with opened(file) as it:
         require(it.connect, it.topics, it.pipeline)
         cutovers.refuse(it.pipeline)
+        refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
         for name in it.pipeline.connectors:
             it.connect.resume(name)
         wait_running(it.connect, it.pipeline, timeout)

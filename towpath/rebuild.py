@@ -13,6 +13,7 @@ from connectors.lifecycle import require, statuses, stop_sink
 from connectors.log_check import LogCheck
 from connectors.rebuilding import Rebuild
 from connectors.replays import namespaces
+from connectors.rings import refuse_ring_on_resuming
 from connectors.secrets import without_credentials
 from towpath.opened import Opened, say
 from towpath.replay_verdict import Verdict
@@ -34,6 +35,7 @@ def rebuild(it: Opened, asked: Asked) -> Verdict:
     refuse.refuse_plain(it.pipeline)
     require(it.connect, it.topics, it.pipeline)
     cutovers.refuse(it.pipeline)
+    refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
     with connected(it.pipeline.destination_uri, "destination") as client:
         found = rebuilding.marker(client, it.pipeline)
     rebuild, lacks = _begun(it, asked) if found is None else _gone_on(it, asked, found)

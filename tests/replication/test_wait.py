@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
+from confluent_kafka import Producer
 
 from tests.support.pipeline import Pipeline, towpath
 
@@ -38,3 +39,19 @@ def test_wait_gives_up_with_exit_1_while_the_sink_is_paused(pipeline: Pipeline) 
     towpath("resume", pipeline.file)
     pipeline.wait()
     pipeline.assert_same("docs", at_least=2)
+
+
+def test_wait_does_not_take_the_end_of_what_can_be_read_for_the_end_of_what_was_written(pipeline: Pipeline) -> None:
+    """A transaction of somebody else's stands for one of which a broker has not heard yet that it was committed."""
+    pipeline.source("docs").insert_one({"_id": 1})
+    pipeline.deploy()
+    pipeline.wait()
+    producer = Producer({"bootstrap.servers": pipeline.addresses.bootstrap, "transactional.id": pipeline.name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(pipeline.topic("docs"), b"nobody's", b"nobody's", partition=0)
+    producer.flush(30)
+    said = towpath("wait", pipeline.file, "--timeout", "3", expect=1)
+    assert f"a transaction on {pipeline.topic('docs')}, partition 0, is not over" in said.stderr
+    producer.abort_transaction(30)
+    pipeline.wait()

@@ -16,7 +16,7 @@ from connectors.sink_state import positions
 from tests.conftest import MakePipeline
 from tests.support import log, raw
 from tests.support.order import Order
-from tests.support.pipeline import Pipeline, Settings
+from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.workload import REINSERT, Workload
 from towpath.back_file import write_back_file
 from towpath.opened import Opened, opened, say
@@ -77,8 +77,10 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
     pipeline.deploy()
     with opened(pipeline.file) as there, way_back_of(pipeline) as back:
         wait(there)  # the collections are there, and the way back makes their topics
+        assert "without end" in towpath("deploy", back.file, expect=2).stderr
         assert f"create connector {pipeline.name}-back-source, stopped" in make_ready(back)
         assert not make_ready(back)
+        assert "without end" in towpath("resume", back.file, expect=2).stderr
         with pytest.raises(Refused, match=f"{pipeline.name}-sink is RUNNING with 2 tasks, and not STOPPED"):
             way_back.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
         written(source, seed + 1)
@@ -87,6 +89,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         begin(back, there)
         with pytest.raises(Refused, match="the way back is there already"):
             make_ready(back)
+        assert "without end" in towpath("resume", pipeline.file, expect=2).stderr
 
         with Order(pipeline.destination_client, pipeline.name) as changes:
             written(destination, seed + 2)
@@ -98,6 +101,9 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         records = [len(log.records(pipeline.addresses.bootstrap, topic)) for topic in topics]
         assert sum(records) == changes.history.events > 500, "and nothing that the way there wrote"
 
+        lifecycle.remove(back.pipeline, back.connect, back.topics, log=False, say=say)
+        with pytest.raises(Refused, match="hold records of an earlier way back"):
+            make_ready(back)
         lifecycle.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
         barrier.wait_captured(there.pipeline, there.connect, TIMEOUT, say)
         stood_still(pipeline)
@@ -109,6 +115,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         with pytest.raises(Refused, match="not STOPPED"):
             way_back.skip_to_end(there.pipeline, there.connect, there.topics)
         written(source, seed + 3)
+        assert f"forgot the position of an earlier {pipeline.name}-back-source" in make_ready(back)
         wait(there)
         for documents in destination:
             assert documents.update_many({"mark": 1}, {"$unset": {"mark": ""}}).modified_count == len(ECHOES)
