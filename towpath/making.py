@@ -114,7 +114,7 @@ def _duplicates(step: Step, error: OperationFailure) -> str:
     return (
         f"the index {step.change['name']} of {step.namespace} cannot be unique at the destination, and is as it was:"
         f" documents with one value in it have the _ids {shown}{more}. `towpath verify` tells whether they are so"
-        " at the source, and `towpath repair` mends those that are not; change or delete the others, then run this again"
+        " at the source, `towpath repair` mends those that are not; change or delete the others, then run this again"
     )
 
 
