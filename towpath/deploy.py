@@ -12,7 +12,7 @@ from connectors.errors import MongoUnreachable
 from connectors.lifecycle import wait_running
 from connectors.servers import look
 from connectors.spec import Pipeline
-from towpath import preparing
+from towpath import making, preparing
 from towpath.opened import json_option, opened, pipeline_argument, say
 from towpath.prepare import tell_rest
 from towpath.preparing import NOTHING, Plan
@@ -39,10 +39,11 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     with opened(file) as it:
         changes = Deployment(it.pipeline, look(it.pipeline, allow_missing=allow_missing), it.connect, it.topics).plan()
         made = _prepared(it.pipeline) if prepares else NOTHING
-        for step in made.collections:
-            say(f"{'would ' if dry_run else ''}{step.words}")
-            if not dry_run:
-                preparing.run(it.pipeline, [step])
+        if dry_run:
+            for step in made.collections:
+                say(f"would {step.words}")
+        else:
+            making.run(it.pipeline, made.collections, lambda step: say(step.words))
         tell_rest(made)
         for change in changes:
             say(f"{'would ' if dry_run else ''}{change.words}")

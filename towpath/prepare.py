@@ -10,7 +10,7 @@ import click
 from connectors import barrier
 from connectors.errors import NoSuchConnector
 from connectors.lifecycle import require
-from towpath import preparing
+from towpath import making, preparing
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.preparing import Plan
 from towpath.progress import bar
@@ -30,10 +30,22 @@ _DIFFERENT = 1
 )
 @click.option("--overwrite", is_flag=True, help="Change what is at the destination and differs. Drops no collection.")
 @click.option("--final", is_flag=True, help="Make the source's own form, for when it is no longer replicated.")
+@click.option(
+    "--in-place",
+    is_flag=True,
+    help="Only stop TTL and validators of what is at the destination, such as a former source.",
+)
 @click.option("--timeout", default=86400.0, show_default=True, help="Seconds to wait for the first copy.")
 @json_option
 def prepare(
-    file: Path, dry_run: bool, indexes: str, overwrite: bool, final: bool, timeout: float, as_json: bool
+    file: Path,
+    dry_run: bool,
+    indexes: str,
+    overwrite: bool,
+    final: bool,
+    in_place: bool,
+    timeout: float,
+    as_json: bool,
 ) -> None:
     """Make at the destination what the source has besides documents: collections with options, views, indexes.
 
@@ -41,10 +53,16 @@ def prepare(
     TTL, validators that only warn, no capped collections. What is there and differs is named (exit status 1), and
     left as it is. Running it again makes only what is missing.
     """
+    if in_place and (final or overwrite):
+        raise click.UsageError("--in-place leaves what --final and --overwrite change; give one of them")
     with opened(file) as it:
-        found = preparing.plan(it.pipeline, overwrite=overwrite, final=final)
+        if in_place:
+            found = preparing.plan_in_place(it.pipeline)
+        else:
+            found = preparing.plan(it.pipeline, overwrite=overwrite, final=final)
+        tell_undo(found)
         if not dry_run:
-            _make(it, found, indexes, timeout)
+            _make(it, found, "now" if final and not _deployed(it) else indexes, timeout)
         _print(found, dry_run=dry_run, as_json=as_json)
         if found.different:
             raise click.exceptions.Exit(_DIFFERENT)
@@ -58,22 +76,24 @@ def _make(it: Opened, found: Plan, indexes: str, timeout: float) -> None:
         say("the pipeline is not deployed: run `towpath prepare` again when it is copied, or now with --indexes now")
         return
     with bar() as tell:
-        for step in found.indexes:
-            say(step.words)
-            preparing.run(it.pipeline, [step], tell)
+        making.run(it.pipeline, found.indexes, lambda step: say(step.words), tell)
 
 
 def make(it: Opened, found: Plan) -> None:
     """Collections and views, which take no time."""
-    for step in found.collections:
-        say(step.words)
-        preparing.run(it.pipeline, [step])
+    making.run(it.pipeline, found.collections, lambda step: say(step.words))
 
 
-def _applied(it: Opened, timeout: float) -> bool:
+def _deployed(it: Opened) -> bool:
     try:
         require(it.connect, it.topics, it.pipeline)
     except NoSuchConnector:
+        return False
+    return True
+
+
+def _applied(it: Opened, timeout: float) -> bool:
+    if not _deployed(it):
         return False
     barrier.wait(it.pipeline, it.connect, it.topics, timeout, say)
     return True
@@ -89,6 +109,12 @@ def _print(found: Plan, *, dry_run: bool, as_json: bool) -> None:
     elif not found.steps and not found.different:
         click.echo("nothing to make")
     tell_rest(found)
+
+
+def tell_undo(found: Plan) -> None:
+    """Before anything is changed, so that it is known however this ends."""
+    for step in found.undo:
+        say(f"to put back what is at {step.namespace}: {step.command.text}")
 
 
 def tell_rest(found: Plan) -> None:

@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
-
-from pymongo import MongoClient
-from pymongo.errors import OperationFailure
 
 from connectors.clusters import connected
 from connectors.errors import Refused
 from connectors.spec import Pipeline
-from towpath.building import Told, build, untold
-from towpath.errors import TowpathError
+from towpath.making import Step
 from towpath.verify_namespaces import pairs
+from verifier import Pair
 from verifier.commands import Command
-from verifier.harmless import HARMLESS, held_back
+from verifier.harmless import HARMLESS, HARMLESS_IN_PLACE, held_back, in_place, stopped
 from verifier.metadata import AS_IT_IS, Looked, MetadataDifference
-
-_UNAUTHORISED = 13  # MongoDB's error_codes.yml
-_ROLE = "grant the role dbAdmin on its database, or the least that README names"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One command for the destination, and what it is about."""
-
-    namespace: str
-    command: Command
-
-    @property
-    def builds(self) -> tuple[str, ...]:
-        """The names of the indexes that it builds."""
-        return tuple(one["name"] for one in self.command.body.get("indexes", ()))
-
-    @property
-    def drops_index(self) -> bool:
-        """Whether it makes room for an index that is built again, so that the two go together."""
-        return "dropIndexes" in self.command.body
-
-    @property
-    def words(self) -> str:
-        if self.builds:
-            return f"build {', '.join(self.builds)} on {self.namespace}"
-        return f"{next(iter(self.command.body))} {self.namespace}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +28,8 @@ class Plan:
     """Left as they are."""
     held_back: tuple[tuple[str, str], ...]
     """Namespace at the destination and words."""
+    undo: tuple[Step, ...] = ()
+    """What puts back all that `steps` change; of a plan in place only."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -68,6 +40,7 @@ class Plan:
             "steps": [{"namespace": one.namespace, "command": one.command.text} for one in self.steps],
             "different": [one.as_json() for one in self.different],
             "held_back": [{"namespace": namespace, "what": what} for namespace, what in self.held_back],
+            "undo": [{"namespace": one.namespace, "command": one.command.text} for one in self.undo],
         }
 
 
@@ -95,11 +68,8 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) ->
     chosen = [one for one in found if _is_made(one, overwrite=overwrite or final)]
     steps = list(_steps(chosen))
     return Plan(
-        collections=tuple(one for one in steps if not (one.builds or one.drops_index)),
-        indexes=(
-            *(one for one in steps if one.drops_index),
-            *_together(one for one in steps if one.builds),
-        ),
+        collections=tuple(one for one in steps if not _is_about_index(one)),
+        indexes=_in_order(one for one in steps if _is_about_index(one)),
         different=tuple(one for one in found if one not in chosen),
         held_back=tuple(
             (pair.destination, words)
@@ -107,6 +77,25 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) ->
             if pair.source in here
             for words in held_back(here[pair.source])
         ),
+    )
+
+
+def plan_in_place(pipeline: Pipeline) -> Plan:
+    """Stop TTL and validators at a destination that was there first, such as a former source; nothing else changes.
+
+    The source is asked for names only. Keep `undo` before the steps are run: afterwards nobody here knows what was set.
+    `plan` with `final` sets what the source has. Raises `Refused` without any collection, and `MongoUnreachable`.
+    """
+    there = tuple(Pair(one.destination, one.destination) for one in pairs(pipeline, ()))
+    with connected(pipeline.destination_uri, "destination") as client:
+        found = Looked.at(client, client, there)
+    after = replace(found, destination={name: in_place(one) for name, one in found.destination.items()})
+    return Plan(
+        collections=tuple(_steps(found.differences(HARMLESS_IN_PLACE))),
+        indexes=(),
+        different=(),
+        held_back=tuple((name, words) for name, one in found.destination.items() for words in stopped(one)),
+        undo=tuple(_steps(after.differences(AS_IT_IS))),
     )
 
 
@@ -126,6 +115,21 @@ def _steps(chosen: Iterable[MetadataDifference]) -> Iterator[Step]:
                 yield Step(one.pair.destination, command)
 
 
+def _is_about_index(one: Step) -> bool:
+    return bool(one.builds or one.drops_index or one.change)
+
+
+def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """What takes no time first; what drops an index just before it is built again."""
+    found = list(steps)
+    return (
+        *(one for one in found if one.change and not one.converts),
+        *(one for one in found if one.converts),
+        *(one for one in found if one.drops_index),
+        *_together(one for one in found if one.builds),
+    )
+
+
 def _together(steps: Iterable[Step]) -> Iterator[Step]:
     """All indexes of a collection in one command: the server then reads its documents once."""
     merged: dict[str, list[Any]] = {}
@@ -136,30 +140,3 @@ def _together(steps: Iterable[Step]) -> Iterator[Step]:
     for namespace, indexes in merged.items():
         name = namespace.split(".", 1)[1]
         yield Step(namespace, Command(databases[namespace], {"createIndexes": name, "indexes": indexes}))
-
-
-def run(pipeline: Pipeline, steps: Sequence[Step], tell: Told = untold) -> None:
-    """Run these at the destination. `tell` is told how far building an index has come.
-
-    Raises `TowpathError` with the command that the destination refuses, and `MongoUnreachable`; what was made stays,
-    and running it again makes the rest.
-    """
-    with connected(pipeline.destination_uri, "destination") as client:
-        for step in steps:
-            try:
-                _one(client, step, tell)
-            except OperationFailure as error:
-                raise TowpathError(_refusal(step, error)) from error
-
-
-def _one(client: MongoClient[dict[str, Any]], step: Step, tell: Told) -> None:
-    if step.builds:
-        build(client, step.command, tell)
-    else:
-        client[step.command.database].command(dict(step.command.body))
-
-
-def _refusal(step: Step, error: OperationFailure) -> str:
-    words = (error.details or {}).get("errmsg", str(error))
-    advice = f"; {_ROLE}" if error.code == _UNAUTHORISED else ""
-    return f"the destination refuses to {step.words}: {words}{advice} ([destination] uri). It was: {step.command.text}"

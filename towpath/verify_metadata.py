@@ -11,7 +11,7 @@ from connectors.spec import Pipeline
 from towpath.errors import TowpathError
 from towpath.verify_namespaces import pairs
 from verifier import Pair
-from verifier.harmless import HARMLESS
+from verifier.harmless import HARMLESS, HARMLESS_IN_PLACE
 from verifier.metadata import Looked, MetadataDifference
 
 
@@ -41,7 +41,9 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
             " --no-metadata leaves them out"
         ) from error
     found = looked.differences()
-    lasting = {_subject(one) for one in looked.differences(HARMLESS)}
+    lasting = set.intersection(
+        *({_subject(one) for one in looked.differences(form)} for form in (HARMLESS, HARMLESS_IN_PLACE))
+    )
     return Metadata(
         [one for one in found if _subject(one) in lasting], [one for one in found if _subject(one) not in lasting]
     )

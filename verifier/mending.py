@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from verifier.commands import Command
@@ -10,6 +10,10 @@ from verifier.described import DEFAULTS, Described, Options, unlike
 
 Commands = Sequence[Command]
 _COARSENESS = ("seconds", "minutes", "hours")
+#: A server's version, as its features go by it.
+Version = tuple[int, int]
+_UNIQUE_IN_PLACE: Version = (6, 0)
+_TTL_IN_PLACE: Version = (5, 1)
 
 
 def command(namespace: str, verb: str, **arguments: Any) -> Command:
@@ -92,14 +96,38 @@ def _same(wanted: Described, found: Described, name: str) -> bool:
     return mine is not None and theirs is not None and not unlike(mine, theirs)
 
 
-def index(namespace: str, name: str, wanted: Options | None, found: Options | None) -> Commands:
-    """Make, drop or change one index; it is made again where it cannot be changed."""
+def index(namespace: str, name: str, wanted: Options | None, found: Options | None, version: Version) -> Commands:
+    """Make, drop or change one index; it is made again where a server of this version cannot change it in place."""
     if wanted is None:
         return [command(namespace, "dropIndexes", index=name)]
     if found is None:
         return _indexes(namespace, {name: wanted})
-    fields = set(unlike(wanted, found))
-    if fields == {"hidden"} or (fields <= {"hidden", "expireAfterSeconds"} and "expireAfterSeconds" in wanted):
-        changes = {field: wanted.get(field, False) for field in sorted(fields)}
-        return [command(namespace, "collMod", index={"name": name, **changes})]
+    fields = unlike(wanted, found)
+    if all(_changes_in_place(field, wanted, found, version) for field in fields):
+        return [command(namespace, "collMod", index={"name": name, **change}) for change in _changes(wanted, fields)]
     return [command(namespace, "dropIndexes", index=name), *_indexes(namespace, {name: wanted})]
+
+
+def _changes_in_place(field: str, wanted: Options, found: Options, version: Version) -> bool:
+    match field:
+        case "hidden":
+            return True
+        case "expireAfterSeconds":
+            return field in wanted and (field in found or version >= _TTL_IN_PLACE)
+        case "unique":
+            return field in wanted and version >= _UNIQUE_IN_PLACE
+        case "prepareUnique":
+            return version >= _UNIQUE_IN_PLACE
+    return False
+
+
+def _changes(wanted: Options, fields: Sequence[str]) -> Iterator[Options]:
+    """`unique` takes `prepareUnique`, which goes alone; both come last, so that duplicates hold nothing else up."""
+    together = {field: wanted.get(field, False) for field in ("expireAfterSeconds", "hidden") if field in fields}
+    if together:
+        yield together
+    if "unique" in fields:
+        yield {"prepareUnique": True}
+        yield {"unique": True}
+    elif "prepareUnique" in fields:
+        yield {"prepareUnique": wanted.get("prepareUnique", False)}

@@ -15,7 +15,7 @@ from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 
 from verifier import mending
 from verifier.commands import Command
-from verifier.described import Client, Described, described, unlike
+from verifier.described import Client, Described, described, unlike, version
 from verifier.differences import Namespace, Pair
 from verifier.views import renamed
 
@@ -62,6 +62,8 @@ class _Compared:
     destination: Described
     wanted: str
     """Where the source's form is wanted, in words."""
+    version: mending.Version
+    """Of the destination."""
 
     def words(self, subject: str, source: Any, destination: Any) -> str:
         return f"{subject} is {_shown(source)} {self.wanted} and {_shown(destination)} at the destination"
@@ -100,56 +102,45 @@ class Looked:
     pairs: tuple[Pair, ...]
     source: Mapping[Namespace, Described]
     destination: Mapping[Namespace, Described]
+    version: mending.Version
+    """Of the destination, which decides what can be changed in place."""
 
     @classmethod
     def at(cls, source: Client, destination: Client, pairs: Iterable[Pair]) -> Looked:
         """Raises what PyMongo raises when a server cannot be asked."""
         wanted = tuple(pairs)
         here = described(source, [pair.source for pair in wanted])
-        return cls(wanted, here, described(destination, [pair.destination for pair in wanted]))
+        there = described(destination, [pair.destination for pair in wanted])
+        return cls(wanted, here, there, version(destination))
 
     def differences(self, form: Form = AS_IT_IS) -> list[MetadataDifference]:
         """See the function of this name."""
         names = {pair.source: pair.destination for pair in self.pairs}
-        return [
-            found
-            for pair in self.pairs
-            for found in _differences(
-                pair, self.source.get(pair.source), self.destination.get(pair.destination), names, form
-            )
-        ]
+        return [found for pair in self.pairs for found in self._of(pair, names, form)]
 
-
-def _differences(
-    pair: Pair,
-    source: Described | None,
-    destination: Described | None,
-    names: Mapping[Namespace, Namespace],
-    form: Form,
-) -> Iterator[MetadataDifference]:
-    if source is None:
-        if destination is not None:
-            what = f"the {destination.kind} is only at the destination"
-            drop = (mending.drop(pair.destination),)
-            yield MetadataDifference(pair, _kind(destination), "", what, None, destination.options, drop)
-        return
-    source = form.of(renamed(source, pair, names))
-    if destination is None:
-        commands = mending.create(pair.destination, source)
-        what = f"the {source.kind} is missing at the destination"
-        yield _Compared(pair, source, source, form.words).difference(
-            _kind(source), "", what, source.options, None, commands
-        )
-        return
-    compared = _Compared(pair, source, destination, form.words)
-    if source.kind != destination.kind:
-        what = f"it is a {source.kind} at the source and a {destination.kind} at the destination"
-        commands = mending.create_again(pair.destination, source)
-        yield compared.difference(_kind(source), "", what, source.options, destination.options, commands)
-    elif source.kind == "view":
-        yield from _of_view(compared)
-    else:
-        yield from _of_collection(compared)
+    def _of(self, pair: Pair, names: Mapping[Namespace, Namespace], form: Form) -> Iterator[MetadataDifference]:
+        source, destination = self.source.get(pair.source), self.destination.get(pair.destination)
+        if source is None:
+            if destination is not None:
+                what = f"the {destination.kind} is only at the destination"
+                drop = (mending.drop(pair.destination),)
+                yield MetadataDifference(pair, _kind(destination), "", what, None, destination.options, drop)
+            return
+        source = form.of(renamed(source, pair, names))
+        if destination is None:
+            what = f"the {source.kind} is missing at the destination"
+            make = tuple(mending.create(pair.destination, source))
+            yield MetadataDifference(pair, _kind(source), "", what, source.options, None, make)
+            return
+        compared = _Compared(pair, source, destination, form.words, self.version)
+        if source.kind != destination.kind:
+            what = f"it is a {source.kind} at the source and a {destination.kind} at the destination"
+            commands = mending.create_again(pair.destination, source)
+            yield compared.difference(_kind(source), "", what, source.options, destination.options, commands)
+        elif source.kind == "view":
+            yield from _of_view(compared)
+        else:
+            yield from _of_collection(compared)
 
 
 def _kind(one: Described) -> Kind:
@@ -177,7 +168,7 @@ def _of_collection(it: _Compared) -> Iterator[MetadataDifference]:
         yield it.difference("option", name, what, mine, theirs, again or commands or ())
     for name in mending.in_order(it.source, it.destination):
         here, there = it.source.indexes.get(name), it.destination.indexes.get(name)
-        commands = again or mending.index(it.pair.destination, name, here, there)
+        commands = again or mending.index(it.pair.destination, name, here, there, it.version)
         yield it.difference("index", name, _index_words(it, name, here, there), here, there, commands)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,8 +16,8 @@ from pymongo.database import Database
 from stack import mongod
 from verifier.described import described
 from verifier.differences import Pair
-from verifier.harmless import HARMLESS, held_back
-from verifier.metadata import MetadataDifference, differences
+from verifier.harmless import HARMLESS, HARMLESS_IN_PLACE, held_back, stopped
+from verifier.metadata import Looked, MetadataDifference, differences
 
 Client = MongoClient[dict[str, Any]]
 Made = Callable[[Database[dict[str, Any]]], None]
@@ -227,6 +227,76 @@ def test_the_harmless_form_is_made_and_then_put_right(clients: tuple[Client, Cli
     assert bool(held) == bool(list(held_back(described(source, ["it.it"])["it.it"])))
     run(destination, held)
     assert differences(source, destination, [pair]) == []
+
+
+IN_PLACE = {
+    "unique": {"unique": True},
+    "unique, partial": {"unique": True, "partialFilterExpression": {"n": {"$gt": Int64(5)}}},
+    "unique, sparse": {"unique": True, "sparse": True},
+    "unique, collation": {"unique": True, "collation": GERMAN},
+    "unique, compound": {"unique": True, "key": {"a": 1, "b": -1}},
+    "unique, hidden": {"unique": True, "hidden": True},
+    "ready to be unique": {"prepareUnique": True},
+    "ttl": {"expireAfterSeconds": 2**30},
+    "unique and ttl": {"unique": True, "expireAfterSeconds": 2**30, "hidden": True},
+}
+
+
+@pytest.mark.parametrize("version", [(6, 0), (5, 0)])
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_was_held_back_of_an_index_comes_in_place_where_the_server_can(
+    clients: tuple[Client, Client], name: str, version: tuple[int, int]
+) -> None:
+    source, destination = clients
+    spec = index({"a": 1}) | IN_PLACE[name]
+    ready = spec.pop("prepareUnique", False)
+    for client in clients:
+        client.drop_database("it")
+        client["it"]["it"].insert_many([{"_id": n, "a": str(n), "n": n} for n in range(10)])
+    source["it"].command({"createIndexes": "it", "indexes": [spec]})
+    pair = Pair("it.it", "it.it")
+    run(destination, differences(source, destination, [pair], HARMLESS))
+    if ready:
+        source["it"].command({"collMod": "it", "index": {"name": "one", "prepareUnique": True}})
+    looked = replace(Looked.at(source, destination, [pair]), version=version)
+    found = looked.differences()
+    dropped = any("dropIndexes" in command.body for one in found for command in one.commands)
+    assert dropped is (version < (6, 0))
+    run(destination, found)
+    assert differences(source, destination, [pair]) == []
+
+
+def test_the_version_is_the_one_that_features_go_by(clients: tuple[Client, Client]) -> None:
+    _, destination = clients
+    destination.admin.command("setFeatureCompatibilityVersion", "5.0")
+    try:
+        assert Looked.at(destination, destination, []).version == (5, 0)
+    finally:
+        destination.admin.command("setFeatureCompatibilityVersion", "6.0")
+    assert Looked.at(destination, destination, []).version == (6, 0)
+
+
+STOPPED = ("validator", "typed validator", "level and action", "clustered, ttl", "ttl", "unique", "capped", "view")
+
+
+@pytest.mark.parametrize("name", STOPPED)
+def test_clocks_and_validators_are_stopped_in_place_and_set_again(clients: tuple[Client, Client], name: str) -> None:
+    source, destination = clients
+    for client in clients:
+        client.drop_database("it")
+        CASES[name].source(client["it"])
+    pair = Pair("it.it", "it.it")
+    here = described(destination, ["it.it"])["it.it"]
+    found = differences(destination, destination, [pair], HARMLESS_IN_PLACE)
+    assert all("collMod" in command.body for one in found for command in one.commands)
+    assert len(found) == len(list(stopped(here)))
+    run(destination, found)
+    assert differences(source, destination, [pair], HARMLESS_IN_PLACE) == []
+    back = differences(source, destination, [pair])
+    assert [one.name for one in back] == [one.name for one in found]
+    assert all("collMod" in command.body for one in back for command in one.commands)
+    run(destination, back)
+    assert described(destination, ["it.it"])["it.it"] == here
 
 
 def test_a_view_on_renamed_collections_reads_them_by_their_new_names(clients: tuple[Client, Client]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, towpath
 from tests.support.ticker import Ticker
 from verifier.described import Options, described
+from verifier.harmless import NEVER
 
 VALIDATOR = {"$jsonSchema": {"required": ["email"]}}
 INDEXES: list[dict[str, Any]] = [
@@ -28,10 +30,10 @@ def prepared(pipeline: Pipeline, *options: str, expect: int = 0) -> dict[str, An
     return found
 
 
-def verified(pipeline: Pipeline, expect: int = 0) -> dict[str, Any]:
-    lines = towpath("verify", pipeline.file, "--json", expect=expect).stdout.splitlines()
-    found: dict[str, Any] = json.loads(lines[-1])
-    return found
+def verdict(pipeline: Pipeline, *options: str, expect: int = 0) -> tuple[str, int, int]:
+    """What `verify` finds, and how much differs besides documents, and is held back."""
+    found = json.loads(towpath("verify", pipeline.file, "--json", *options, expect=expect).stdout.splitlines()[-1])
+    return found["verdict"], found["metadata"], found["held_back"]
 
 
 def indexes(client: raw.Client, pipeline: Pipeline, collection: str) -> dict[str, Options]:
@@ -76,14 +78,56 @@ def test_unique_ttl_and_validators_arrive_harmless_and_are_put_right(pipeline: P
     pipeline.wait()
     assert pipeline.status()["dead_letters"] == 0
     pipeline.assert_same("users", at_least=200)
-    found = verified(pipeline, expect=1)
-    assert (found["verdict"], found["metadata"], found["held_back"]) == ("not the same", 1, 3)
+    assert verdict(pipeline, expect=1) == ("not the same", 1, 3)
     assert prepared(pipeline, expect=1)["different"][0]["what"].startswith("the option validationLevel is")
-    prepared(pipeline, "--final")
-    found = verified(pipeline)
-    assert (found["verdict"], found["metadata"], found["held_back"]) == ("same", 0, 0)
+    _refused_for_duplicates(pipeline)
+    towpath("remove", pipeline.file)
+    final = prepared(pipeline, "--final")
+    assert ["prepareUnique" in final["steps"][0]["command"], len(final["steps"])] == [True, 2]
+    assert verdict(pipeline, "--alone") == ("same", 0, 0)
     assert indexes(pipeline.destination_client, pipeline, "users") == indexes(pipeline.source_client, pipeline, "users")
     assert destination["adults"].count_documents({}) == source["adults"].count_documents({}) > 100
+    _way_back(pipeline)
+
+
+def _refused_for_duplicates(pipeline: Pipeline) -> None:
+    """The destination's clock begins to run, and its index is as it was, and refuses nothing."""
+    users = pipeline.destination("users")
+    twin = users.find_one({"_id": 3}, {"email": 1}) or {}
+    past = datetime.now(UTC) - timedelta(hours=1)
+    users.insert_many([{**twin, "_id": "twin"}, {"_id": "expired", "until": past, "email": "x"}])
+    seen = _ttl_passes(pipeline)
+    until("passes of the destination's TTL monitor", lambda: _ttl_passes(pipeline) > seen + 1, 30)
+    assert users.count_documents({"_id": "expired"}) == 1
+    said = towpath("prepare", pipeline.file, "--final", expect=2).stderr
+    assert "the index by email of " in said and any(one in said for one in ('_ids 3, "twin"', '_ids "twin", 3')), said
+    until("expired by the destination's clock", lambda: users.count_documents({"_id": "expired"}) == 0, 30)
+    assert {"unique", "prepareUnique"}.isdisjoint(_indexes(pipeline)["by email"])
+    assert users.delete_one({"_id": "twin"}).deleted_count == 1
+
+
+def _ttl_passes(pipeline: Pipeline) -> int:
+    return int(pipeline.destination_client.admin.command("serverStatus")["metrics"]["ttl"]["passes"])
+
+
+def _way_back(pipeline: Pipeline) -> None:
+    """The former source becomes a destination: its clock and its validator are stopped, its indexes stay."""
+    addresses = replace(
+        pipeline.addresses, source=pipeline.addresses.destination, destination=pipeline.addresses.source
+    )
+    settings = replace(pipeline.settings, copy="none")
+    back = replace(pipeline, addresses=addresses, settings=settings, file=pipeline.file.with_name("back.toml"))
+    back.write()
+    before = indexes(pipeline.source_client, pipeline, "users")
+    planned = prepared(back, "--in-place")
+    assert [len(planned[name]) for name in ("steps", "held_back", "undo")] == [2, 2, 2]
+    stopped = before | {"expired": before["expired"] | {"expireAfterSeconds": NEVER}}
+    assert indexes(pipeline.source_client, pipeline, "users") == stopped
+    assert prepared(back, "--in-place")["steps"] == []
+    assert verdict(back, "--alone") == ("same", 0, 2)
+    assert all("collMod" in step["command"] for step in prepared(back, "--final")["steps"])
+    assert verdict(back, "--alone") == ("same", 0, 0)
+    assert indexes(pipeline.source_client, pipeline, "users") == before
 
 
 def _indexes(pipeline: Pipeline) -> dict[str, Options]:
