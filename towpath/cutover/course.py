@@ -121,7 +121,7 @@ def cut_over(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> fl
         if sides.back is not None and (not asked.blocks or writes_through(it.pipeline.source_uri, "source")):
             with telling.step("making the source a destination") as figures:
                 sides.begin("gentle")
-                figures["commands"] = soften(sides.back.pipeline)
+                figures["commands"] = ease(sides.back.pipeline)
         refuse_writes(seen)
     assert sides.marker is not None
     sides.mark(replace(sides.marker, state="over", moment=str(moment), over=time.time(), blocked=asked.blocks))
@@ -155,6 +155,13 @@ def settle(it: Opened, asked: Asked, looks: Checked, telling: Telling) -> None:
 def put_right(pipeline: Pipeline) -> int:
     """Give the destination the source's own form; the number of commands."""
     plan = preparing.plan(pipeline, final=True)
+    preparing.run(pipeline, plan.steps)
+    return len(plan.steps)
+
+
+def ease(pipeline: Pipeline) -> int:
+    """Stop what deletes or refuses at a destination that was there first; the number of commands."""
+    plan = preparing.plan_in_place(pipeline)
     preparing.run(pipeline, plan.steps)
     return len(plan.steps)
 

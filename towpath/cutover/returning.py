@@ -12,7 +12,7 @@ from connectors import barrier, lifecycle, way_back
 from connectors.clusters import connected
 from connectors.lifecycle import stop_sink
 from towpath.cutover.checked import Checked
-from towpath.cutover.course import Asked, Pause, catch_up, put_right, refuse_writes, settle, soften, still
+from towpath.cutover.course import Asked, Pause, catch_up, ease, put_right, refuse_writes, settle, soften, still
 from towpath.cutover.sides import Sides
 from towpath.cutover.stopping import allow, writes_through
 from towpath.cutover.telling import Telling
@@ -29,7 +29,7 @@ def open_source(sides: Sides, asked: Asked, telling: Telling) -> None:
     sides.mark(replace(sides.marker, blocked=False))
     say("writes to the source are allowed again, so that the way back can write there: see to it that nobody else does")
     with telling.step("applying what waited") as figures:
-        figures["commands"] = soften(back.pipeline)
+        figures["commands"] = ease(back.pipeline)
         barrier.wait(back.pipeline, back.connect, back.topics, asked.timeout, say)
 
 

@@ -14,7 +14,7 @@ from connectors import lifecycle
 from connectors.errors import ConnectorsError
 from connectors.spec import Pipeline
 from towpath import write_block
-from towpath.cutover.course import put_right, soften
+from towpath.cutover.course import ease, put_right, soften
 from towpath.cutover.sides import Sides
 from towpath.cutover.stopping import allow
 from towpath.cutover.telling import Telling
@@ -98,7 +98,7 @@ def _ways_back(sides: Sides) -> Iterator[_Way]:
     back = sides.back
     assert back is not None
     yield _allow(back.pipeline, "destination")
-    yield _Way("form", "the form of the source", lambda: soften(back.pipeline))
+    yield _Way("form", "the form of the source", lambda: ease(back.pipeline))
     yield _Way("sink", "the stop of the way back's sink", lambda: back.connect.resume(back.pipeline.sink_connector))
 
 
