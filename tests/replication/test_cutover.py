@@ -7,15 +7,19 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
+import stack as embedded
+from stack import Stack
 from tests.support.acknowledged import AcknowledgedWriter
-from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, towpath
+from tests.support.ticker import Ticker
+from towpath import write_block
 from verifier.described import described
 
 _PATIENCE_S = 240
@@ -69,10 +73,9 @@ def cutover(pipeline: Pipeline, folder: Path, *options: str) -> Iterator[Cutover
 
 
 @contextmanager
-def written(pipeline: Pipeline, per_second: int) -> Iterator[AcknowledgedWriter]:
-    """A deployed pipeline, verified, with a unique index, one with TTL, and a writer at its source."""
-    source = pipeline.source_client
-    writer = AcknowledgedWriter(source, pipeline.name, "orders", per_second=per_second)
+def ready(pipeline: Pipeline, per_second: int = 1000) -> Iterator[AcknowledgedWriter]:
+    """A deployed pipeline, verified, with a unique index and one with TTL; and a writer, which writes not yet."""
+    writer = AcknowledgedWriter(pipeline.source_client, pipeline.name, "orders", per_second=per_second)
     writer.fill()
     orders, users = pipeline.source("orders"), pipeline.source("users")
     orders.create_index("until", name="expired", expireAfterSeconds=3600)
@@ -82,15 +85,13 @@ def written(pipeline: Pipeline, per_second: int) -> Iterator[AcknowledgedWriter]
     pipeline.wait()
     towpath("prepare", pipeline.file)
     towpath("verify", pipeline.file)
-    with writer:
+    try:
         yield writer
-    remove_back(pipeline)
-
-
-def remove_back(pipeline: Pipeline) -> None:
-    back = pipeline.file.with_name(f"{pipeline.file.stem}-back.toml")
-    if back.exists():
-        towpath("remove", back, "--topics", "--yes")
+    finally:
+        write_block.unblock(pipeline.source_client)
+        back = pipeline.file.with_name(f"{pipeline.file.stem}-back.toml")
+        if back.exists():
+            towpath("remove", back, "--topics", "--yes")
 
 
 def indexes(pipeline: Pipeline, client: Any) -> dict[str, Any]:
@@ -101,7 +102,7 @@ def indexes(pipeline: Pipeline, client: Any) -> dict[str, Any]:
 def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None:
     source, destination = pipeline.source_client, pipeline.destination_client
     report = tmp_path / "cutover.html"
-    with written(pipeline, per_second=1000) as writer:
+    with ready(pipeline) as writer, writer:
         form = indexes(pipeline, source)
         with cutover(pipeline, tmp_path, "--block-writes", "--report", str(report)) as there:
             switch = there.event("switch")
@@ -127,3 +128,102 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
     pipeline.assert_same("orders", "users", at_least=300)
     assert indexes(pipeline, source) == form
     assert pipeline.status()["cutover"] is None
+
+
+STEPS = (
+    "verifying what the newest records are about",
+    "making the way back ready",
+    "blocking writes",
+    "applying what is left",
+    "stopping the sink",
+    "beginning the way back",
+    "putting the destination right",
+)
+
+
+def begun(pipeline: Pipeline, folder: Path, step: str) -> Cutover:
+    """A cutover that has done that step and goes on with the next."""
+    running = Cutover(pipeline, folder, "--block-writes")
+    running.until(lambda one: str(one.get("step", "")).startswith(step))
+    return running
+
+
+def assert_as_before(pipeline: Pipeline) -> None:
+    """The source takes writes, the pipeline goes on, and nothing is left of the cutover."""
+    pipeline.source("users").insert_one({})
+    pipeline.wait()
+    pipeline.assert_same("orders", "users", at_least=100)
+    found = pipeline.status()
+    assert (found["state"], found["cutover"], found["dead_letters"]) == ("running", None, 0)
+    at_destination = indexes(pipeline, pipeline.destination_client)[pipeline.namespace("users")]
+    assert not any(one.get("unique") for one in at_destination.values())
+    here = indexes(pipeline, pipeline.source_client)[pipeline.namespace("orders")]
+    assert here["expired"]["expireAfterSeconds"] == 3600
+    connectors = httpx.get(f"{pipeline.addresses.connect}/connectors", timeout=90).raise_for_status().json()
+    assert not [name for name in connectors if name.startswith(f"{pipeline.name}-back")]
+
+
+def interrupted(pipeline: Pipeline, folder: Path, step: str) -> None:
+    running = begun(pipeline, folder, step)
+    running.process.send_signal(signal.SIGINT)
+    told = running.ended(1)
+    assert "everything is as before: the source is primary" in [one["words"] for one in told]
+    assert_as_before(pipeline)
+
+
+def killed(pipeline: Pipeline, folder: Path, step: str) -> None:
+    running = begun(pipeline, folder, step)
+    running.process.kill()
+    running.process.wait()
+    said = towpath("cutover", pipeline.file, "--undo").stdout
+    assert "everything is as before: the source is primary" in said
+    assert_as_before(pipeline)
+
+
+def test_an_interrupt_and_a_kill_leave_all_as_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
+    with ready(pipeline):
+        assert "nothing to undo" in towpath("cutover", pipeline.file, "--undo").stdout
+        assert "no way to go back" in towpath("cutover", pipeline.file, "--back", expect=2).stderr
+        interrupted(pipeline, tmp_path, "putting the destination right")
+        killed(pipeline, tmp_path, "beginning the way back")
+
+
+@pytest.mark.long
+def test_an_interrupt_and_a_kill_at_every_step(pipeline: Pipeline, tmp_path: Path) -> None:
+    with ready(pipeline):
+        for step in STEPS:
+            interrupted(pipeline, tmp_path, step)
+            killed(pipeline, tmp_path, step)
+
+
+def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
+    pipeline: Pipeline, tmp_path: Path, stack: Stack
+) -> None:
+    with ready(pipeline):
+        running = begun(pipeline, tmp_path, "blocking writes")
+        embedded.kill(stack.directory, "connect-0", signal.SIGKILL)
+        try:
+            told = running.ended(2)
+            pipeline.source("users").insert_one({})
+        finally:
+            embedded.start(stack.directory, "connect-0")
+        assert any(one["event"] == "left" for one in told)
+        towpath("cutover", pipeline.file, "--undo")
+        assert_as_before(pipeline)
+
+
+def test_what_is_not_ready_is_red_and_nothing_is_begun(pipeline: Pipeline, tmp_path: Path) -> None:
+    with ready(pipeline):
+        pipeline.destination("users").create_index("more", name="more")
+        found = towpath("cutover", pipeline.file, "--verified-within", "1s", "--json", expect=1).stdout.splitlines()
+        checks = {one["name"]: one for one in json.loads(found[0])["checks"]}
+        assert {name for name, one in checks.items() if not one["good"]} == {"verified", "metadata"}
+        assert "the index more" in checks["metadata"]["found"] and "verified, metadata are red" in found[-1]
+        pipeline.destination("users").drop_index("more")
+        assert "all is ready" in towpath("cutover", pipeline.file, "--dry-run").stdout
+        somebody = Cutover(pipeline, tmp_path)
+        somebody.event("stop writes")
+        with Ticker(0.05, lambda: pipeline.source("users").insert_one({})):
+            somebody.answer()
+            assert "writes went on although they were to have ended" in somebody.ended(1)[-1]["words"]
+        assert_as_before(pipeline)

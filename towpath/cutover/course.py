@@ -18,7 +18,7 @@ from connectors import barrier, way_back
 from connectors.clusters import connected, operation_time
 from connectors.lifecycle import stop_sink
 from connectors.spec import Pipeline
-from towpath import preparing
+from towpath import making, preparing
 from towpath.cutover import checked
 from towpath.cutover.checked import Checked, Red
 from towpath.cutover.gate import Limits
@@ -155,19 +155,19 @@ def settle(it: Opened, asked: Asked, looks: Checked, telling: Telling) -> None:
 def put_right(pipeline: Pipeline) -> int:
     """Give the destination the source's own form; the number of commands."""
     plan = preparing.plan(pipeline, final=True)
-    preparing.run(pipeline, plan.steps)
+    making.run(pipeline, plan.steps)
     return len(plan.steps)
 
 
 def ease(pipeline: Pipeline) -> int:
     """Stop what deletes or refuses at a destination that was there first; the number of commands."""
     plan = preparing.plan_in_place(pipeline)
-    preparing.run(pipeline, plan.steps)
+    making.run(pipeline, plan.steps)
     return len(plan.steps)
 
 
 def soften(pipeline: Pipeline) -> int:
     """Give the destination the form that takes replicated changes unharmed; the number of commands."""
     plan = preparing.plan(pipeline, overwrite=True)
-    preparing.run(pipeline, plan.steps)
+    making.run(pipeline, plan.steps)
     return len(plan.steps)
