@@ -147,4 +147,4 @@ def test_a_full_disk_here_ends_commands_with_words_and_leaves_what_was_there_of_
         assert verdict.read_bytes() == before
         monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         said = towpath("verify", pipeline.file, "--report", disk.place / "report.html", expect=2).stderr
-        assert f"cannot write the report {disk.place / 'report.html'}: No space left on device" in said, said
+        assert f"cannot write the report {disk.place / 'report.html'}: No space left on device;" in said, said

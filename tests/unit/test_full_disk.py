@@ -48,7 +48,7 @@ def test_a_verdict_so_short_that_it_waits_for_the_end_of_the_file_is_not_taken_f
         file.write(verdicts.line({"clean": True}))
     assert not place.exists()
     (place.parent.parent / "file").touch()
-    with pytest.raises(TowpathError, match="cannot keep .*: Not a directory; .* XDG_STATE_HOME"):
+    with pytest.raises(TowpathError, match=r"cannot keep .*: Not a directory; .* XDG_STATE_HOME"):
         kept.folder("file/shop")
 
 

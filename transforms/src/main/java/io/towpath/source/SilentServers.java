@@ -58,7 +58,8 @@ final class SilentServers implements ClusterListener {
         for (ServerAddress server : silent) {
             int closed = sockets.close(server, ns);
             if (closed > 0)
-                LOGGER.warn("{} says nothing, and {} is primary: {} connections closed", server, primary(cluster), closed);
+                LOGGER.warn(
+                        "{} says nothing, and {} is primary: {} connections closed", server, primary(cluster), closed);
         }
     }
 

@@ -63,7 +63,9 @@ final class Sockets {
         try {
             return List.of(InetAddress.getAllByName(server.getHost())).contains(socket.getInetAddress());
         } catch (UnknownHostException error) {
-            return ((InetSocketAddress) socket.getRemoteSocketAddress()).getHostString().equals(server.getHost());
+            return ((InetSocketAddress) socket.getRemoteSocketAddress())
+                    .getHostString()
+                    .equals(server.getHost());
         }
     }
 
