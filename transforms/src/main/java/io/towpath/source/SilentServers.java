@@ -8,8 +8,9 @@ import com.mongodb.connection.ServerType;
 import com.mongodb.event.ClusterClosedEvent;
 import com.mongodb.event.ClusterDescriptionChangedEvent;
 import com.mongodb.event.ClusterListener;
+import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
@@ -42,9 +43,10 @@ final class SilentServers implements ClusterListener {
     public void clusterDescriptionChanged(ClusterDescriptionChangedEvent event) {
         ClusterId cluster = event.getClusterId();
         known.put(cluster, event.getNewDescription());
-        Set<ServerAddress> silent = silent(cluster);
+        Set<ServerAddress> fresh = silent(event.getNewDescription());
+        fresh.removeAll(silent(event.getPreviousDescription()));
         long now = System.nanoTime();
-        if (!silent.isEmpty()) later.execute(() -> giveUp(cluster, silent, now));
+        if (!fresh.isEmpty()) later.execute(() -> giveUp(cluster, fresh, now));
     }
 
     @Override
@@ -52,31 +54,29 @@ final class SilentServers implements ClusterListener {
         known.remove(event.getClusterId());
     }
 
-    private void giveUp(ClusterId cluster, Set<ServerAddress> silentThen, long ns) {
-        Set<ServerAddress> silent = silent(cluster);
-        silent.retainAll(silentThen);
+    /** Closes what was connected to them before {@code ns}, if nothing was heard from them since. */
+    private void giveUp(ClusterId cluster, Set<ServerAddress> servers, long ns) {
+        ClusterDescription now = known.get(cluster);
+        if (now == null) return;
+        Set<ServerAddress> silent = silent(now);
+        silent.retainAll(servers);
         for (ServerAddress server : silent) {
             int closed = sockets.close(server, ns);
             if (closed > 0)
                 LOGGER.warn(
-                        "{} says nothing, and {} is primary: {} connections closed", server, primary(cluster), closed);
+                        "{} of the source says nothing while there is another primary; connections given up: {}",
+                        server,
+                        closed);
         }
     }
 
     /** Of which the driver's monitor knows nothing, while another one is primary. */
-    private Set<ServerAddress> silent(ClusterId cluster) {
-        if (primary(cluster).isEmpty()) return Set.of();
-        return known.get(cluster).getServerDescriptions().stream()
+    private static Set<ServerAddress> silent(ClusterDescription description) {
+        List<ServerDescription> servers = description.getServerDescriptions();
+        if (servers.stream().noneMatch(ServerDescription::isPrimary)) return new HashSet<>();
+        return servers.stream()
                 .filter(server -> server.getType() == ServerType.UNKNOWN)
                 .map(ServerDescription::getAddress)
-                .collect(Collectors.toSet());
-    }
-
-    private Optional<ServerAddress> primary(ClusterId cluster) {
-        return Optional.ofNullable(known.get(cluster)).stream()
-                .flatMap(description -> description.getServerDescriptions().stream())
-                .filter(ServerDescription::isPrimary)
-                .map(ServerDescription::getAddress)
-                .findAny();
+                .collect(Collectors.toCollection(HashSet::new));
     }
 }
