@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from connectors import pem
@@ -116,11 +117,13 @@ def write(file: Path, text: str) -> None:
             stream.write(text)
         new.replace(file)
     except OSError as error:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)  # half a file holds half the secrets
         raise _unusable(file, error) from error
 
 
 def _unusable(file: Path, error: OSError) -> ConnectorsError:
     return ConnectorsError(
         f"cannot use {file}, from which the Connect workers read what is secret: {error.strerror};"
-        " name another place with [connect] secrets"
+        " mend that, or name another place with [connect] secrets"
     )

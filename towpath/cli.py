@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import click
@@ -89,6 +90,11 @@ def main() -> None:
         sys.exit(TROUBLE)
     except BrokenPipeError:
         sys.stderr.close()  # what reads our output has gone, as with `| head`
+        sys.exit(TROUBLE)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        click.echo(f"towpath: cannot write the output: {error.strerror}; make room there", err=True)
         sys.exit(TROUBLE)
 
 

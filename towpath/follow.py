@@ -16,7 +16,7 @@ from connectors.following import Following
 from connectors.lag import pipeline_ends
 from connectors.namespaces import Selection
 from connectors.topics import Place
-from towpath import running, verdicts
+from towpath import kept, running, verdicts
 from towpath.opened import Opened, say
 from towpath.running import Running
 from verifier import Difference, Namespace, Pair, Passed, Recheck
@@ -190,8 +190,9 @@ class _Follower:
         found, name = self.verdict(following=following), self.it.pipeline.name
         running.write(name, found)
         if self.changed:
-            with verdicts.writing(verdicts.path(name)) as file:
-                file.writelines(verdicts.line(line) for line in self.known.values())
+            with kept.writing(verdicts.path(name)) as file:
+                for line in self.known.values():
+                    file.write(verdicts.line(line))
                 file.write(verdicts.line(self.base | _counts(found)))
             self.changed = False
 

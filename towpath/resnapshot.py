@@ -13,7 +13,7 @@ from connectors import resnapshot as asking
 from connectors.errors import Refused
 from connectors.lifecycle import require
 from connectors.resnapshot import Captured
-from towpath import verdicts, verify, wanted
+from towpath import kept, verdicts, verify, wanted
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.passing import passing
 from towpath.repairing import Left, repair
@@ -138,7 +138,7 @@ def _options() -> Options:
 def _compare(it: Opened, only: tuple[str, ...]) -> None:
     """Keep a verdict, as `verify` does, from which it is told what to read once more."""
     pipeline, examples = it.pipeline, Examples(0)
-    with verify.asking(it) as passed, verdicts.writing(verdicts.path(pipeline.name)) as file:
+    with verify.asking(it) as passed, kept.writing(verdicts.path(pipeline.name)) as file:
         both = pairs(pipeline, only)
         comparing = Verification(
             pipeline.source_uri, pipeline.destination_uri, both, _options(), passed=passed, say=say

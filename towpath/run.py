@@ -15,7 +15,7 @@ import click
 
 from connectors.errors import ConnectorsError, KafkaUnreachable, NoSuchConnector
 from connectors.lifecycle import require
-from towpath import run_events, verdicts
+from towpath import kept, run_events
 from towpath.children import Child, end
 from towpath.errors import TowpathError
 from towpath.opened import Opened, json_option, opened, pipeline_argument
@@ -105,8 +105,10 @@ def _deploy(it: Opened, events: Events, draw: Callable[[], None]) -> None:
 @contextmanager
 def _alone(name: str) -> Iterator[None]:
     """Raises `TowpathError` where another one on this machine watches the same pipeline."""
-    place = verdicts.folder(name) / "run.lock"
-    with place.open("a+") as file:
+    place = kept.folder(name) / "run.lock"
+    with kept.told(place):
+        file = place.open("a+")
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -115,9 +117,10 @@ def _alone(name: str) -> Iterator[None]:
                 f"another `towpath run` of {name} is at work here (pid {file.read().strip()}); one is enough:"
                 " `towpath status` shows how the pipeline does"
             ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with kept.told(place):
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
         yield
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import platformdirs
 
-from towpath import verdicts
+from towpath import kept
 from towpath.errors import TowpathError
 
 #: Seconds after which a verdict that is said to be kept up to date is taken for left behind.
@@ -69,8 +69,8 @@ def path(pipeline: str) -> Path:
 
 
 def write(pipeline: str, found: Running) -> None:
-    verdicts.folder(pipeline)
-    with verdicts.writing(path(pipeline)) as file:
+    kept.folder(pipeline)
+    with kept.writing(path(pipeline)) as file:
         file.write(json.dumps(asdict(found)))
 
 

@@ -21,7 +21,7 @@ from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.namespaces import Selection
 from connectors.source_state import read_state
 from connectors.spec import Pipeline
-from towpath import verdicts
+from towpath import kept, verdicts
 from towpath.ddl_words import Sides, Unfollowed, judged
 from towpath.errors import TowpathError
 from towpath.opened import Opened
@@ -129,7 +129,7 @@ def _verdict(name: str) -> _Verdict | None:
 
 
 def _place(name: str) -> Path:
-    return verdicts.folder(name) / "ddl.json"
+    return kept.folder(name) / "ddl.json"
 
 
 def settled(name: str) -> set[str]:
@@ -145,9 +145,13 @@ def settled(name: str) -> set[str]:
 
 def settle(name: str, marks: Iterable[str]) -> None:
     place = _place(name)
-    new = place.with_name(f".{place.name}.{os.getpid()}")
-    new.write_text(json.dumps({"settled": sorted(marks)}))
-    new.replace(place)
+    new = place.with_name(f".{place.name}.{os.getpid()}")  # others may settle at the same time
+    with kept.told(place):
+        try:
+            new.write_text(json.dumps({"settled": sorted(marks)}))
+            new.replace(place)
+        finally:
+            new.unlink(missing_ok=True)
 
 
 def as_json(it: Opened, found: Sequence[Ddl]) -> list[dict[str, Any]]:

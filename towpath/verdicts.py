@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-import platformdirs
-
+from towpath import kept
 from towpath.errors import TowpathError
 from verifier import Difference, Kind, Namespace
 from verifier.shown import Shown, extended_json, paths
@@ -30,17 +28,9 @@ class Named:
     paths: tuple[Shown, ...]
 
 
-def folder(pipeline: str) -> Path:
-    """Where a pipeline's state is kept on this machine; nobody else may look into it."""
-    place = platformdirs.user_state_path("towpath") / pipeline
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place.chmod(0o700)
-    return place
-
-
 def path(pipeline: str) -> Path:
     """Where the last verdict of a pipeline is kept on this machine."""
-    return folder(pipeline) / "verdict.jsonl"
+    return kept.folder(pipeline) / "verdict.jsonl"
 
 
 def as_json(found: Difference, destination_namespace: Namespace) -> dict[str, Any]:
@@ -54,17 +44,6 @@ def as_json(found: Difference, destination_namespace: Namespace) -> dict[str, An
         "kind": found.kind,
         "paths": [list(one) for one in paths(found)],
     }
-
-
-@contextmanager
-def writing(place: Path) -> Iterator[TextIO]:
-    """A file that takes the place of `place` once everything is written to it; only its owner can read it."""
-    new = place.with_name(f".{place.name}.new")
-    new.unlink(missing_ok=True)
-    new.touch(mode=0o600)
-    with new.open("w") as file:
-        yield file
-    new.replace(place)
 
 
 def line(found: dict[str, Any]) -> str:
@@ -110,7 +89,7 @@ def last(pipeline: str) -> dict[str, Any] | None:
 def strike(place: Path, mended: Callable[[Namespace, bytes], bool]) -> None:
     """Take out of a verdict what is the same by now, so that it names what is left."""
     gone: Counter[str] = Counter()
-    with writing(place) as file:
+    with kept.writing(place) as file:
         for found in _lines(place):
             if "id_bson" in found and mended(found["namespace"], bytes.fromhex(found["id_bson"])):
                 gone[found["kind"]] += 1

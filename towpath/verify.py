@@ -16,7 +16,7 @@ from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lifecycle import require
 from connectors.namespaces import is_pattern
 from connectors.spec import Pipeline
-from towpath import unfollowed, verdicts
+from towpath import kept, unfollowed, verdicts
 from towpath.errors import TowpathError
 from towpath.follow import starts
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
@@ -145,7 +145,7 @@ def verify(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     with opened(file) as it:
-        journal = verdicts.folder(it.pipeline.name) / "verify.journal"
+        journal = kept.folder(it.pipeline.name) / "verify.journal"
         options = Options(
             processes, recheck, ignore_field_order, screen, quiet, lost_for, journal=journal, resume=resume
         )
@@ -192,7 +192,7 @@ def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Fou
 
     with ExitStack() as stack:
         passed = None if asked.alone else stack.enter_context(asking(it))
-        file = stack.enter_context(verdicts.writing(verdicts.path(pipeline.name)))
+        file = stack.enter_context(kept.writing(verdicts.path(pipeline.name)))
         tell = stack.enter_context(shown())
         verification = (
             asked.newest.verification(it, options, passed)

@@ -38,7 +38,7 @@ def write_report(place: Path, pipeline: Pipeline, found: Found) -> None:
     try:
         place.write_text(page(pipeline, found), encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise TowpathError(f"cannot write the report {place}: {error}") from error
+        raise TowpathError(f"cannot write the report {place}: {error.strerror}; name another place") from error
 
 
 def page(pipeline: Pipeline, found: Found) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,17 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """`about` says what the run compares, and how: a run goes on only with the same."""
+    """`about` says what the run compares, and how: a run goes on only with the same.
+
+    Raises `VerifierError` when it cannot be written.
+    """
 
     path: Path
 
     def begin(self, about: Mapping[str, Any], ranges: Iterable[Range]) -> None:
-        self.path.unlink(missing_ok=True)
-        self.path.touch(mode=0o600)
+        with self._told():
+            self.path.unlink(missing_ok=True)
+            self.path.touch(mode=0o600)
         plan = [
             [
                 one.number,
@@ -79,10 +84,19 @@ class Journal:
         return ranges, {one.number: one for one in map(_done, others) if one}
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        with self.path.open("a") as file:
+        with self._told(), self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise VerifierError(
+                f"cannot write {self.path}, by which a run goes on where it ended: {error.strerror}; make room there"
+            ) from error
 
 
 def _done(line: str) -> Done | None:

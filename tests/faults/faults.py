@@ -208,7 +208,15 @@ def _moved(site: Site, name: str, pipeline: str) -> None:
 
 
 def _elected(site: Site, side: str, besides: str) -> None:
-    site.primary(side, besides)
+    """There is another primary; at the source, the others have what it wrote: a change stream tells nothing before."""
+    name = site.primary(side, besides)
+    if side == SOURCE:
+        until(f"majority behind {name}", lambda: _is_followed(site.hello(name)), 60, 0.05)
+
+
+def _is_followed(primary: dict[str, Any]) -> bool:
+    written = primary.get("lastWrite", {"opTime": {"t": 0}, "majorityOpTime": {"t": -1}})
+    return bool(written["opTime"]["t"] == written["majorityOpTime"]["t"])
 
 
 def _past_session() -> None:

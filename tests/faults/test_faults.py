@@ -5,10 +5,12 @@ The site has three nodes a side, one broker and one worker: what is killed is al
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.faults.faults import FAULTS
@@ -17,8 +19,11 @@ from tests.faults.runs import Plan, Result, run
 from tests.faults.shapes import SHAPES
 from tests.faults.site import Site, site
 from tests.faults.states import STATES
+from tests.support.awaited import until
+from tests.support.pipeline import Pipeline
 
 _TRIES = 3  # until a fault meets its state
+WAITS = "the task waits for a primary of the source"
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +54,39 @@ def test_a_broker_that_was_killed_and_comes_back_loses_nothing_and_nobody_has_to
     there: Site, tmp_path: Path, seed: int
 ) -> None:
     strike(there, tmp_path, seed, "broker-kill", "streaming")
+
+
+@pytest.mark.long
+def test_records_flow_within_15_s_of_there_being_another_primary_than_one_that_sleeps_at_the_source(
+    there: Site, tmp_path: Path, seed: int
+) -> None:
+    result = strike(there, tmp_path, seed, "source-primary-stop", "streaming")
+    assert result.recovered_s < 15
+
+
+@pytest.mark.long
+def test_a_task_that_starts_while_the_source_has_no_primary_waits_for_one(there: Site, tmp_path: Path) -> None:
+    name = f"w{time.monotonic_ns():x}"
+    pipeline = Pipeline(name, tmp_path / f"{name}.toml", there.addresses, there.source, there.destination)
+    pipeline.source("docs").insert_many([{"_id": n} for n in range(100)])
+    pipeline.deploy()
+    pipeline.wait()
+    connector, primary = f"{name}-source", there.primary("source")
+    secondaries = [node for node in there.nodes("source") if node != primary]
+    for node in secondaries:
+        there.kill(node)
+    until("source without primary", lambda: not there.hello(primary).get("isWritablePrimary"), 60, 0.1)
+    httpx.post(f"{there.url()}/connectors/{connector}/tasks/0/restart", timeout=90).raise_for_status()
+    log = there.processes[there.workers[0]].log
+    until("task that waits", lambda: log.read_text().count(WAITS) >= 2, 150, 0.5)  # each after 30 s
+    for node in secondaries:
+        there.start(node)
+    until("running task", lambda: [it["state"] for it in there.tasks(connector)] == ["RUNNING"], 60, 0.2)
+    pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
+    pipeline.wait()
+    assert [it["state"] for it in there.tasks(connector)] == ["RUNNING"]
+    pipeline.assert_same("docs", at_least=100)
+    pipeline.remove()
 
 
 @pytest.mark.long

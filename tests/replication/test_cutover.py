@@ -31,7 +31,7 @@ class Cutover:
     def __init__(self, pipeline: Pipeline, folder: Path, *options: str) -> None:
         self._errors = folder / f"cutover-{datetime.now(UTC):%H%M%S%f}.err"
         with self._errors.open("w") as errors:
-            command = [TOWPATH, "cutover", pipeline.file, "--json", "--last", "20000", *options]
+            command: list[str | Path] = [TOWPATH, "cutover", pipeline.file, "--json", "--last", "20000", *options]
             pipe = subprocess.PIPE
             self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
         self.told: list[dict[str, Any]] = []

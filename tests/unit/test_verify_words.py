@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support import bsonbytes as b
-from towpath import verdicts
+from towpath import kept, verdicts
 from towpath.errors import TowpathError
 from towpath.verify import verify
 from towpath.verify_progress import words
@@ -99,7 +99,7 @@ def test_a_verdict_is_kept_whole_and_read_again(tmp_path: Path) -> None:
     place = tmp_path / "verdict.jsonl"
     odd = b.document(("_id", b.Value(b.Type.STRING, b"\x02\0\0\0\xff\0")))
     found = [Different("shop.orders", ID, ONE, OTHER), Extra("shop.orders", odd, odd)]
-    with verdicts.writing(place) as file:
+    with kept.writing(place) as file:
         for one in found:
             file.write(verdicts.line(verdicts.as_json(one, "archive.orders")))
         file.write(verdicts.line({"clean": False}))
@@ -119,7 +119,7 @@ def test_a_verdict_that_broke_off_leaves_the_last_one_and_is_not_taken_for_whole
     with pytest.raises(TowpathError, match="there is no verdict"):
         list(verdicts.read(place))
     place.write_text(verdicts.line({"clean": True}))
-    with pytest.raises(RuntimeError), verdicts.writing(place) as file:
+    with pytest.raises(RuntimeError), kept.writing(place) as file:
         file.write(verdicts.line({"clean": False}))
         raise RuntimeError
     assert verdicts.counts(place) == {"clean": True}

@@ -17,7 +17,7 @@ from towpath.checks import foreign
 from towpath.checks.cluster import Known
 from towpath.checks.finding import Finding, error, ok, refusal, warning
 
-_SUBJECT = "connect"
+SUBJECT = "connect"
 _EXACTLY_ONCE = "exactly.once.support"
 _URIS = ("mongodb.connection.string", "connection.uri")
 #: What Debezium and mongo-kafka say of text that is no URI, as an unresolved `${file:…}` is none.
@@ -35,22 +35,22 @@ def is_deployed(connect: Connect, pipeline: Pipeline) -> bool:
 def check(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Finding]:
     """All findings about Connect. Connectors of a cluster that is out of reach are not validated: it takes minutes."""
     try:
-        yield ok(_SUBJECT, f"{connect.url}: Kafka Connect {connect.version()}")
+        yield ok(SUBJECT, f"{connect.url}: Kafka Connect {connect.version()}")
         yield from exposed(pipeline)
         yield from _same_kafka(known, connect)
         present = connect.plugins()
         try:
             refuse_missing_plugins(pipeline, connect)
         except Refused as refused:
-            yield refusal(_SUBJECT, refused)
+            yield refusal(SUBJECT, refused)
         else:
             versions = ", ".join(f"{name.rsplit('.', 1)[-1]} {present[name]}" for name in plugins(pipeline))
-            yield ok(_SUBJECT, f"the worker that answered has {versions}")
+            yield ok(SUBJECT, f"the worker that answered has {versions}")
             yield from _validated(pipeline, known, connect)
         configs = {name: connect.config(name) or {} for name in connect.names()}
         yield from foreign.check(pipeline, configs)
     except ConnectorsError as failure:
-        yield refusal(_SUBJECT, failure)
+        yield refusal(SUBJECT, failure)
 
 
 def exposed(pipeline: Pipeline) -> Iterator[Finding]:
@@ -62,14 +62,14 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
             return
     if not login.user and not login.certificate:
         yield warning(
-            _SUBJECT,
+            SUBJECT,
             f"its REST API answers at {host} without asking who comes, and whoever reaches it can have the workers read"
             " any file that they can, the one with the URIs included",
             "let it listen on loopback only, or ask for a password or a certificate (README, Security)",
         )
     elif url.scheme == "http":
         yield warning(
-            _SUBJECT,
+            SUBJECT,
             f"the password for its REST API goes over the network to {host} as it is",
             "let it listen with https (listeners=https://…), and write https:// in [connect] url",
         )
@@ -79,7 +79,7 @@ def _same_kafka(known: Known, connect: Connect) -> Iterator[Finding]:
     theirs = connect.kafka_cluster()
     if known.kafka is not None and theirs != known.kafka:
         yield error(
-            _SUBJECT,
+            SUBJECT,
             f"its workers work with the Kafka cluster {theirs}, and [kafka] bootstrap leads to {known.kafka}: topics"
             " would be made in one and looked for in the other",
             "name in [kafka] bootstrap the brokers that are in the workers' bootstrap.servers",
@@ -94,7 +94,7 @@ def _validated(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[F
     """
     if _outdated(pipeline, known):
         yield warning(
-            _SUBJECT,
+            SUBJECT,
             f"{pipeline.secrets} holds other URIs than the pipeline file, so the connectors were not validated",
             "`towpath deploy` writes it anew and restarts the connectors",
         )
@@ -122,7 +122,7 @@ def _outdated(pipeline: Pipeline, known: Known) -> bool:
 
 def judged(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
     """What the answer to a validation means: `errors` is setting → messages."""
-    subject = f"{_SUBJECT} {name}"
+    subject = f"{SUBJECT} {name}"
     overrides = [key for key in errors if ".override." in key]
     if overrides:
         yield error(
@@ -166,7 +166,7 @@ def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
 
 
 def _unread(name: str, pipeline: Pipeline) -> Finding:
-    subject = f"{_SUBJECT} {name}"
+    subject = f"{SUBJECT} {name}"
     if not pipeline.secrets.exists():
         return ok(subject, f"the worker resolves ${{file:…}}; {pipeline.secrets} is not there yet, deploy writes it")
     return error(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from connectors.deploy import Deployment
 from connectors.errors import ConnectorsError
@@ -13,10 +13,10 @@ from towpath.opened import Opened
 _SUBJECT = "deploy"
 
 
-def check(it: Opened) -> Iterator[Finding]:
+def check(it: Opened, held: Collection[str] = ()) -> Iterator[Finding]:
     """Plan a deployment, and change nothing."""
     try:
-        changes = Deployment(it.pipeline, look(it.pipeline), it.connect, it.topics).plan()
+        changes = Deployment(it.pipeline, look(it.pipeline), it.connect, it.topics, held).plan()
     except ConnectorsError as failure:
         yield refusal(_SUBJECT, failure)
         return

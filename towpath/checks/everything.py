@@ -2,29 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from connectors.clusters import connected, destination_set, source_set
+from connectors.errors import ConnectorsError
 from towpath.checks import capture, connect, deployment, destination, file, kafka, source
 from towpath.checks.cluster import Known
-from towpath.checks.finding import Finding
+from towpath.checks.finding import Finding, refusal
 from towpath.opened import Opened
 
 
-def everything(it: Opened, path: Path) -> Iterator[Finding]:
-    """Every finding about the pipeline in the file `path`. A server out of reach is a finding, and ends nothing."""
-    known, failed = Known(), False
-    deployed = connect.is_deployed(it.connect, it.pipeline)
-    for look in (
-        file.check(it.pipeline, path),
-        source.check(it.pipeline, known, deployed=deployed),
-        destination.check(it.pipeline, known, deployed=deployed),
-        kafka.check(it.pipeline, known, it.topics),
-        connect.check(it.pipeline, known, it.connect),
-        capture.check(it) if deployed else iter(()),
+def everything(it: Opened, path: Path, held: Collection[str] = ()) -> Iterator[Finding]:
+    """Every finding about the pipeline in the file `path`. A server out of reach is a finding, and ends nothing.
+
+    `held`: connectors that are to be made and not started.
+    """
+    known, failed, away = Known(), False, _out_of_reach(it)
+    deployed = connect.SUBJECT not in away and connect.is_deployed(it.connect, it.pipeline)
+    for place, look in (
+        ("", file.check(it.pipeline, path)),
+        (source.SIDE, source.check(it.pipeline, known, deployed=deployed)),
+        (destination.SIDE, destination.check(it.pipeline, known, deployed=deployed)),
+        (kafka.SUBJECT, kafka.check(it.pipeline, known, it.topics)),
+        (connect.SUBJECT, connect.check(it.pipeline, known, it.connect)),
+        ("", capture.check(it) if deployed else iter(())),
     ):
-        for finding in look:
+        for finding in [refusal(place, away[place])] if place in away else look:
             failed = failed or finding.level == "error"
             yield finding
     if not failed:
-        yield from deployment.check(it)
+        yield from deployment.check(it, held)
+
+
+def _out_of_reach(it: Opened) -> dict[str, ConnectorsError]:
+    """Which servers do not answer, asked side by side: each is waited for for 10 s."""
+
+    def asks_source() -> None:
+        with connected(it.pipeline.source_uri, source.SIDE) as client:
+            source_set(client)
+
+    def asks_destination() -> None:
+        with connected(it.pipeline.destination_uri, destination.SIDE) as client:
+            destination_set(client, transactions=it.pipeline.exactly_once)
+
+    asks: dict[str, Callable[[], object]] = {
+        source.SIDE: asks_source,
+        destination.SIDE: asks_destination,
+        kafka.SUBJECT: it.topics.brokers,
+        connect.SUBJECT: it.connect.version,
+    }
+    with ThreadPoolExecutor(len(asks)) as pool:
+        asked = {place: pool.submit(_failure, ask) for place, ask in asks.items()}
+        found = {place: answer.result() for place, answer in asked.items()}
+    return {place: failure for place, failure in found.items() if failure is not None}
+
+
+def _failure(ask: Callable[[], object]) -> ConnectorsError | None:
+    try:
+        ask()
+    except ConnectorsError as failure:
+        return failure
+    return None

@@ -14,7 +14,7 @@ from towpath.checks import log
 from towpath.checks.cluster import Known
 from towpath.checks.finding import Finding, counted, error, ok, refusal, warning
 
-_SUBJECT = "kafka"
+SUBJECT = "kafka"
 _SHOWN = 3
 
 Settings = Mapping[str, str]
@@ -24,7 +24,7 @@ def check(pipeline: Pipeline, known: Known, topics: Topics) -> Iterator[Finding]
     try:
         brokers = topics.brokers()
         known.kafka = topics.cluster()
-        yield ok(_SUBJECT, f"{pipeline.bootstrap}: {counted(len(brokers), 'broker')}, cluster {known.kafka}")
+        yield ok(SUBJECT, f"{pipeline.bootstrap}: {counted(len(brokers), 'broker')}, cluster {known.kafka}")
         for number in brokers:
             yield from broker(number, topics.broker_settings(number), len(brokers), pipeline)
         yield from _would_create(pipeline, topics)
@@ -39,14 +39,14 @@ def check(pipeline: Pipeline, known: Known, topics: Topics) -> Iterator[Finding]
         for name in (pipeline.request_topic, pipeline.dead_letter_topic):
             if name in existing:
                 yield from single(existing[name])
-        yield ok(_SUBJECT, f"topics of the pipeline that are there: {len(mine)}")
+        yield ok(SUBJECT, f"topics of the pipeline that are there: {len(mine)}")
     except ConnectorsError as failure:
-        yield refusal(_SUBJECT, failure)
+        yield refusal(SUBJECT, failure)
 
 
 def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) -> Iterator[Finding]:
     """What the settings of one broker mean for records of up to 17 MiB, and for order and safety of the log."""
-    subject = f"{_SUBJECT} broker {number}"
+    subject = f"{SUBJECT} broker {number}"
     if _bytes(settings, "socket.request.max.bytes") < LARGEST_RECORD:
         yield error(
             subject,
@@ -112,13 +112,13 @@ def _would_create(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
         topics.create(probe, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
     except TopicError as refused:
         yield error(
-            _SUBJECT,
+            SUBJECT,
             f"the brokers would not create the pipeline's topics: {refused}",
             "correct what the brokers name: [kafka] replication_factor or partitions, or their policy and rights",
         )
     else:
         yield ok(
-            _SUBJECT,
+            SUBJECT,
             f"the brokers would create topics of {counted(pipeline.partitions, 'partition')} for records of"
             f" {LARGEST_RECORD} bytes",
         )
@@ -129,12 +129,12 @@ def single(found: Topic) -> Iterator[Finding]:
     try:
         refuse_partitioned(found)
     except Refused as refused:
-        yield refusal(f"{_SUBJECT} {found.name}", refused)
+        yield refusal(f"{SUBJECT} {found.name}", refused)
 
 
 def topic(found: Topic, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
     """What is wrong with a topic of the pipeline that is there, whose first offset is `begins`."""
-    subject = f"{_SUBJECT} {found.name}"
+    subject = f"{SUBJECT} {found.name}"
     try:
         refuse_partition_count(found.name, found.partitions, pipeline.partitions)
     except Refused as refused:
@@ -169,7 +169,7 @@ def strangers(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterator[Fin
     if others:
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
         yield warning(
-            _SUBJECT,
+            SUBJECT,
             f"topics under the prefix {pipeline.name!r} that are of no namespace of the pipeline:"
             f" {', '.join(others[:_SHOWN])}{more}",
             "if the file took their namespaces in before, `remove --topics` no longer finds them: delete them by hand;"

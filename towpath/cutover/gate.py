@@ -168,7 +168,7 @@ def _way(back: Opened) -> Iterator[Check]:
 
 
 def _way_back(back: Opened, file: Path) -> Check:
-    errors = [one for one in everything(back, file) if one.level == "error"]
+    errors = [one for one in everything(back, file, held=back.pipeline.source_connectors) if one.level == "error"]
     words = "; ".join(f"{one.subject}: {one.finding}" for one in errors[:_SHOWN])
     advice = "; ".join(one.advice for one in errors[:_SHOWN])
     return Check("way back", not errors, words or f"can be begun ({file.name})", f"{advice}; or --no-way-back")

@@ -3,6 +3,7 @@ package io.towpath.source;
 import io.debezium.connector.mongodb.MongoDbConnectorTask;
 import io.towpath.record.ClusterTime;
 import io.towpath.transform.EventTime;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -18,6 +19,8 @@ import org.apache.kafka.connect.source.SourceTask;
 public final class MongoSourceTask extends SourceTask {
     private static final String PREFIX = "topic.prefix";
     private static final String SELECTION = "collection.include.list";
+    /** For a source that has no primary when the task starts. */
+    private static final Duration PATIENCE = Duration.ofMinutes(2);
 
     private Map<String, String> configuration;
     private SourceSettings settings;
@@ -39,6 +42,7 @@ public final class MongoSourceTask extends SourceTask {
         String largest = configuration.getOrDefault("producer.override.max.request.size", "1048576");
         setAside = new SetAside(settings, metrics, Integer.parseInt(largest));
         source = new SourceCluster(configuration, settings);
+        source.awaitPrimary(PATIENCE);
         partitions = new Partitions(configuration.get(PREFIX));
         ledger = new Ledger(partitions, context.offsetStorageReader());
         String selection = configuration.getOrDefault(SELECTION, "");

@@ -2,6 +2,7 @@ package io.towpath.source;
 
 import com.mongodb.ClientSessionOptions;
 import com.mongodb.MongoCommandException;
+import com.mongodb.MongoException;
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.ChangeStreamIterable;
 import com.mongodb.client.ClientSession;
@@ -15,10 +16,12 @@ import io.debezium.connector.mongodb.CollectionId;
 import io.debezium.connector.mongodb.Filters;
 import io.debezium.connector.mongodb.connection.MongoDbConnectionContext;
 import io.towpath.record.ClusterTime;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import java.util.function.Predicate;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.bson.BsonArray;
@@ -28,9 +31,13 @@ import org.bson.BsonString;
 import org.bson.RawBsonDocument;
 import org.bson.codecs.configuration.CodecRegistries;
 import org.bson.codecs.configuration.CodecRegistry;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** What is asked of the source besides its change stream, over a connection made by Debezium's settings. */
 final class SourceCluster implements AutoCloseable {
+    private static final Logger LOGGER = LoggerFactory.getLogger(SourceCluster.class);
+    private static final Duration PAUSE = Duration.ofSeconds(1);
     private static final BsonDocument BY_ID = new BsonDocument("_id", new BsonInt32(1));
     /** Documents that the server sends at once, and 16 MB at most: so much each reading thread holds. */
     private static final int BATCH_DOCUMENTS = 4_000;
@@ -45,6 +52,27 @@ final class SourceCluster implements AutoCloseable {
         this.registry = CodecRegistries.fromRegistries(
                 CodecRegistries.fromCodecs(new DocumentBytesCodec()),
                 com.mongodb.MongoClientSettings.getDefaultCodecRegistry());
+    }
+
+    /** Returns once a primary answers. Throws {@link ConnectException} when none does in time, and what does not pass by itself. */
+    void awaitPrimary(Duration patience) {
+        long end = System.nanoTime() + patience.toNanos();
+        while (true) {
+            try {
+                now();
+                return;
+            } catch (MongoException error) {
+                if (!ReadFault.passes(error)) throw error;
+                if (System.nanoTime() > end)
+                    throw new ConnectException(
+                            "the source had no primary for %d s; restart the task once it has one: %s"
+                                    .formatted(patience.toSeconds(), ReadFault.words(error)),
+                            error);
+                LOGGER.warn(
+                        "the task waits for a primary of the source, which it starts with: {}", ReadFault.words(error));
+                LockSupport.parkNanos(PAUSE.toNanos());
+            }
+        }
     }
 
     /** The cluster time of the last operation. */

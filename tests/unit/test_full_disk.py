@@ -1,0 +1,84 @@
+"""What this machine keeps when its disk is full: words that say so, and what was there before is whole."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from connectors import secrets
+from connectors.errors import ConnectorsError
+from tests.support.disk import Disk, small_disk
+from tests.support.pipeline import TOWPATH
+from towpath import kept, verdicts
+from towpath.errors import TowpathError
+from verifier import Pair, VerifierError
+from verifier.journal import Done, Journal
+from verifier.ranges import Bounds
+from verifier.workers import Range
+
+NO_ROOM = "No space left on device"
+
+
+@pytest.fixture
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    with small_disk(tmp_path / "disk", 1) as disk:
+        monkeypatch.setenv("XDG_STATE_HOME", str(disk.place / "state"))
+        yield disk
+
+
+def test_the_last_verdict_is_whole_when_there_is_no_room_for_the_next(disk: Disk) -> None:
+    place = verdicts.path("shop")
+    with kept.writing(place) as file:
+        file.write(verdicts.line({"clean": True}))
+    disk.fill()
+    with pytest.raises(TowpathError, match=f"cannot keep .*verdict.jsonl: {NO_ROOM}"), kept.writing(place) as file:
+        for _ in range(10_000):
+            file.write(verdicts.line({"clean": False}))
+    assert verdicts.counts(place) == {"clean": True}
+    assert [one.name for one in place.parent.iterdir()] == ["verdict.jsonl"]
+
+
+def test_a_verdict_so_short_that_it_waits_for_the_end_of_the_file_is_not_taken_for_written(disk: Disk) -> None:
+    place = verdicts.path("shop")
+    disk.fill()
+    with pytest.raises(TowpathError, match=NO_ROOM), kept.writing(place) as file:
+        file.write(verdicts.line({"clean": True}))
+    assert not place.exists()
+    (place.parent.parent / "file").touch()
+    with pytest.raises(TowpathError, match=r"cannot keep .*: Not a directory; .* XDG_STATE_HOME"):
+        kept.folder("file/shop")
+
+
+def test_a_journal_without_room_says_so_and_goes_on_with_what_it_holds(disk: Disk) -> None:
+    journal = Journal(disk.place / "journal")
+    ranges = [Range(0, Pair("a.b", "a.b"), Bounds(None, None), 7, ordered=True)]
+    journal.begin({"way": 1}, ranges)
+    disk.fill()
+    done = Done(0, 10, 200, 400, (b"x" * 8000,))
+    with pytest.raises(VerifierError, match=f"cannot write .*journal.*: {NO_ROOM}"):
+        journal.done(done)
+    assert journal.read({"way": 1}) == (ranges, {})
+    disk.empty()
+    journal.done(done)
+    found = journal.read({"way": 1})
+    assert found is not None and found[0] == ranges
+
+
+def test_secrets_are_those_of_before_when_there_is_no_room_for_others(disk: Disk) -> None:
+    file = disk.place / "secrets" / "shop.properties"
+    secrets.write(file, "source.uri=mongodb://old\n")
+    disk.fill()
+    with pytest.raises(ConnectorsError, match=f"cannot use {file}.*: {NO_ROOM}"):
+        secrets.write(file, "source.uri=mongodb://new\n")
+    assert file.read_text() == "source.uri=mongodb://old\n"
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_output_into_a_file_on_a_full_disk_ends_with_words(disk: Disk) -> None:
+    with (disk.place / "out").open("w") as out:
+        disk.fill()
+        done = subprocess.run([TOWPATH, "--help"], stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"towpath: cannot write the output: {NO_ROOM}; make room there\n")

@@ -1,0 +1,82 @@
+package io.towpath.source;
+
+import com.mongodb.ServerAddress;
+import com.mongodb.connection.ClusterDescription;
+import com.mongodb.connection.ClusterId;
+import com.mongodb.connection.ServerDescription;
+import com.mongodb.connection.ServerType;
+import com.mongodb.event.ClusterClosedEvent;
+import com.mongodb.event.ClusterDescriptionChangedEvent;
+import com.mongodb.event.ClusterListener;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Gives up a server whose process sleeps while its machine is up, which the driver would wait for until it wakes. A time limit for
+ * answers would not do: a change stream that scans a long oplog is as silent. So it is by what the others of the set say that there is
+ * another primary, and by its own silence towards the driver's monitor, which a busy server answers all the same.
+ */
+final class SilentServers implements ClusterListener {
+    private static final Logger LOGGER = LoggerFactory.getLogger(SilentServers.class);
+    /** For an answer to the monitor, which asks again at once when there is another primary. */
+    private static final long PATIENCE_S = 3;
+
+    private final Sockets sockets;
+    private final Map<ClusterId, ClusterDescription> known = new ConcurrentHashMap<>();
+    private final Executor later = CompletableFuture.delayedExecutor(PATIENCE_S, TimeUnit.SECONDS);
+
+    /** @param sockets of the clients that this listens to */
+    SilentServers(Sockets sockets) {
+        this.sockets = sockets;
+    }
+
+    @Override
+    public void clusterDescriptionChanged(ClusterDescriptionChangedEvent event) {
+        ClusterId cluster = event.getClusterId();
+        known.put(cluster, event.getNewDescription());
+        Set<ServerAddress> fresh = silent(event.getNewDescription());
+        fresh.removeAll(silent(event.getPreviousDescription()));
+        long now = System.nanoTime();
+        if (!fresh.isEmpty()) later.execute(() -> giveUp(cluster, fresh, now));
+    }
+
+    @Override
+    public void clusterClosed(ClusterClosedEvent event) {
+        known.remove(event.getClusterId());
+    }
+
+    /** Closes what was connected to them before {@code ns}, if nothing was heard from them since. */
+    private void giveUp(ClusterId cluster, Set<ServerAddress> servers, long ns) {
+        ClusterDescription now = known.get(cluster);
+        if (now == null) return;
+        Set<ServerAddress> silent = silent(now);
+        silent.retainAll(servers);
+        for (ServerAddress server : silent) {
+            int closed = sockets.close(server, ns);
+            if (closed > 0)
+                LOGGER.warn(
+                        "{} of the source says nothing while there is another primary; connections given up: {}",
+                        server,
+                        closed);
+        }
+    }
+
+    /** Of which the driver's monitor knows nothing, while another one is primary. */
+    private static Set<ServerAddress> silent(ClusterDescription description) {
+        List<ServerDescription> servers = description.getServerDescriptions();
+        if (servers.stream().noneMatch(ServerDescription::isPrimary)) return new HashSet<>();
+        return servers.stream()
+                .filter(server -> server.getType() == ServerType.UNKNOWN)
+                .map(ServerDescription::getAddress)
+                .collect(Collectors.toCollection(HashSet::new));
+    }
+}

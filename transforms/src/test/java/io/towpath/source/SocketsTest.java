@@ -1,0 +1,110 @@
+package io.towpath.source;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+
+import com.mongodb.ServerAddress;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.net.SocketException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.security.KeyStore;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import javax.net.ssl.KeyManagerFactory;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Reads that nobody answers end, with TLS and without. */
+class SocketsTest {
+    private static final char[] PASSWORD = "secret".toCharArray();
+
+    private final Sockets sockets = new Sockets();
+
+    @Test
+    void aReadEndsWhenItsSocketIsClosed() throws Exception {
+        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            readsUntilClosed(server, Optional.empty());
+        }
+    }
+
+    @Test
+    void aReadEndsWhenItsSocketIsClosedThatHasTls(@TempDir Path folder) throws Exception {
+        SSLContext tls = tls(folder);
+        try (ServerSocket server =
+                tls.getServerSocketFactory().createServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            readsUntilClosed(server, Optional.of(tls));
+        }
+    }
+
+    private void readsUntilClosed(ServerSocket server, Optional<SSLContext> tls) throws Exception {
+        CompletableFuture<Socket> answering = CompletableFuture.supplyAsync(() -> answersOnce(server));
+        long before = System.nanoTime();
+        Socket socket = sockets.context(tls).getSocketFactory().createSocket();
+        socket.connect(new InetSocketAddress("localhost", server.getLocalPort()), 10_000);
+        socket.getOutputStream().write(7);
+        InputStream in = socket.getInputStream();
+        assertEquals(8, in.read());
+        CompletableFuture<Integer> read = CompletableFuture.supplyAsync(() -> read(in));
+        ServerAddress address = new ServerAddress("localhost", server.getLocalPort());
+        assertEquals(0, sockets.close(address, before), "one that was made later");
+        assertEquals(0, sockets.close(new ServerAddress("localhost", 1), System.nanoTime()), "to another server");
+        assertFalse(read.isDone());
+        assertEquals(1, sockets.close(address, System.nanoTime()));
+        assertEquals(-1, read.get(10, TimeUnit.SECONDS));
+        assertEquals(0, sockets.close(address, System.nanoTime()), "it is closed");
+        answering.get(10, TimeUnit.SECONDS).close();
+    }
+
+    private static Socket answersOnce(ServerSocket server) {
+        try {
+            Socket found = server.accept();
+            found.getOutputStream().write(found.getInputStream().read() + 1);
+            return found;
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private static int read(InputStream in) {
+        try {
+            return in.read();
+        } catch (SocketException closed) {
+            return -1; // as TLS has it
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private static SSLContext tls(Path folder) throws Exception {
+        Path store = folder.resolve("keys");
+        String keytool =
+                Path.of(System.getProperty("java.home"), "bin", "keytool").toString();
+        String words =
+                "-genkeypair -alias one -keyalg EC -dname CN=localhost -storetype PKCS12 -storepass secret -keystore";
+        Process made = new ProcessBuilder((keytool + " " + words + " " + store).split(" "))
+                .redirectErrorStream(true)
+                .start();
+        String said = new String(made.getInputStream().readAllBytes());
+        assertEquals(0, made.waitFor(), said);
+        KeyStore keys = KeyStore.getInstance("PKCS12");
+        try (InputStream in = Files.newInputStream(store)) {
+            keys.load(in, PASSWORD);
+        }
+        KeyManagerFactory own = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+        own.init(keys, PASSWORD);
+        TrustManagerFactory trusted = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        trusted.init(keys);
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(own.getKeyManagers(), trusted.getTrustManagers(), null);
+        return context;
+    }
+}
