@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 
 from connectors.lag import pipeline_ends
 from connectors.topics import Place
-from towpath import recent, verdicts
+from towpath import kept, recent, verdicts
 from towpath.errors import TowpathError
 from towpath.opened import Opened
 from towpath.verify import asking
 from towpath.verify_namespaces import pairs
 from towpath.verify_recent import RecentVerification
-from verifier import Difference, Namespace, Options, Verification
+from towpath.verify_words import Found, counts
+from verifier import Difference, Namespace, Options, Verdict, Verification
 
 
 class Red(TowpathError):
@@ -52,7 +53,7 @@ def _compare(it: Opened, touched: Iterable[tuple[Namespace, bytes]]) -> int:
     with asking(it) as passed:
         verification = RecentVerification(it, touched, (), Options(), passed=passed)
         found = list(verification)
-    _refuse(it, found, verification.verdict.trouble, f"towpath repair {it.file}")
+    _refuse(it, found, verification.verdict, "the newest records", f"repair {it.file}")
     return verification.verdict.compared
 
 
@@ -62,19 +63,19 @@ def quiet(it: Opened) -> int:
         it.pipeline.source_uri, it.pipeline.destination_uri, pairs(it.pipeline, ()), Options(quiet=True)
     )
     found = list(verification)
-    _refuse(it, found, verification.verdict.trouble, f"towpath verify {it.file}")
+    _refuse(it, found, verification.verdict, "everything", f"repair {it.file}")
     return verification.verdict.compared
 
 
-def _refuse(it: Opened, found: list[Difference], trouble: list[str], advice: str) -> None:
+def _refuse(it: Opened, found: list[Difference], verdict: Verdict, of: str, advice: str) -> None:
     """What differs is kept as the last verdict, which `repair` mends."""
     if found:
         destination = it.pipeline.renames.destination
-        with verdicts.writing(verdicts.path(it.pipeline.name)) as file:
-            file.writelines(verdicts.line(verdicts.as_json(one, destination(one.namespace))) for one in found)
-            counts: dict[str, int] = {kind: sum(one.kind == kind for one in found) for kind in verdicts.KINDS}
-            file.write(verdicts.line({"clean": False, "compared": len(found), "trouble": trouble, **counts}))
+        with kept.writing(verdicts.path(it.pipeline.name)) as file:
+            for one in found:
+                file.write(verdicts.line(verdicts.as_json(one, destination(one.namespace))))
+            file.write(verdicts.line(counts(Found(verdict)) | {"of": of, "ddl": [], "only": []}))
         shown = verdicts.as_json(found[0], "")["id"]
-        raise Red(f"{len(found):,} documents differ, such as {found[0].namespace} {shown}; run {advice}")
-    if trouble:
-        raise Red(f"there is no verdict: {'; '.join(trouble)}; run towpath verify {it.file}")
+        raise Red(f"{len(found):,} documents differ, such as {found[0].namespace} {shown}; run towpath {advice}")
+    if verdict.trouble:
+        raise Red(f"there is no verdict: {'; '.join(verdict.trouble)}; run towpath verify {it.file}")

@@ -117,6 +117,8 @@ class _Command:
     telling: Telling
     dry_run: bool
     report: Path | None
+    unsent: str = ""
+    """Why the writers were not sent to the new primary."""
 
     @property
     def state(self) -> str:
@@ -153,7 +155,6 @@ class _Command:
         if self.state == "back to the source":
             say("an earlier return was interrupted; what it had begun is taken back first")
             undo(self.sides, self.telling)
-        seconds = None
         if self.state == "over":
             back = self.sides.back
             assert back is not None
@@ -164,7 +165,7 @@ class _Command:
             seconds = self._done(lambda: self.sides.enter("back to the source"), returning.before, returning.go_back)
             self._switch("source", seconds)
         returning.finish(self.sides, self.asked, self.telling)
-        self._end("source", seconds)
+        self._end("source")
 
     def _gate(self, checks: list[Check]) -> None:
         self.telling.gate(checks)
@@ -198,11 +199,14 @@ class _Command:
         words = f"the {side} is primary: send the writers there (writes had stopped for {seconds:.1f} s)"
         self.telling.tell("switch", words, **figures)
         if self.asked.switch_with is not None:
-            hook(self.asked.switch_with)
+            try:
+                hook(self.asked.switch_with)
+            except TowpathError as error:
+                self.unsent = f"{error}; send the writers to the {side} by other means"
         if side == "destination":
-            self._end(side, seconds)
+            self._end(side)
 
-    def _end(self, side: str, seconds: float | None) -> None:
+    def _end(self, side: str) -> None:
         marker = self.sides.marker
         words = f"done: the {side} is primary"
         if marker is not None:
@@ -211,6 +215,8 @@ class _Command:
             words += f"; {self._back} returns"
         self.telling.tell("end", words)
         self._write()
+        if self.unsent:
+            raise TowpathError(self.unsent)
 
     def _fail(self, words: str) -> None:
         self.telling.tell("end", words)

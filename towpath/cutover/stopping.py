@@ -50,9 +50,11 @@ class Stopping:
 
 
 def hook(command: str) -> None:
-    """Run a command of the user's. Raises `TowpathError` when it fails."""
+    """Run a command of the user's; what it prints goes to standard error. Raises `TowpathError` when it fails."""
     try:
-        done = subprocess.run(command, shell=True, timeout=_HOOK_S, stdin=subprocess.DEVNULL, check=False)
+        done = subprocess.run(
+            command, shell=True, timeout=_HOOK_S, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise TowpathError(f"{command!r} did not end within {_HOOK_S} s") from error
     if done.returncode:
