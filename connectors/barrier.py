@@ -8,7 +8,7 @@ topic is applied up to the end that it had at that moment.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from connectors import requests
 from connectors.clusters import connected, operation_time
@@ -118,11 +118,16 @@ def _committed_ends(
     written = pipeline_ends(pipeline, topics, stable=False)
     while True:
         ends = pipeline_ends(pipeline, topics)
-        unread = [place for place, (_, end) in written.items() if place in ends and ends[place][1] < end]
-        if not unread:
+        left = unread(written, ends)
+        if not left:
             return ends
-        topic, partition = unread[0]
+        topic, partition = left[0]
         _go_on(pipeline, connect, deadline, f"a transaction on {topic}, partition {partition}, is not over")
+
+
+def unread(written: Mapping[Place, tuple[int, int]], ends: Mapping[Place, tuple[int, int]]) -> list[Place]:
+    """Partitions in which something that was written cannot be read yet."""
+    return [place for place, (_, end) in written.items() if place in ends and ends[place][1] < end]
 
 
 def _wait_applied(

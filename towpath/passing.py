@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from connectors.barrier import uncaptured
+from connectors.barrier import uncaptured, unread
 from connectors.errors import ConnectorsError
 from connectors.lag import applied, gaps, peek, pipeline_ends
 from connectors.position import ClusterTime
@@ -29,6 +29,8 @@ class Passing:
     opened: Opened
     done: Callable[[], dict[Place, int]]
     _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
+    _written: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
+    """Ends with transactions that are not over; see `connectors.barrier`."""
     _told: bool = False
     _behind_since: float | None = None
 
@@ -47,9 +49,15 @@ class Passing:
         if ends is None:
             if not self._captured(asked):
                 return False
-            while len(self._ends) >= _KEPT:
-                del self._ends[next(iter(self._ends))]
-            ends = self._ends[asked] = pipeline_ends(self.opened.pipeline, self.opened.topics)
+            for kept in (self._ends, self._written):
+                while len(kept) >= _KEPT:
+                    del kept[next(iter(kept))]
+            pipeline, topics = self.opened.pipeline, self.opened.topics
+            written = self._written.setdefault(asked, pipeline_ends(pipeline, topics, stable=False))
+            ends = pipeline_ends(pipeline, topics)
+            if unread(written, ends):
+                return False
+            self._ends[asked] = ends
         left = gaps(ends, self.done())
         for place, found in peek(self.opened.topics, left, most=0).items():
             if not found.records:  # control records only
