@@ -20,6 +20,7 @@ from tests.support.awaited import until
 from tests.support.secured import documented_roles
 from towpath import write_block
 from towpath.errors import TowpathError
+from verifier.described import version
 
 Client = MongoClient[dict[str, Any]]
 USERS = {
@@ -135,6 +136,7 @@ def test_other_servers_are_told_apart(guarded: dict[str, Client], tmp_path: Path
     root.admin.command("setFeatureCompatibilityVersion", "5.0")
     try:
         assert "MongoDB 5.0 (featureCompatibilityVersion) cannot block" in write_block.trouble(root)
+        assert version(guarded["application"]) == (6, 0)  # who may not see more is told the server's own
     finally:
         root.admin.command("setFeatureCompatibilityVersion", "6.0")
     with mongod.start_standalone(tmp_path) as running, Client(running.uri) as client:
