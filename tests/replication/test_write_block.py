@@ -206,16 +206,16 @@ class Writers:
 def test_every_acknowledged_write_is_there_when_it_returns_and_none_comes_later(guarded: dict[str, Client]) -> None:
     orders = guarded["root"].shop.orders
     orders.delete_many({})
-    with Writers(guarded["application"]) as writers:
-        until("writes", lambda: len(writers.acknowledged) > 200, 60)
-        write_block.block(guarded["blocker"])
-        try:
+    try:
+        with Writers(guarded["application"]) as writers:
+            until("writes", lambda: len(writers.acknowledged) > 200, 60)
+            write_block.block(guarded["blocker"])
             held = {one["_id"] for one in orders.find()}
             refused = writers.refused
             until("refusals", lambda: writers.refused > refused + 20, 60)
-            assert {one["_id"] for one in orders.find()} == held == writers.acknowledged
-        finally:
-            write_block.unblock(guarded["blocker"])
+        assert {one["_id"] for one in orders.find()} == held == writers.acknowledged
+    finally:
+        write_block.unblock(guarded["blocker"])
 
 
 @pytest.mark.long
