@@ -37,7 +37,10 @@ class Plan:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "steps": [{"namespace": one.namespace, "command": one.command.text} for one in self.steps],
+            "steps": [
+                {"namespace": one.namespace, "command": one.command.text, "takes_time": one.takes_time}
+                for one in self.steps
+            ],
             "different": [one.as_json() for one in self.different],
             "held_back": [{"namespace": namespace, "what": what} for namespace, what in self.held_back],
             "undo": [{"namespace": one.namespace, "command": one.command.text} for one in self.undo],

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from bson import ObjectId
 
 import stack as embedded
 from stack import Stack
@@ -148,9 +149,14 @@ def begun(pipeline: Pipeline, folder: Path, step: str) -> Cutover:
     return running
 
 
+def new_user(pipeline: Pipeline) -> None:
+    one = ObjectId()
+    pipeline.source("users").insert_one({"_id": one, "email": str(one)})
+
+
 def assert_as_before(pipeline: Pipeline) -> None:
     """The source takes writes, the pipeline goes on, and nothing is left of the cutover."""
-    pipeline.source("users").insert_one({})
+    new_user(pipeline)
     pipeline.wait()
     pipeline.assert_same("orders", "users", at_least=100)
     found = pipeline.status()
@@ -204,7 +210,7 @@ def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
         embedded.kill(stack.directory, "connect-0", signal.SIGKILL)
         try:
             told = running.ended(2)
-            pipeline.source("users").insert_one({})
+            new_user(pipeline)
         finally:
             embedded.start(stack.directory, "connect-0")
         assert any(one["event"] == "left" for one in told)
@@ -223,7 +229,7 @@ def test_what_is_not_ready_is_red_and_nothing_is_begun(pipeline: Pipeline, tmp_p
         assert "all is ready" in towpath("cutover", pipeline.file, "--dry-run").stdout
         somebody = Cutover(pipeline, tmp_path)
         somebody.event("stop writes")
-        with Ticker(0.05, lambda: pipeline.source("users").insert_one({})):
+        with Ticker(0.05, lambda: new_user(pipeline)):
             somebody.answer()
             assert "writes went on although they were to have ended" in somebody.ended(1)[-1]["words"]
         assert_as_before(pipeline)

@@ -83,7 +83,7 @@ def test_unique_ttl_and_validators_arrive_harmless_and_are_put_right(pipeline: P
     _refused_for_duplicates(pipeline)
     towpath("remove", pipeline.file)
     final = prepared(pipeline, "--final")
-    assert ["prepareUnique" in final["steps"][0]["command"], len(final["steps"])] == [True, 2]
+    assert [step["takes_time"] for step in final["steps"]] == [False, True]  # prepareUnique, unique
     assert verdict(pipeline, "--alone") == ("same", 0, 0)
     assert indexes(pipeline.destination_client, pipeline, "users") == indexes(pipeline.source_client, pipeline, "users")
     assert destination["adults"].count_documents({}) == source["adults"].count_documents({}) > 100
@@ -126,7 +126,7 @@ def _way_back(pipeline: Pipeline) -> None:
     assert prepared(back, "--in-place")["steps"] == []
     assert verdict(back, "--alone") == ("same", 0, 2)
     assert all("collMod" in step["command"] for step in prepared(back, "--final")["steps"])
-    assert verdict(back, "--alone") == ("same", 0, 0)
+    assert prepared(back, "--final")["steps"] == []
     assert indexes(pipeline.source_client, pipeline, "users") == before
 
 

@@ -20,6 +20,7 @@ from tests.support.awaited import until
 from tests.support.secured import documented_roles
 from towpath import write_block
 from towpath.errors import TowpathError
+from verifier.described import version
 
 Client = MongoClient[dict[str, Any]]
 USERS = {
@@ -135,6 +136,7 @@ def test_other_servers_are_told_apart(guarded: dict[str, Client], tmp_path: Path
     root.admin.command("setFeatureCompatibilityVersion", "5.0")
     try:
         assert "MongoDB 5.0 (featureCompatibilityVersion) cannot block" in write_block.trouble(root)
+        assert version(guarded["application"]) == (6, 0)  # who may not see more is told the server's own
     finally:
         root.admin.command("setFeatureCompatibilityVersion", "6.0")
     with mongod.start_standalone(tmp_path) as running, Client(running.uri) as client:
@@ -173,23 +175,22 @@ def _passes(client: Client) -> int:
 class Writers:
     """Insert as fast as they can; what was acknowledged is remembered."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, client: Client) -> None:
         self.acknowledged: set[str] = set()
         self.refused = 0
-        self._uri, self._ended = uri, threading.Event()
+        self._client, self._ended = client, threading.Event()
         self._threads = [threading.Thread(target=self._write, args=(n,)) for n in range(4)]
 
     def _write(self, thread: int) -> None:
-        with Client(self._uri) as client:
-            done = 0
-            while not self._ended.is_set():
-                done += 1
-                try:
-                    client.shop.orders.insert_one({"_id": f"{thread}-{done}"})
-                    self.acknowledged.add(f"{thread}-{done}")
-                except PyMongoError:
-                    self.refused += 1
-                    time.sleep(0.01)
+        done = 0
+        while not self._ended.is_set():
+            done += 1
+            try:
+                self._client.shop.orders.insert_one({"_id": f"{thread}-{done}"})
+                self.acknowledged.add(f"{thread}-{done}")
+            except PyMongoError:
+                self.refused += 1
+                time.sleep(0.01)
 
     def __enter__(self) -> Writers:
         for thread in self._threads:
@@ -202,12 +203,28 @@ class Writers:
             thread.join()
 
 
-def test_a_block_is_exact_and_outlives_step_downs_and_the_primarys_death(tmp_path: Path) -> None:
+def test_every_acknowledged_write_is_there_when_it_returns_and_none_comes_later(guarded: dict[str, Client]) -> None:
+    orders = guarded["root"].shop.orders
+    orders.delete_many({})
+    try:
+        with Writers(guarded["application"]) as writers:
+            until("writes", lambda: len(writers.acknowledged) > 200, 60)
+            write_block.block(guarded["blocker"])
+            held = {one["_id"] for one in orders.find()}
+            refused = writers.refused
+            until("refusals", lambda: writers.refused > refused + 20, 60)
+        assert {one["_id"] for one in orders.find()} == held == writers.acknowledged
+    finally:
+        write_block.unblock(guarded["blocker"])
+
+
+@pytest.mark.long
+def test_a_block_outlives_step_downs_and_the_primarys_death(tmp_path: Path) -> None:
     with mongod.start_replica_set(tmp_path, nodes=3) as running, Client(running.uri) as client:
         orders = client.shop.orders.with_options(write_concern=WriteConcern("majority"))
         _elect_quickly(client)
         orders.insert_one({"_id": "first"})
-        with Writers(running.uri) as writers:
+        with Writers(client) as writers:
             until("writes", lambda: len(writers.acknowledged) > 200, 60)
             client.admin.command("replSetStepDown", 6, secondaryCatchUpPeriodSecs=5, force=True)
             write_block.block(client)

@@ -112,7 +112,6 @@ def cut_over(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> fl
             stop_sink(it.pipeline, it.connect)
         if sides.back is not None:
             with telling.step("beginning the way back"):
-                sides.begin("back")
                 back = sides.back
                 way_back.begin(back.pipeline, it.pipeline, back.connect, back.topics, asked.timeout)
         with telling.step("putting the destination right") as figures:
