@@ -40,16 +40,19 @@ class Watch:
     side: str
     since: Timestamp
 
-    def refuse_writes(self) -> None:
-        """Raise `Unsuitable` when something has been written since."""
+    def written(self) -> set[Namespace]:
+        """What has been written to since. Raises `VerifierError` when that cannot be seen."""
         try:
             until = now(self.client) or self.since
-            written = history.written(self.client, self.namespaces, self.since, until)
+            return history.written(self.client, self.namespaces, self.since, until)
         except PyMongoError as error:
             raise in_words(f"look for writes to the {self.side}", error) from error
         except history.Unknown as error:
-            raise Unsuitable(f"cannot see whether anything is written to the {self.side}: {error}; {_QUIET}") from error
-        if written:
+            raise Unsuitable(f"cannot see whether anything is written to the {self.side}: {error}") from error
+
+    def refuse_writes(self) -> None:
+        """Raise `Unsuitable` when something has been written since."""
+        if written := self.written():
             raise Unsuitable(
                 f"{', '.join(sorted(written))} was written to at the {self.side} meanwhile, and {_QUIET}: stop the"
                 " writers and wait until the pipeline is in step, or compare without it"

@@ -27,7 +27,6 @@ from towpath.cutover.stopping import Stopping, writes_through
 from towpath.cutover.telling import Telling
 from towpath.opened import Opened, say
 from towpath.verify_namespaces import pairs
-from verifier import VerifierError
 from verifier.hashes import Watch, watch
 from verifier.reading import Client
 
@@ -134,10 +133,12 @@ def still(client: Client, pipeline: Pipeline, side: str) -> Watch:
 
 def refuse_writes(seen: Watch) -> None:
     """Raise `Red` where somebody wrote although the writes were said to have ended."""
-    try:
-        seen.refuse_writes()
-    except VerifierError as error:
-        raise Red(f"writes went on although they were to have ended: {error}") from error
+    if written := seen.written():
+        raise Red(
+            f"writes went on although they were to have ended: {', '.join(sorted(written))} was written to at the"
+            f" {seen.side}. Documents that expire count as well: then try again, or with --block-writes, under which"
+            " none expires"
+        )
 
 
 def settle(it: Opened, asked: Asked, looks: Checked, telling: Telling) -> None:
