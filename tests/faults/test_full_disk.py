@@ -14,6 +14,7 @@ from pymongo import MongoClient
 
 import stack as embedded
 from stack.mongod import MongodSizes
+from tests.faults.command import Command
 from tests.support import oracle, raw
 from tests.support.awaited import until
 from tests.support.disk import Disk, small_disk
@@ -93,9 +94,9 @@ def same(pipeline: Pipeline) -> None:
 
 
 def test_a_broker_without_room_loses_nothing_once_it_has_room_and_is_started_of_broker(
-    site: Site, pipeline: Pipeline
+    site: Site, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    with changing(pipeline) as changes:
+    with changing(pipeline) as changes, Command(tmp_path, pipeline.file, "run") as run:
         changes.wait_for(50)
         site.broker.fill()
         until("broker that ends itself for want of room", lambda: not site.runs(BROKER), 180, 0.2)
@@ -108,6 +109,7 @@ def test_a_broker_without_room_loses_nothing_once_it_has_room_and_is_started_of_
         until("running pipeline", lambda: is_running(pipeline), 240, 2)
         done = changes.done
         changes.wait_for(done + 50)
+        assert run.alive
     same(pipeline)
 
 
