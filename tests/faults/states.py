@@ -46,8 +46,8 @@ class Scene:
     collections: tuple[str, ...]
     offsets: SourceOffsets
     folder: Path
-    moment_s: float
-    """After which a fault comes that waits for no state, from the deployment on."""
+    moment_s: float = 0.0
+    """After which a fault comes that waits for no state."""
     blind: bool = False
     """The fault to come takes the destination away: nobody there can be asked right after it."""
 
@@ -71,6 +71,8 @@ class State:
     settings: Settings = _SETTINGS
     writes: bool = True
     """Whether the source is written to meanwhile."""
+    turn: int = 1
+    """In a round: 0 is once, at its beginning, 1 as often as one likes, 2 once, at its end."""
 
 
 def _stage(wanted: Stage) -> Callable[[Scene], Reached]:
@@ -90,7 +92,7 @@ def _stage(wanted: Stage) -> Callable[[Scene], Reached]:
 @contextmanager
 def _any_moment(scene: Scene) -> Iterator[Holds]:
     time.sleep(scene.moment_s)
-    print(f"{scene.pipeline.name}: {scene.moment_s:.1f} s after the deployment, in {scene.offsets.state()}")
+    print(f"{scene.pipeline.name}: after {scene.moment_s:.1f} s, in {scene.offsets.state()}")
     yield lambda: True
 
 
@@ -217,8 +219,8 @@ STATES: dict[str, State] = {
     state.name: state
     for state in (
         State("any", _any_moment, after=False),
-        State("copy", _stage("copy")),
-        State("hand-over", _stage("hand-over"), settings=Settings(capture={"documents_per_second": 400})),
+        State("copy", _stage("copy"), turn=0),
+        State("hand-over", _stage("hand-over"), settings=Settings(capture={"documents_per_second": 400}), turn=0),
         State("streaming", _streaming, after=False),
         State("reading again", _reading_again),
         State("transaction", _in_transaction),
@@ -230,6 +232,7 @@ STATES: dict[str, State] = {
             never=frozenset(("source", "destination")),  # it has a destination of its own, and reads the log only
             settings=Settings(write={"batch_records": 10}),
             writes=False,
+            turn=2,
         ),
     )
 }
