@@ -134,7 +134,7 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
 
 
 def _scene(site: Site, pipeline: Pipeline, offsets: SourceOffsets) -> Scene:
-    return Scene(site, pipeline, (*COLLECTIONS, LARGE), offsets, pipeline.file.parent)
+    return Scene(site, pipeline, COLLECTIONS, LARGE, offsets, pipeline.file.parent)
 
 
 def _written(scene: Scene, plan: Plan, writers: tuple[Writer, Writer]) -> Iterator[Struck]:

@@ -44,6 +44,8 @@ class Scene:
     site: Site
     pipeline: Pipeline
     collections: tuple[str, ...]
+    large: str
+    """The collection of large documents."""
     offsets: SourceOffsets
     folder: Path
     moment_s: float = 0.0
@@ -107,12 +109,12 @@ def _streaming(scene: Scene) -> Iterator[Holds]:
 
 
 def read_again(scene: Scene, times: int) -> None:
-    """Ask for the documents of the collections, so often that it takes a while."""
+    """Ask for the documents of the collections, so often that it takes a while; for the large ones once."""
     with opened(scene.pipeline.file) as it:
-        for name in scene.collections:
+        for name, often in (*((name, times) for name in scene.collections), (scene.large, 1)):
             found = scene.pipeline.source(name).find({}, {"_id": 1})
             ids = [bson.encode({"_id": one["_id"]}) for one in found]
-            requests.write(it.pipeline, it.topics, scene.pipeline.namespace(name), ids * times)
+            requests.write(it.pipeline, it.topics, scene.pipeline.namespace(name), ids * often)
 
 
 @contextmanager
@@ -204,7 +206,7 @@ def _replaying(scene: Scene) -> Iterator[Holds]:
         while again:
             with Command(scene.folder, scene.pipeline.file, *words) as replay:
                 again = replay.ended(0)
-        names = {pipeline.namespace(name): pipeline.namespace(name) for name in scene.collections}
+        names = {pipeline.namespace(name): pipeline.namespace(name) for name in (*scene.collections, scene.large)}
         oracle.assert_same(pipeline.addresses.source, third.uri, names, at_least=100)
 
 
