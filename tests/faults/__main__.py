@@ -156,9 +156,16 @@ def _soak(asked: Asked, shapes: Sequence[ShapeName], place: Path, hits: Hits, fi
             folder = place / f"{shape}-{len(hits.runs)}"
             with site(SHAPES[shape], folder) as there:
                 goes_on = _rounds(there, _plans(there, asked, random, hits, end, most), hits, file)
-                if not goes_on or asked.keep_going:
-                    continue
+            _drop_data(folder)
+            if goes_on and not asked.keep_going:
                 return
+
+
+def _drop_data(folder: Path) -> None:
+    """What is kept of a stack are its logs and what commands have said: the rest is gigabytes."""
+    for place in folder.iterdir():
+        if place.is_dir() and place.name != "logs" and not place.name.startswith("round-"):
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _rounds(there: Site, plans: Iterator[Plan], hits: Hits, file: Path) -> bool:
