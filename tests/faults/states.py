@@ -188,7 +188,7 @@ def _replaying(scene: Scene) -> Iterator[Holds]:
     """A replay is under way. It goes on when it is asked for again, and ends with the source's documents."""
     pipeline, place = scene.pipeline, scene.folder / f"third-{time.monotonic_ns()}"
     read_again(scene, 40)
-    pipeline.wait()
+    pipeline.wait(400)
     with mongod.start_replica_set(place, name="third", sizes=MongodSizes(0.25, 128)) as third:
         words = ("replay", "--destination", third.uri, "--name", f"r{time.monotonic_ns()}")
         with (
