@@ -121,6 +121,7 @@ def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path,
         "scheduled.rebalance.max.delay.ms": "3000",
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "2000",
+        "worker.sync.timeout.ms": "20000",
     }
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +19,12 @@ from confluent_kafka import KafkaException
 from pymongo.errors import PyMongoError
 
 from stack import StackError
-from tests.faults.faults import FAULTS, Fault
-from tests.faults.hits import Hits, Pair
-from tests.faults.runs import Plan, describe, pairs, run
+from tests.faults.faults import FAULTS
+from tests.faults.hits import Hits
+from tests.faults.runs import Plan, Strike, describe, run, strikes
 from tests.faults.shapes import SHAPES, ShapeName
 from tests.faults.site import Site, site
-from tests.faults.states import STATES, State
+from tests.faults.states import STATES
 from tests.support.guard import guarded
 
 #: What ends a round, beside what it found out: a part that cannot be reached any more.
@@ -51,6 +50,7 @@ class Asked:
     faults: frozenset[str]
     states: frozenset[str]
     large_bytes: int
+    strikes: int
     keep_going: bool
 
 
@@ -75,6 +75,9 @@ def _names(known: dict[str, object]) -> click.Choice[str]:
     help="Only this stack: one broker and worker, three of each, or proxies in between; again for more.",
 )
 @click.option(
+    "--strikes", default=6, show_default=True, type=click.IntRange(1, 20), help="Faults in a round, one after another."
+)
+@click.option(
     "--large-bytes",
     default=15_000_000,
     show_default=True,
@@ -88,7 +91,7 @@ def _names(known: dict[str, object]) -> click.Choice[str]:
     default=Path("soak.json"),
     show_default=True,
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where the table of hits goes.",
+    help="Where the table of hits goes; with --matrix, what is in it already counts.",
 )
 def main(
     minutes: float | None,
@@ -98,6 +101,7 @@ def main(
     faults: tuple[str, ...],
     states: tuple[str, ...],
     shapes: tuple[ShapeName, ...],
+    strikes: int,
     large_bytes: int,
     keep_going: bool,
     file: Path,
@@ -109,18 +113,18 @@ def main(
     """
     seed = SystemRandom().randrange(2**31) if seed is None else seed
     end = time.monotonic() + 60 * (minutes or (24 * 60 if matrix or rounds else 60))
-    asked = Asked(
-        seed, rounds, end, matrix, frozenset(faults or FAULTS), frozenset(states or STATES), large_bytes, keep_going
-    )
-    click.echo(f"seed {seed}")
-    hits, place = Hits(), Path(tempfile.mkdtemp(prefix="towpath-soak-"))
+    chosen_faults, chosen_states = frozenset(faults or FAULTS), frozenset(states or STATES)
+    asked = Asked(seed, rounds, end, matrix, chosen_faults, chosen_states, large_bytes, strikes, keep_going)
+    hits, place = _before(file), Path(tempfile.mkdtemp(prefix="towpath-soak-"))
+    click.echo(f"seed {seed}, commit {_commit()}")
+    first = len(hits.runs)
     try:
         with guarded(place):
-            _soak(asked, shapes or get_args(ShapeName), place, hits)
+            _soak(asked, shapes or get_args(ShapeName), place, hits, file)
     finally:
         hits.write(file)
-        failed = [str(one["failed"]) for one in hits.runs if "failed" in one]
-        click.echo(f"{hits.table()}\n{len(hits.runs)} runs, {len(failed)} failed; written to {file}")
+        failed = [str(one["failed"]) for one in hits.runs[first:] if "failed" in one]
+        click.echo(f"{hits.table()}\n{len(hits.runs) - first} runs, {len(failed)} failed; written to {file}")
         if failed:
             click.echo(f"the logs of what ran are kept in {place}")
         else:
@@ -128,59 +132,88 @@ def main(
     sys.exit(1 if failed else 0)
 
 
-def _soak(asked: Asked, shapes: Sequence[ShapeName], place: Path, hits: Hits) -> None:
+def _before(file: Path) -> Hits:
+    try:
+        return Hits.read(file)
+    except ValueError as error:
+        raise click.UsageError(f"{error}; name another file with --hits") from error
+
+
+def _commit() -> str:
+    """What is broken: the commit, `-dirty` with changes that are not in it."""
+    words = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+
+
+def _soak(asked: Asked, shapes: Sequence[ShapeName], place: Path, hits: Hits, file: Path) -> None:
     """A stack for each shape, and another one after a round that failed."""
-    random = Random(asked.seed)
+    random, first = Random(asked.seed), len(hits.runs)
     for turn, shape in enumerate(shapes):
         end = time.monotonic() + (asked.end - time.monotonic()) / (len(shapes) - turn)
-        most = None if asked.rounds is None else asked.rounds * (turn + 1) // len(shapes)
-        before, goes_on = hits.hit.copy(), True
+        most = None if asked.rounds is None else first + asked.rounds * (turn + 1) // len(shapes)
+        goes_on = True
         while goes_on:
             folder = place / f"{shape}-{len(hits.runs)}"
             with site(SHAPES[shape], folder) as there:
-                goes_on = _rounds(there, _plans(there, asked, random, hits, before, end, most), hits)
-                if not goes_on or asked.keep_going:
-                    continue
+                goes_on = _rounds(there, _plans(there, asked, random, hits, end, most), hits, file)
+            _drop_data(folder)
+            if goes_on and not asked.keep_going:
                 return
 
 
-def _rounds(there: Site, plans: Iterator[Plan], hits: Hits) -> bool:
+def _drop_data(folder: Path) -> None:
+    """What is kept of a stack are its logs and what commands have said: the rest is gigabytes."""
+    for place in folder.iterdir():
+        if place.is_dir() and place.name != "logs" and not place.name.startswith("round-"):
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _rounds(there: Site, plans: Iterator[Plan], hits: Hits, file: Path) -> bool:
     """Whether a round failed."""
+    commit = _commit()
     for plan in plans:
         begun, number = time.monotonic(), len(hits.runs) + 1
         click.echo(f"round {number}, {there.shape.name}, {plan}")
-        told: dict[str, object] = {"shape": there.shape.name}
+        told: dict[str, object] = {"commit": commit, "shape": there.shape.name}
         try:
             result = run(there, plan, hits, there.directory / f"round-{number}")
         except _FAILURES as error:
             hits.runs.append(told | describe(plan) | {"failed": f"{type(error).__name__}: {error}"})
             click.echo(f"round {number} FAILED: {plan}: {type(error).__name__}: {error}")
+            hits.write(file)
             return True
         hits.runs.append(told | describe(plan) | result.as_json())
-        word = "hit" if result.hit else "missed"
+        hits.write(file)
+        met = sum(one.hit for one in result.struck)
         click.echo(
-            f"round {number}: same ({word}); {result.operations} operations, {result.events} changes at the"
-            f" destination; flowing again after {result.recovered_s:.1f} s; {time.monotonic() - begun:.0f} s"
+            f"round {number}: same ({met} of {len(result.struck)} hit); {result.operations} operations, {result.events}"
+            f" changes at the destination; flowing again after {result.recovered_s:.1f} s at most;"
+            f" {time.monotonic() - begun:.0f} s"
         )
     return False
 
 
-def _plans(
-    there: Site, asked: Asked, random: Random, hits: Hits, before: Counter[Pair], end: float, most: int | None
-) -> Iterator[Plan]:
-    """What comes next: any pair, or with a matrix one of those that were hit least."""
-    chosen = [(f, s) for f, s in pairs(there) if f.name in asked.faults and s.name in asked.states]
-
-    def times(pair: tuple[Fault, State]) -> int:
-        key = pair[0].name, pair[1].name
-        return hits.hit[key] - before[key]
-
-    while chosen and time.monotonic() < end and (most is None or len(hits.runs) < most):
-        least = min(map(times, chosen))
-        if asked.matrix is not None and least >= asked.matrix:
+def _plans(there: Site, asked: Asked, random: Random, hits: Hits, end: float, most: int | None) -> Iterator[Plan]:
+    """What comes next: any pairs, or with a matrix those that were hit least."""
+    chosen = [it for it in strikes(there) if it.fault.name in asked.faults and it.state.name in asked.states]
+    while time.monotonic() < end and (most is None or len(hits.runs) < most):
+        left = [it for it in chosen if asked.matrix is None or hits.hit[it.pair] < asked.matrix]
+        if not left:
             return
-        fault, state = random.choice([pair for pair in chosen if asked.matrix is None or times(pair) == least])
-        yield Plan(random.randrange(2**31), fault, state, large_bytes=asked.large_bytes)
+        random.shuffle(left)
+        if asked.matrix is not None:
+            left.sort(key=lambda it: hits.hit[it.pair])
+        yield Plan(random.randrange(2**31), _row(left, asked.strikes), large_bytes=asked.large_bytes)
+
+
+def _row(wanted: Sequence[Strike], most: int) -> tuple[Strike, ...]:
+    """The first of these that fit into one round: it copies once, at its beginning, and replays at its end."""
+    chosen: list[Strike] = []
+    for one in wanted:
+        same = [it for it in chosen if it.state.turn == one.state.turn]
+        if len(chosen) < most and (one.state.turn == 1 or not same):
+            chosen.append(one)
+    return tuple(sorted(chosen, key=lambda it: it.state.turn))
 
 
 if __name__ == "__main__":

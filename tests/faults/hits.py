@@ -18,6 +18,19 @@ class Hits:
     missed: Counter[Pair] = field(default_factory=Counter)
     runs: list[dict[str, Any]] = field(default_factory=list)
 
+    @classmethod
+    def read(cls, file: Path) -> Hits:
+        """What was written before; nothing where there is no such file. Raises `ValueError` for another file."""
+        if not file.exists():
+            return cls()
+        try:
+            found = json.loads(file.read_text())
+            rows = {(one["fault"], one["state"]): one for one in found["pairs"]}
+            hit, missed = (Counter({at: int(it[name]) for at, it in rows.items()}) for name in ("hits", "missed"))
+            return cls(hit, missed, list(found["runs"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{file} is no table of hits: {error!r}") from error
+
     def table(self) -> str:
         """A line a pair."""
         pairs = sorted({*self.hit, *self.missed})

@@ -1,10 +1,10 @@
-"""One run: a pipeline, a writer that goes on whatever happens, a fault at its state, both sides compared."""
+"""One run: a pipeline, a writer that goes on whatever happens, faults at their states, both sides compared."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -13,7 +13,7 @@ from pymongo import WriteConcern
 
 from stack.options import DESTINATION, SOURCE
 from tests.faults.faults import FAULTS, Fault
-from tests.faults.hits import Hits
+from tests.faults.hits import Hits, Pair
 from tests.faults.offsets import SourceOffsets
 from tests.faults.site import Site
 from tests.faults.states import STATES, Missed, Scene, State
@@ -21,7 +21,7 @@ from tests.support import log
 from tests.support.awaited import until
 from tests.support.large import Large
 from tests.support.order import Order
-from tests.support.pipeline import Pipeline
+from tests.support.pipeline import Pipeline, Settings
 from tests.support.workload import Workload
 from tests.support.workload.versions import VERSION
 from tests.support.writer import Writer
@@ -36,36 +36,75 @@ _FLOWS = 20  # records that the sink applies after a fault before the next one
 
 
 @dataclass(frozen=True, slots=True)
+class Strike:
+    """A fault and the state that it is to hit."""
+
+    fault: Fault
+    state: State
+
+    @property
+    def pair(self) -> Pair:
+        return self.fault.name, self.state.name
+
+    def __str__(self) -> str:
+        return f"{self.fault.name} at {self.state.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What a run is: everything that is random in it comes from the seed."""
 
     seed: int
-    fault: Fault
-    state: State
+    strikes: tuple[Strike, ...]
+    """In this order: a pipeline copies once, at its beginning, and what wants no writes comes last."""
     documents: int = 400
     per_second: int = 80
     large_bytes: int = 2_000_000
 
     def __str__(self) -> str:
-        return f"seed {self.seed}: {self.fault.name} at {self.state.name}"
+        return f"seed {self.seed}: {', '.join(map(str, self.strikes))}"
+
+    @property
+    def settings(self) -> Settings:
+        """What any of the states wants; of a first copy the one that is met first."""
+        wanted = [strike.state.settings for strike in self.strikes]
+        write = {key: value for one in wanted for key, value in one.write.items()}
+        return Settings(capture=wanted[0].capture, write=write, extra=next(filter(None, (w.extra for w in wanted)), ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """What came of a strike."""
+
+    hit: bool
+    recovered_s: float
+    """Until the sink moved again: from there being a new primary, or from what was broken being back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    hit: bool
+    struck: tuple[Struck, ...]
     operations: int
     events: int
-    recovered_s: float
-    """Until the sink moved again: from there being a new primary, or from what was broken being back."""
+
+    @property
+    def hit(self) -> bool:
+        """Whether every fault met its state."""
+        return all(one.hit for one in self.struck)
+
+    @property
+    def recovered_s(self) -> float:
+        """The longest of them."""
+        return max(one.recovered_s for one in self.struck)
 
     def as_json(self) -> dict[str, object]:
         return asdict(self)
 
 
-def pairs(site: Site) -> list[tuple[Fault, State]]:
+def strikes(site: Site) -> list[Strike]:
     """Every fault that the site can have, at each state that it can meet."""
     return [
-        (fault, state)
+        Strike(fault, state)
         for fault in FAULTS.values()
         for state in STATES.values()
         if site.shape.name in fault.shapes and fault.hits not in state.never
@@ -85,74 +124,83 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
         with Order(site.destination, pipeline.name) as order:
             pipeline.deploy()
             with closing(SourceOffsets(site, pipeline)) as offsets:
-                hit, recovered = _written(_scene(site, plan, pipeline, offsets), plan, writers)
+                struck = tuple(_written(_scene(site, pipeline, offsets), plan, writers))
             pipeline.wait(240)
             _assert_tasks_run(site, pipeline)
         letters = log.records(pipeline.addresses.bootstrap, f"{pipeline.name}.dead-letters")
         assert not letters, f"{len(letters)} records were set aside: {letters[0]}"
         pipeline.assert_same(*COLLECTIONS, LARGE, at_least=plan.documents // 4)
         events = order.seen(at_least=100)
-    (hits.hit if hit else hits.missed)[plan.fault.name, plan.state.name] += 1
-    return Result(hit, writers[0].applied, events, recovered)
+    for strike, one in zip(plan.strikes, struck, strict=True):
+        (hits.hit if one.hit else hits.missed)[strike.pair] += 1
+    return Result(struck, writers[0].applied, events)
 
 
-def _scene(site: Site, plan: Plan, pipeline: Pipeline, offsets: SourceOffsets) -> Scene:
-    moment, blind = Random(plan.seed).uniform(0, 15), plan.fault.hits == DESTINATION
-    return Scene(site, pipeline, (*COLLECTIONS, LARGE), offsets, pipeline.file.parent, moment, blind)
+def _scene(site: Site, pipeline: Pipeline, offsets: SourceOffsets) -> Scene:
+    return Scene(site, pipeline, COLLECTIONS, LARGE, offsets, pipeline.file.parent)
 
 
-def _written(scene: Scene, plan: Plan, writers: tuple[Writer, Writer]) -> tuple[bool, float]:
-    """The fault, while the source is written to, or, where the state wants no writes, after it."""
-    small, large = writers
-    if plan.state.writes:
-        with small, large:
-            return _strike(scene, plan)
-    with small:
-        small.wait_for(300)
-    return _strike(scene, plan)
+def _written(scene: Scene, plan: Plan, writers: tuple[Writer, Writer]) -> Iterator[Struck]:
+    """The faults, while the source is written to, or, where the state wants no writes, after it."""
+    random, (small, large) = Random(plan.seed), writers
+    while_written = [strike for strike in plan.strikes if strike.state.writes]
+    with ExitStack() as writing:
+        writing.enter_context(small)
+        if while_written:
+            writing.enter_context(large)
+        else:
+            small.wait_for(300)
+        for number, strike in enumerate(while_written):
+            scene.moment_s = random.uniform(0, 5 if number else 15)
+            yield _strike(scene, strike, random)
+    for strike in plan.strikes[len(while_written) :]:
+        yield _strike(scene, strike, random)
 
 
-def _strike(scene: Scene, plan: Plan) -> tuple[bool, float]:
-    """Whether it was hit, and the seconds until records were applied again."""
-    random, blind = Random(plan.seed), plan.fault.hits == "broker"  # what is known then lies at the broker
+def _strike(scene: Scene, strike: Strike, random: Random) -> Struck:
+    fault, state = strike.fault, strike.state
+    scene.blind = fault.hits == DESTINATION
+    scene.site.wait_whole()
+    at_broker = fault.hits == "broker"  # where all that is known lies then
     try:
-        with plan.state.reached(scene) as holds:
+        with state.reached(scene) as holds:
             if not holds():
-                raise Missed(f"{plan.state.name} was over")
-            with plan.fault.broken(scene.site, random, scene.pipeline.name) as wait:
-                hit = blind or not plan.state.after or holds()
+                raise Missed(f"{state.name} was over")
+            with fault.broken(scene.site, random, scene.pipeline.name) as wait:
+                hit = at_broker or not state.after or holds()
                 wait()
-                recovered = _flows(scene, plan) if _others_go_on(scene, plan) else None
-            if blind and plan.state.after:
+                recovered = _flows(scene, strike) if _others_go_on(scene, strike) else None
+            if at_broker and state.after:
                 hit = holds()
             if recovered is None:
-                recovered = _await_flow(scene) if plan.state.writes else 0.0
+                recovered = _await_flow(scene) if state.writes else 0.0
     except Missed as missed:
-        print(f"missed: {missed}")
-        return False, 0.0
-    most = _MOST_S.get(plan.fault.name)
+        print(f"{strike}: missed: {missed}")
+        return Struck(False, 0.0)
+    most = _MOST_S.get(fault.name)
+    print(f"{strike}: {'hit' if hit else 'missed'}, flowing again after {recovered:.1f} s")
     assert most is None or recovered < most, f"{recovered:.1f} s from a new primary until records were applied again"
-    return hit, recovered
+    return Struck(hit, recovered)
 
 
-def _others_go_on(scene: Scene, plan: Plan) -> bool:
+def _others_go_on(scene: Scene, strike: Strike) -> bool:
     """Whether there are more of what is broken, so that nobody has to mend anything first."""
-    if not plan.state.writes or scene.site.shape.proxied:
+    if not strike.state.writes or scene.site.shape.proxied:
         return False
-    return scene.site.shape.others > 1 or plan.fault.hits in (SOURCE, DESTINATION)
+    return scene.site.shape.others > 1 or strike.fault.hits in (SOURCE, DESTINATION)
 
 
-def _flows(scene: Scene, plan: Plan) -> float:
+def _flows(scene: Scene, strike: Strike) -> float:
     """Seconds until records are applied again. Beside a source that sleeps in part the writer is slow itself."""
-    if plan.fault.name != _SLEEPS or scene.offsets.state() in ("none", "copy"):
+    if strike.fault.name != _SLEEPS or scene.offsets.state() in ("none", "copy"):
         return _await_flow(scene)
-    site, name = scene.site, COLLECTIONS[0]
+    site, name, mark = scene.site, COLLECTIONS[0], f"after the fault {time.monotonic_ns()}"
     with site.direct(site.primary(SOURCE)) as client:
         one = client[scene.pipeline.name].get_collection(name, write_concern=WriteConcern(1))
-        one.insert_one({"_id": "after the fault", VERSION: 1})
+        one.insert_one({"_id": mark, VERSION: 1})
     begun = time.monotonic()
     there = scene.pipeline.destination(name)
-    until("change after the fault", lambda: there.count_documents({"_id": "after the fault"}), 150, 0.1)
+    until("change after the fault", lambda: there.count_documents({"_id": mark}), 150, 0.1)
     return time.monotonic() - begun
 
 
@@ -178,7 +226,7 @@ def _assert_tasks_run(site: Site, pipeline: Pipeline) -> None:
 def _pipeline(site: Site, plan: Plan, folder: Path) -> Iterator[Pipeline]:
     name = f"f{plan.seed:x}"
     file = folder / f"{name}.toml"
-    pipeline = Pipeline(name, file, site.addresses, site.source, site.destination, plan.state.settings)
+    pipeline = Pipeline(name, file, site.addresses, site.source, site.destination, plan.settings)
     yield pipeline
     pipeline.remove()
     for client in (site.source, site.destination):
@@ -187,4 +235,4 @@ def _pipeline(site: Site, plan: Plan, folder: Path) -> Iterator[Pipeline]:
 
 def describe(plan: Plan) -> dict[str, object]:
     """What a run was to be, for the JSON."""
-    return {"seed": plan.seed, "fault": plan.fault.name, "state": plan.state.name}
+    return {"seed": plan.seed, "strikes": [strike.pair for strike in plan.strikes]}

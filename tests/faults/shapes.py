@@ -32,7 +32,7 @@ class Shape:
             kafka_heap_mb=448,
             connect_heap_mb=768,
             mongod_cache_gb=0.25,
-            oplog_mb=512,
+            oplog_mb=2048,
             broker={**quick, **broker},
             mongod={"enableTestCommands": "1"},
         )

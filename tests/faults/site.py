@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
@@ -99,6 +101,34 @@ class Site:
             return []
         found: list[dict[str, Any]] = answer.json()["tasks"]
         return found
+
+    def wait_whole(self) -> None:
+        """Until what was broken before is itself again: all members, all replicas, all workers."""
+        for side in (SOURCE, DESTINATION):
+            until(f"all members of the {side}", partial(self._are_members, side), 60, 0.1)
+        until("all replicas in sync", self._are_in_sync, 60, 0.2)
+        until("answers of all workers", self._do_workers_answer, 60, 0.2)
+
+    def _are_members(self, side: str) -> bool:
+        found = [self.hello(name) for name in self.nodes(side)]
+        return all(it.get("isWritablePrimary") or it.get("secondary") for it in found) and any(
+            it.get("isWritablePrimary") for it in found
+        )
+
+    def _are_in_sync(self) -> bool:
+        admin = AdminClient({"bootstrap.servers": self.addresses.bootstrap, "log_level": 0})
+        try:
+            topics = admin.list_topics(timeout=10).topics.values()
+        except KafkaException:
+            return False
+        return all(set(it.isrs) == set(it.replicas) for topic in topics for it in topic.partitions.values())
+
+    def _do_workers_answer(self) -> bool:
+        try:
+            answers = [httpx.get(f"http://{HOST}:{self.port(name)}/connectors", timeout=5) for name in self.workers]
+        except httpx.HTTPError:
+            return False
+        return all(it.status_code == httpx.codes.OK for it in answers)
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         embedded.kill(self.directory, name, number)

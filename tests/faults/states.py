@@ -44,10 +44,12 @@ class Scene:
     site: Site
     pipeline: Pipeline
     collections: tuple[str, ...]
+    large: str
+    """The collection of large documents."""
     offsets: SourceOffsets
     folder: Path
-    moment_s: float
-    """After which a fault comes that waits for no state, from the deployment on."""
+    moment_s: float = 0.0
+    """After which a fault comes that waits for no state."""
     blind: bool = False
     """The fault to come takes the destination away: nobody there can be asked right after it."""
 
@@ -71,6 +73,8 @@ class State:
     settings: Settings = _SETTINGS
     writes: bool = True
     """Whether the source is written to meanwhile."""
+    turn: int = 1
+    """In a round: 0 is once, at its beginning, 1 as often as one likes, 2 once, at its end."""
 
 
 def _stage(wanted: Stage) -> Callable[[Scene], Reached]:
@@ -90,7 +94,7 @@ def _stage(wanted: Stage) -> Callable[[Scene], Reached]:
 @contextmanager
 def _any_moment(scene: Scene) -> Iterator[Holds]:
     time.sleep(scene.moment_s)
-    print(f"{scene.pipeline.name}: {scene.moment_s:.1f} s after the deployment, in {scene.offsets.state()}")
+    print(f"{scene.pipeline.name}: after {scene.moment_s:.1f} s, in {scene.offsets.state()}")
     yield lambda: True
 
 
@@ -105,12 +109,12 @@ def _streaming(scene: Scene) -> Iterator[Holds]:
 
 
 def read_again(scene: Scene, times: int) -> None:
-    """Ask for the documents of the collections, so often that it takes a while."""
+    """Ask for the documents of the collections, so often that it takes a while; for the large ones once."""
     with opened(scene.pipeline.file) as it:
-        for name in scene.collections:
+        for name, often in (*((name, times) for name in scene.collections), (scene.large, 1)):
             found = scene.pipeline.source(name).find({}, {"_id": 1})
             ids = [bson.encode({"_id": one["_id"]}) for one in found]
-            requests.write(it.pipeline, it.topics, scene.pipeline.namespace(name), ids * times)
+            requests.write(it.pipeline, it.topics, scene.pipeline.namespace(name), ids * often)
 
 
 @contextmanager
@@ -184,7 +188,7 @@ def _replaying(scene: Scene) -> Iterator[Holds]:
     """A replay is under way. It goes on when it is asked for again, and ends with the source's documents."""
     pipeline, place = scene.pipeline, scene.folder / f"third-{time.monotonic_ns()}"
     read_again(scene, 40)
-    pipeline.wait()
+    pipeline.wait(400)
     with mongod.start_replica_set(place, name="third", sizes=MongodSizes(0.25, 128)) as third:
         words = ("replay", "--destination", third.uri, "--name", f"r{time.monotonic_ns()}")
         with (
@@ -202,7 +206,7 @@ def _replaying(scene: Scene) -> Iterator[Holds]:
         while again:
             with Command(scene.folder, scene.pipeline.file, *words) as replay:
                 again = replay.ended(0)
-        names = {pipeline.namespace(name): pipeline.namespace(name) for name in scene.collections}
+        names = {pipeline.namespace(name): pipeline.namespace(name) for name in (*scene.collections, scene.large)}
         oracle.assert_same(pipeline.addresses.source, third.uri, names, at_least=100)
 
 
@@ -217,8 +221,8 @@ STATES: dict[str, State] = {
     state.name: state
     for state in (
         State("any", _any_moment, after=False),
-        State("copy", _stage("copy")),
-        State("hand-over", _stage("hand-over"), settings=Settings(capture={"documents_per_second": 400})),
+        State("copy", _stage("copy"), turn=0),
+        State("hand-over", _stage("hand-over"), settings=Settings(capture={"documents_per_second": 400}), turn=0),
         State("streaming", _streaming, after=False),
         State("reading again", _reading_again),
         State("transaction", _in_transaction),
@@ -230,6 +234,7 @@ STATES: dict[str, State] = {
             never=frozenset(("source", "destination")),  # it has a destination of its own, and reads the log only
             settings=Settings(write={"batch_records": 10}),
             writes=False,
+            turn=2,
         ),
     )
 }

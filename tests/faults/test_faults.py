@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults.faults import FAULTS
 from tests.faults.hits import Hits
-from tests.faults.runs import Plan, Result, run
+from tests.faults.runs import Plan, Result, Strike, run
 from tests.faults.shapes import SHAPES
 from tests.faults.site import Site, site
 from tests.faults.states import STATES
@@ -34,7 +34,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def strike(there: Site, folder: Path, seed: int, fault: str, state: str) -> Result:
     """The first run in which the fault met its state."""
-    plan, hits = Plan(seed, FAULTS[fault], STATES[state], documents=200), Hits()
+    plan, hits = Plan(seed, (Strike(FAULTS[fault], STATES[state]),), documents=200), Hits()
     for tried in range(_TRIES):
         result = run(there, replace(plan, seed=seed + tried), hits, folder)
         print(f"{plan}: {result}")
