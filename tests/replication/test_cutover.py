@@ -202,6 +202,7 @@ def test_an_interrupt_and_a_kill_at_every_step(pipeline: Pipeline, tmp_path: Pat
             killed(pipeline, tmp_path, step)
 
 
+@pytest.mark.long
 def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
     pipeline: Pipeline, tmp_path: Path, stack: Stack
 ) -> None:
