@@ -6,15 +6,16 @@ was done, and it goes when the source is primary again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
+from uuid import uuid4
 
 from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.collection import Collection
 
 from connectors.clusters import connected
-from connectors.errors import Refused
+from connectors.errors import Overtaken, Refused
 from connectors.sink_state import CUTOVERS, DATABASE
 from connectors.spec import Pipeline
 
@@ -35,7 +36,10 @@ class Cutover:
     """The cluster time of the old primary up to which everything is at the new one, once it is over."""
     over: float = 0.0
     blocked: bool = False
-    """Whether writes to the cluster that is no longer primary are blocked."""
+    """Whether writes to the source are blocked."""
+    has_back: bool = True
+    token: str = field(default_factory=lambda: uuid4().hex)
+    """Of the command that is at it: one that finds another there has been overtaken."""
 
     def begin(self, step: str) -> Cutover:
         return replace(self, steps=(*self.steps, step))
@@ -44,7 +48,8 @@ class Cutover:
     def words(self) -> str:
         if self.state == "over":
             since = datetime.fromtimestamp(self.over, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-            return f"the destination is primary since {since}; `towpath cutover --back` returns"
+            back = "`towpath cutover --back` returns" if self.has_back else "there is no way back"
+            return f"the destination is primary since {since}; {back}"
         if self.state == "returned":
             return "the source is primary again; `towpath cutover --back` does the rest of the return"
         return f"under way {self.state}, or interrupted; `towpath cutover --undo` takes back what was begun"
@@ -62,12 +67,27 @@ def read(client: Client, pipeline: Pipeline) -> Cutover | None:
         str(found["moment"]),
         float(found["over"]),
         bool(found["blocked"]),
+        bool(found["has_back"]),
+        str(found["token"]),
     )
 
 
+def take(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
+    """Write the marker, whoever was at it before."""
+    _markers(client).replace_one({"_id": pipeline.name}, _document(cutover), upsert=True)
+
+
 def write(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
-    document = {name: getattr(cutover, name) for name in ("state", "began", "moment", "over", "blocked")}
-    _markers(client).replace_one({"_id": pipeline.name}, {**document, "steps": list(cutover.steps)}, upsert=True)
+    """Write the marker anew. Raises `Overtaken` when another command is at it by now."""
+    mine = {"_id": pipeline.name, "token": cutover.token}
+    if not _markers(client).replace_one(mine, _document(cutover)).matched_count:
+        raise Overtaken(
+            f"another `towpath cutover` of {pipeline.name} has begun meanwhile: this one ends, and has not switched"
+        )
+
+
+def _document(cutover: Cutover) -> dict[str, Any]:
+    return {**asdict(cutover), "steps": list(cutover.steps)}
 
 
 def forget(client: Client, pipeline: Pipeline) -> None:

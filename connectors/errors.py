@@ -7,6 +7,7 @@ ConnectorsError                 root; its message says what was attempted, where
 ├── KafkaUnreachable            no broker answers at the bootstrap address
 ├── TopicError                  a topic is not as the record contract needs it
 ├── Refused                     the change would break the order of records or lose some of them
+│   └── Overtaken               another command is at the same work by now
 ├── MongoUnreachable            a cluster does not answer, or refuses the credentials
 └── NotYet                      what was waited for did not come about in time
 """
@@ -42,6 +43,10 @@ class TopicError(ConnectorsError):
 
 class Refused(ConnectorsError):
     """The change asked for would break the order of records or lose some of them."""
+
+
+class Overtaken(Refused):
+    """Another command is at the same work by now, and goes on instead of this one."""
 
 
 class MongoUnreachable(ConnectorsError):

@@ -47,12 +47,17 @@ def back_file(path: Path) -> str:
     return head + f"name = {_value(_name(pipeline.name))}\n" + "".join(map(_section, sections, sections.values()))
 
 
+def back_path(path: Path) -> Path:
+    """Where it lies: beside the file."""
+    return path.with_name(f"{path.stem}-back.toml")
+
+
 def write_back_file(path: Path) -> Path:
-    """Write it beside the file, as `<name of the file>-back.toml`, for its owner only; one that says the same stays.
+    """Write it beside the file, for its owner only; one that says the same stays.
 
     Raises `TowpathError` for one that says something else, besides what `back_file` raises.
     """
-    file, text = path.with_name(f"{path.stem}-back.toml"), back_file(path)
+    file, text = back_path(path), back_file(path)
     try:
         if not file.exists():
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:

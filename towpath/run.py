@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +13,8 @@ import click
 
 from connectors.errors import ConnectorsError, KafkaUnreachable, NoSuchConnector
 from connectors.lifecycle import require
-from towpath import kept, run_events
+from towpath import run_events
+from towpath.alone import alone
 from towpath.children import Child, end
 from towpath.errors import TowpathError
 from towpath.opened import Opened, json_option, opened, pipeline_argument
@@ -41,7 +40,7 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
 
     Exit 0 when the pipeline ran and nothing differed at the end, 1 when not, 2 when it could not be seen.
     """
-    with opened(file) as it, _alone(it.pipeline.name), _stopping() as stop, run_events.screen() as screen:
+    with opened(file) as it, alone(it.pipeline.name, "run"), _stopping() as stop, run_events.screen() as screen:
         shown = None if as_json else screen
         write = run_events.as_json if as_json else run_events.plain
         events = Events((lambda event: None) if shown else write)
@@ -100,28 +99,6 @@ def _deploy(it: Opened, events: Events, draw: Callable[[], None]) -> None:
         events.tell("deploy", f"deploy: {line.text}")
     if child.ended:
         raise TowpathError(f"the pipeline was not deployed: {child.why}")
-
-
-@contextmanager
-def _alone(name: str) -> Iterator[None]:
-    """Raises `TowpathError` where another one on this machine watches the same pipeline."""
-    place = kept.folder(name) / "run.lock"
-    with kept.told(place):
-        file = place.open("a+")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            raise TowpathError(
-                f"another `towpath run` of {name} is at work here (pid {file.read().strip()}); one is enough:"
-                " `towpath status` shows how the pipeline does"
-            ) from error
-        with kept.told(place):
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-        yield
 
 
 class _Stop:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -233,4 +235,25 @@ def test_what_is_not_ready_is_red_and_nothing_is_begun(pipeline: Pipeline, tmp_p
         with Ticker(0.05, lambda: new_user(pipeline)):
             somebody.answer()
             assert "writes went on although they were to have ended" in somebody.ended(1)[-1]["words"]
+        assert_as_before(pipeline)
+
+
+@pytest.mark.long
+def test_of_two_tools_only_the_later_goes_on(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ready(pipeline):
+        first = Cutover(pipeline, tmp_path)
+        first.event("stop writes")
+        assert "another `towpath cutover`" in towpath("cutover", pipeline.file, expect=2).stderr
+        state = Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state"))
+        shutil.copytree(state / "towpath", tmp_path / "elsewhere" / "towpath", ignore=shutil.ignore_patterns("*.lock"))
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # as on another machine
+        with cutover(pipeline, tmp_path) as second:
+            second.event("stop writes")
+            first.answer()
+            first.ended(2)
+            second.answer()
+            second.ended(0)
+        towpath("cutover", pipeline.file, "--back", "--stop-with", "true")
         assert_as_before(pipeline)

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import click
 
-from connectors.errors import MongoUnreachable, Refused
+from connectors.errors import MongoUnreachable, Overtaken, Refused
 from connectors.lifecycle import require
+from towpath.alone import alone
 from towpath.cutover import course, returning
 from towpath.cutover.checked import Checked
 from towpath.cutover.course import Asked
@@ -25,6 +26,7 @@ from towpath.cutover.undoing import ERRORS, NotUndone, undo, undone
 from towpath.errors import TowpathError
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.verify_log import duration
+from towpath.write_block import MONGOSH_UNDO
 
 _NOT_DONE, _TROUBLE = 1, 2
 
@@ -91,15 +93,15 @@ def cutover(
         it = stack.enter_context(opened(file))
         if not it.pipeline.exactly_once:
             raise Refused(f'{file}: a cutover needs mode = "exactly-once", in which positions go with the documents')
-        sides = _sides(it, stack, undoes=undoes, has_back=not no_way_back)
-        act = _Command(sides, asked, telling, dry_run, report)
+        stack.enter_context(alone(it.pipeline.name, "cutover"))
+        sides = _sides(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
+        act = _Command(sides, asked, telling, dry_run, report, has_back=not no_way_back)
         act.undo() if undoes else act.go_back() if goes_back else act.cut_over()
 
 
-def _sides(it: Opened, stack: ExitStack, *, undoes: bool, has_back: bool) -> Sides:
-    back = stack.enter_context(with_back(it)) if has_back else None
+def _sides(it: Opened, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
     try:
-        return Sides.of(it, back)
+        sides = Sides.of(it, None)
     except MongoUnreachable as error:
         if undoes:
             allow(it.pipeline.source_uri, "source")
@@ -108,6 +110,9 @@ def _sides(it: Opened, stack: ExitStack, *, undoes: bool, has_back: bool) -> Sid
                 " Once it answers, the same command takes the rest back"
             ) from error
         raise
+    if sides.marker.has_back if sides.marker else has_back and goes_forward:
+        sides.back = stack.enter_context(with_back(it, is_there=not goes_forward or sides.marker is not None))
+    return sides
 
 
 @dataclass(slots=True)
@@ -117,6 +122,8 @@ class _Command:
     telling: Telling
     dry_run: bool
     report: Path | None
+    has_back: bool
+    """Whether a way back is asked for."""
     unsent: str = ""
     """Why the writers were not sent to the new primary."""
 
@@ -132,17 +139,22 @@ class _Command:
         elif not self.state:
             self.telling.tell("end", "there is nothing to undo: no cutover is under way, and the source is primary")
         else:
+            self.sides.take()
             undo(self.sides, self.telling)
 
     def cut_over(self) -> None:
         if self.state == "over":
-            self.telling.tell("end", f"the destination is primary already; {self._back} returns")
+            assert self.sides.marker is not None
+            self.telling.tell("end", f"cut over already: {self.sides.marker.words}")
             return
         if self.state in ("back to the source", "returned"):
             raise Refused(f"the way back was begun and not finished; {self._back} goes on with it")
         if self.state:
             say("an earlier cutover was interrupted; what it had begun is taken back first")
+            self.sides.take()
             undo(self.sides, self.telling)
+            if self.has_back is not (self.sides.back is not None):
+                self._fail("the earlier one is taken back; run the same command again")
         it = self.sides.it
         require(it.connect, it.topics, it.pipeline)
         self._gate(gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back))
@@ -152,6 +164,10 @@ class _Command:
     def go_back(self) -> None:
         if not self.state or self.state == "to the destination":
             raise Refused("there is no way to go back: the source is primary")
+        assert self.sides.marker is not None
+        if not self.sides.marker.has_back:
+            raise Refused("there is no way to go back: it was cut over with --no-way-back")
+        self.sides.take()
         if self.state == "back to the source":
             say("an earlier return was interrupted; what it had begun is taken back first")
             undo(self.sides, self.telling)
@@ -187,7 +203,7 @@ class _Command:
         try:
             with undone(self.sides, self.telling):
                 return go(self.sides, self.asked, before(self.sides, self.asked, self.telling), self.telling)
-        except NotUndone:
+        except (NotUndone, Overtaken):
             self._write()
             raise
         except (KeyboardInterrupt, SystemError, *ERRORS) as error:  # SystemError: what Kafka's client makes of Ctrl-C
@@ -211,6 +227,8 @@ class _Command:
         words = f"done: the {side} is primary"
         if marker is not None:
             words += f"; it has everything up to {marker.moment} of the source's time"
+        if marker is not None and marker.blocked:
+            words += f"; the source refuses writes; to open it by hand: {MONGOSH_UNDO}"
         if self.sides.back is not None and side == "destination":
             words += f"; {self._back} returns"
         self.telling.tell("end", words)

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from uuid import uuid4
 
 from connectors import cutovers
 from connectors.clusters import connected
 from connectors.cutovers import Cutover, State
-from towpath.back_file import write_back_file
+from towpath.back_file import back_path, write_back_file
 from towpath.opened import Opened, opened
 
 
@@ -33,9 +34,17 @@ class Sides:
         assert self.marker is not None
         self.mark(self.marker.begin(step))
 
+    def take(self) -> None:
+        """Have whatever command is at it besides this one end at its next step."""
+        assert self.marker is not None
+        with connected(self.it.pipeline.destination_uri, "destination") as client:
+            self.marker = replace(self.marker, token=uuid4().hex)
+            cutovers.take(client, self.it.pipeline, self.marker)
+
     def enter(self, state: State) -> None:
         if self.marker is None:
-            self.mark(Cutover(state, (), time.time()))
+            self.marker = Cutover(state, (), time.time(), has_back=self.back is not None)
+            self.take()
         else:
             self.mark(replace(self.marker, state=state, steps=()))
 
@@ -60,7 +69,10 @@ class Sides:
 
 
 @contextmanager
-def with_back(it: Opened) -> Iterator[Opened]:
-    """The way back; its pipeline file is written if it is not there."""
-    with opened(write_back_file(it.file)) as back:
+def with_back(it: Opened, *, is_there: bool) -> Iterator[Opened]:
+    """The way back. Its pipeline file is written, unless it `is_there` already and counts as it is."""
+    place = back_path(it.file)
+    if not (is_there and place.exists()):
+        write_back_file(it.file)
+    with opened(place) as back:
         yield back

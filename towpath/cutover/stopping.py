@@ -33,7 +33,7 @@ class Stopping:
         """Return when nobody writes any more, as far as can be told. Raises `TowpathError`."""
         where = f"the {self.side} ({without_credentials(self.uri)})"
         if self.command is not None:
-            with telling.step(f"stopping the writers: {self.command}"):
+            with telling.step("stopping the writers"):
                 hook(self.command)
         elif self.asks:
             telling.tell("stop writes", f"Stop all writes to {where} now, then press Enter; Ctrl-C leaves all as it is")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
 from pymongo.errors import PyMongoError
 
 from connectors import lifecycle
-from connectors.errors import ConnectorsError
+from connectors.errors import ConnectorsError, MongoUnreachable, Overtaken
 from connectors.spec import Pipeline
 from towpath import write_block
 from towpath.cutover.course import ease, put_right, soften
@@ -44,11 +44,18 @@ class _Way:
 
 @contextmanager
 def undone(sides: Sides, telling: Telling) -> Iterator[None]:
-    """Takes everything back when something is raised inside. Raises `NotUndone` when that fails."""
+    """Takes everything back when something is raised inside, unless another command is at it by now, which does.
+
+    Raises `NotUndone` when that fails, and `Overtaken`.
+    """
     try:
         yield
+    except Overtaken:
+        raise
     except BaseException as error:
         say("" if isinstance(error, KeyboardInterrupt) else f"towpath: {error}")
+        with suppress(MongoUnreachable):  # nobody else can be at it then
+            sides.mark(sides.marker)
         undo(sides, telling)
         raise
 
