@@ -21,6 +21,7 @@ import stack as embedded
 from stack import Stack
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.pipeline import TOWPATH, Pipeline, towpath
+from tests.support.swapping import Swapping
 from tests.support.ticker import Ticker
 from towpath import write_block
 from verifier.described import described
@@ -108,6 +109,9 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
     with ready(pipeline) as writer, writer:
         form = indexes(pipeline, source)
         with cutover(pipeline, tmp_path, "--block-writes", "--report", str(report)) as there:
+            with Ticker(0.02, Swapping(pipeline.source("users"), 100).swap) as swaps:
+                there.until(lambda one: str(one.get("step", "")).startswith("making the way back ready"))
+                swaps.wait_for(20)
             switch = there.event("switch")
             writer.send(destination)
             end = there.ended(0)[-1]
@@ -118,7 +122,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
         writer.wait_for_more(500)
         assert "its sink must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
         assert pipeline.status(expect=1)["cutover"]["state"] == "over"
-        with cutover(pipeline, tmp_path, "--back") as back:
+        with cutover(pipeline, tmp_path, "--back", "--quiet") as back:
             back.event("stop writes")
             writer.pause()
             back.answer()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from random import Random
 from typing import Any
 
 from bson import Int64
@@ -13,6 +12,7 @@ from bson import Int64
 from tests.support import raw
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, towpath
+from tests.support.swapping import Swapping
 from tests.support.ticker import Ticker
 from verifier.described import Options, described
 from verifier.harmless import NEVER
@@ -65,7 +65,7 @@ def test_unique_ttl_and_validators_arrive_harmless_and_are_put_right(pipeline: P
     assert prepared(pipeline)["steps"] == []
     assert all({"unique", "expireAfterSeconds"}.isdisjoint(one) for one in _indexes(pipeline).values())
     assert len(_indexes(pipeline)) == 3
-    with Ticker(0.01, Swapping(users).swap) as swaps:
+    with Ticker(0.01, Swapping(users, 200).swap) as swaps:
         source.command({"collMod": "users", "validationLevel": "off"})
         users.insert_one({"_id": "no email", "n": 1})
         late = datetime.now(UTC) + timedelta(hours=1)
@@ -132,17 +132,3 @@ def _way_back(pipeline: Pipeline) -> None:
 
 def _indexes(pipeline: Pipeline) -> dict[str, Options]:
     return indexes(pipeline.destination_client, pipeline, "users")
-
-
-class Swapping:
-    """Two documents swap a value of a unique index back and forth; between, one of them holds another."""
-
-    def __init__(self, documents: raw.Documents) -> None:
-        self._documents, self._random = documents, Random(1)
-
-    def swap(self) -> None:
-        one, other = self._random.sample(range(200), 2)
-        mine, theirs = (self._documents.find_one({"_id": n}, {"email": 1}) for n in (one, other))
-        assert mine is not None and theirs is not None
-        for n, email in ((one, "between"), (other, mine["email"]), (one, theirs["email"])):
-            self._documents.update_one({"_id": n}, {"$set": {"email": email}})
