@@ -219,6 +219,7 @@ def break_the_rule(pipeline: Pipeline, ids: list[int], other: int) -> set[bytes]
     return {bson.encode({"_id": Int64(n)}) for n in ids}  # as in keys
 
 
+@pytest.mark.long
 def test_a_broken_rule_is_found_and_mended_also_when_the_updates_were_committed(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(Settings(partitions=1, extra=logged(lag=2)))
     pipeline.source("docs").insert_many([{"_id": n, "n": 0} for n in range(50)])

@@ -192,8 +192,26 @@ def killed(pipeline: Pipeline, folder: Path, step: str) -> None:
     assert_as_before(pipeline)
 
 
-def test_an_interrupt_and_a_kill_leave_all_as_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
+def refused(pipeline: Pipeline, folder: Path) -> None:
+    """What is not ready is red and nothing is begun; so is a writer who goes on."""
+    pipeline.destination("users").create_index("more", name="more")
+    found = towpath("cutover", pipeline.file, "--verified-within", "1s", "--json", expect=1).stdout.splitlines()
+    checks = {one["name"]: one for one in json.loads(found[0])["checks"]}
+    assert {name for name, one in checks.items() if not one["good"]} == {"verified", "metadata"}
+    assert "the index more" in checks["metadata"]["found"] and "verified, metadata are red" in found[-1]
+    pipeline.destination("users").drop_index("more")
+    assert "all is ready" in towpath("cutover", pipeline.file, "--dry-run").stdout
+    somebody = Cutover(pipeline, folder)
+    somebody.event("stop writes")
+    with Ticker(0.05, lambda: new_user(pipeline)):
+        somebody.answer()
+        assert "writes went on although they were to have ended" in somebody.ended(1)[-1]["words"]
+    assert_as_before(pipeline)
+
+
+def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
     with ready(pipeline):
+        refused(pipeline, tmp_path)
         assert "nothing to undo" in towpath("cutover", pipeline.file, "--undo").stdout
         assert "no way to go back" in towpath("cutover", pipeline.file, "--back", expect=2).stderr
         interrupted(pipeline, tmp_path, "putting the destination right")
@@ -222,23 +240,6 @@ def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
             embedded.start(stack.directory, "connect-0")
         assert any(one["event"] == "left" for one in told)
         towpath("cutover", pipeline.file, "--undo")
-        assert_as_before(pipeline)
-
-
-def test_what_is_not_ready_is_red_and_nothing_is_begun(pipeline: Pipeline, tmp_path: Path) -> None:
-    with ready(pipeline):
-        pipeline.destination("users").create_index("more", name="more")
-        found = towpath("cutover", pipeline.file, "--verified-within", "1s", "--json", expect=1).stdout.splitlines()
-        checks = {one["name"]: one for one in json.loads(found[0])["checks"]}
-        assert {name for name, one in checks.items() if not one["good"]} == {"verified", "metadata"}
-        assert "the index more" in checks["metadata"]["found"] and "verified, metadata are red" in found[-1]
-        pipeline.destination("users").drop_index("more")
-        assert "all is ready" in towpath("cutover", pipeline.file, "--dry-run").stdout
-        somebody = Cutover(pipeline, tmp_path)
-        somebody.event("stop writes")
-        with Ticker(0.05, lambda: new_user(pipeline)):
-            somebody.answer()
-            assert "writes went on although they were to have ended" in somebody.ended(1)[-1]["words"]
         assert_as_before(pipeline)
 
 

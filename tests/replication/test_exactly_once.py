@@ -101,6 +101,7 @@ def test_both_sides_are_equal_after_the_worker_was_killed(
     assert events.seen(at_least=2000)
 
 
+@pytest.mark.long
 def test_a_copy_that_was_killed_half_way_goes_on_and_reads_the_rest_only(
     make_pipeline: MakePipeline, stack: embedded.Stack
 ) -> None:

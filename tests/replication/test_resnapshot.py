@@ -151,6 +151,7 @@ def _is_right_in_the_log(pipeline: Pipeline, lost: str, place: Path) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.long
 def test_documents_are_read_again_in_place_where_nothing_is_lost(pipeline: Pipeline) -> None:
     pipeline.destination("docs").delete_many({"_id": {"$lt": 5}})
     pipeline.destination("others").delete_many({})

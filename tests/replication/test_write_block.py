@@ -143,6 +143,7 @@ def test_other_servers_are_told_apart(guarded: dict[str, Client], tmp_path: Path
         assert "a standalone mongod cannot block writes" in write_block.trouble(client)
 
 
+@pytest.mark.long
 def test_nothing_expires_and_no_index_is_built_while_blocked(tmp_path: Path) -> None:
     with (
         servers.replica_set(tmp_path, "--setParameter", "ttlMonitorSleepSecs=1") as address,
