@@ -32,6 +32,7 @@ LARGE = "large"
 _MOST_S = dict.fromkeys([f"{DESTINATION}-{how}" for how in ("primary-kill", "primary-stop", "step-down")], 15.0)
 _SLEEPS = f"{SOURCE}-primary-stop"
 _MOST_S[_SLEEPS] = 15.0
+_LARGE_PER_SECOND = 0.2  # of 15 MB each, which every member, the broker and the workers write or read
 _FLOWS = 20  # records that the sink applies after a fault before the next one
 
 
@@ -120,7 +121,7 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
         large = Large(plan.seed, pipeline.source(LARGE), plan.large_bytes)
         workload.fill()
         large.fill()
-        writers = (Writer(workload, per_second=plan.per_second), Writer(large, per_second=1))
+        writers = (Writer(workload, per_second=plan.per_second), Writer(large, per_second=_LARGE_PER_SECOND))
         with Order(site.destination, pipeline.name) as order:
             pipeline.deploy()
             with closing(SourceOffsets(site, pipeline)) as offsets:

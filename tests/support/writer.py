@@ -23,7 +23,7 @@ class Writer:
     `per_second` bounds the rate; on two cores an unbounded writer takes the processor from what it is to test.
     """
 
-    def __init__(self, workload: Steps, *, per_second: int = 400) -> None:
+    def __init__(self, workload: Steps, *, per_second: float = 400) -> None:
         self.workload = workload
         self.applied = 0
         self._pause = 1 / per_second
