@@ -120,7 +120,7 @@ def read_again(scene: Scene, times: int) -> None:
 @contextmanager
 def _reading_again(scene: Scene) -> Iterator[Holds]:
     until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
-    read_again(scene, 150)
+    read_again(scene, 50)
     yield lambda: scene.offsets.requests_left() > 0
 
 
@@ -187,7 +187,7 @@ def _is_verified(client: raw.Client) -> bool:
 def _replaying(scene: Scene) -> Iterator[Holds]:
     """A replay is under way. It goes on when it is asked for again, and ends with the source's documents."""
     pipeline, place = scene.pipeline, scene.folder / f"third-{time.monotonic_ns()}"
-    read_again(scene, 40)
+    read_again(scene, 20)
     pipeline.wait(400)
     with mongod.start_replica_set(place, name="third", sizes=MongodSizes(0.25, 128)) as third:
         words = ("replay", "--destination", third.uri, "--name", f"r{time.monotonic_ns()}")
