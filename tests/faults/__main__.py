@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -113,6 +114,7 @@ def main(
     """
     seed = SystemRandom().randrange(2**31) if seed is None else seed
     end = time.monotonic() + 60 * (minutes or (24 * 60 if matrix or rounds else 60))
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")  # what is killed soon earns no more back
     chosen_faults, chosen_states = frozenset(faults or FAULTS), frozenset(states or STATES)
     asked = Asked(seed, rounds, end, matrix, chosen_faults, chosen_states, large_bytes, strikes, keep_going)
     hits, place = _before(file), Path(tempfile.mkdtemp(prefix="towpath-soak-"))
