@@ -128,8 +128,8 @@ def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> No
 def forget_offsets(connect: Connect, name: str) -> None:
     """Forget a STOPPED connector's positions, if it has any.
 
-    A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500. It does so
-    for ever about a source connector that was made STOPPED and never had a task.
+    A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500. It does
+    so for ever about a source connector that was made STOPPED and never had a task.
     """
     if connect.offsets(name):
         connect.forget_offsets(name)
