@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from statistics import median
 from typing import Any
@@ -30,7 +31,7 @@ def bench(stack: embedded.Stack, *, documents: int, threads: int, repetitions: i
         load.fill(client[DATABASE][COLLECTION], seed, documents)
 
     def one(name: str, side: str, _warm: bool) -> Run:
-        return _run(stack, name, side, documents, threads)
+        return _run(stack, re.sub(r"[^a-z0-9]+", "-", name), side, documents, threads)
 
     runs = pairs("indexes", [BASE, _BEFORE], repetitions, one)
     sides = [[run for run in runs if run.side == side] for side in (BASE, _BEFORE)]
