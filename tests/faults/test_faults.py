@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.faults.faults import FAULTS
-from tests.faults.hits import Hits
+from tests.faults.hits import Hits, Pair
 from tests.faults.runs import Plan, Result, Strike, run
 from tests.faults.shapes import SHAPES
 from tests.faults.site import Site, site
@@ -32,35 +32,31 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield found
 
 
-def strike(there: Site, folder: Path, seed: int, fault: str, state: str) -> Result:
-    """The first run in which the fault met its state."""
-    plan, hits = Plan(seed, (Strike(FAULTS[fault], STATES[state]),), documents=200), Hits()
+def strike(there: Site, folder: Path, seed: int, *pairs: Pair) -> Result:
+    """The first run in which every fault met its state, one after another."""
+    strikes = tuple(Strike(FAULTS[fault], STATES[state]) for fault, state in pairs)
+    plan, hits = Plan(seed, strikes, documents=200), Hits()
     for tried in range(_TRIES):
         result = run(there, replace(plan, seed=seed + tried), hits, folder)
         print(f"{plan}: {result}")
         if result.hit:
             return result
-    raise AssertionError(f"{fault} did not meet {state} in {_TRIES} tries")
+    raise AssertionError(f"not all of {pairs} met in {_TRIES} tries")
 
 
-def test_writes_flow_within_15_s_of_there_being_a_new_primary_at_the_destination(
+def test_a_new_primary_at_the_destination_and_a_broker_that_comes_back_lose_nothing_and_nobody_has_to_help(
     there: Site, tmp_path: Path, seed: int
 ) -> None:
-    result = strike(there, tmp_path, seed, "destination-primary-kill", "transaction")
-    assert result.recovered_s < 15
-
-
-def test_a_broker_that_was_killed_and_comes_back_loses_nothing_and_nobody_has_to_help(
-    there: Site, tmp_path: Path, seed: int
-) -> None:
-    strike(there, tmp_path, seed, "broker-kill", "streaming")
+    pairs = ("destination-primary-kill", "transaction"), ("broker-kill", "streaming")
+    result = strike(there, tmp_path, seed, *pairs)
+    assert result.struck[0].recovered_s < 15
 
 
 @pytest.mark.long
 def test_records_flow_within_15_s_of_there_being_another_primary_than_one_that_sleeps_at_the_source(
     there: Site, tmp_path: Path, seed: int
 ) -> None:
-    result = strike(there, tmp_path, seed, "source-primary-stop", "streaming")
+    result = strike(there, tmp_path, seed, ("source-primary-stop", "streaming"))
     assert result.recovered_s < 15
 
 
@@ -91,4 +87,4 @@ def test_a_task_that_starts_while_the_source_has_no_primary_waits_for_one(there:
 
 @pytest.mark.long
 def test_a_copy_during_which_the_source_has_another_primary_goes_on(there: Site, tmp_path: Path, seed: int) -> None:
-    strike(there, tmp_path, seed, "source-step-down", "copy")
+    strike(there, tmp_path, seed, ("source-step-down", "copy"))

@@ -97,6 +97,7 @@ def test_the_largest_documents_and_updates_there_can_be_arrive(pipeline: Pipelin
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_a_record_that_its_topic_does_not_take_is_set_aside_and_repaired_once_it_does(pipeline: Pipeline) -> None:
     documents = pipeline.source("docs")
     documents.insert_one({"_id": 0})
