@@ -162,7 +162,7 @@ def _strike(scene: Scene, strike: Strike, random: Random) -> Struck:
     fault, state = strike.fault, strike.state
     scene.blind = fault.hits == DESTINATION
     scene.site.wait_whole()
-    at_broker = fault.hits == "broker"  # where all that is known lies then
+    at_broker = fault.hits == "broker" and state.at_broker
     try:
         with state.reached(scene) as holds:
             if not holds():

@@ -68,6 +68,8 @@ class State:
     reached: Callable[[Scene], Reached]
     after: bool = True
     """Whether it is asked right after the fault as well: a sink that was hit does not move."""
+    at_broker: bool = True
+    """Whether it is known by what the broker has, which is asked once that is back."""
     never: frozenset[str] = frozenset()
     """Parts whose faults cannot meet this state."""
     settings: Settings = _SETTINGS
@@ -225,12 +227,13 @@ STATES: dict[str, State] = {
         State("hand-over", _stage("hand-over"), settings=Settings(capture={"documents_per_second": 400}), turn=0),
         State("streaming", _streaming, after=False),
         State("reading again", _reading_again),
-        State("transaction", _in_transaction),
+        State("transaction", _in_transaction, at_broker=False),
         State("compaction", _compacting, settings=Settings(extra=_COMPACTED)),
-        State("verify", _verifying),
+        State("verify", _verifying, at_broker=False),
         State(
             "replay",
             _replaying,
+            at_broker=False,
             never=frozenset(("source", "destination")),  # it has a destination of its own, and reads the log only
             settings=Settings(write={"batch_records": 10}),
             writes=False,
