@@ -40,12 +40,17 @@ class Verified:
         found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
         told = "repaired since" if last.get("repaired") and not found else last["verdict"]
         words = f"{told}{f' ({found})' if found else ''}: {last['compared']:,} documents, {last['of']}"
-        return f"{words}, {_age(last['at'])} ago"
+        return f"{words}, {length(age(last))} ago"
 
 
-def _age(at: str) -> str:
-    seconds = max(0.0, time.time() - datetime.fromisoformat(at).timestamp())
-    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
+def age(verdict: Mapping[str, Any]) -> float:
+    """In seconds."""
+    return max(0.0, time.time() - datetime.fromisoformat(verdict["at"]).timestamp())
+
+
+def length(seconds: float) -> str:
+    """Of a time, in words."""
+    for unit, whole in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * whole:
+            return f"{seconds / whole:.0f} {unit}"
     return f"{seconds:.0f} s"

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -187,6 +188,7 @@ def killed(pipeline: Pipeline, folder: Path, step: str) -> None:
     running = begun(pipeline, folder, step)
     running.process.kill()
     running.process.wait()
+    assert "or interrupted" in towpath("cutover", pipeline.file, "--dry-run", expect=1).stdout
     said = towpath("cutover", pipeline.file, "--undo").stdout
     assert "everything is as before: the source is primary" in said
     assert_as_before(pipeline)
@@ -195,6 +197,7 @@ def killed(pipeline: Pipeline, folder: Path, step: str) -> None:
 def refused(pipeline: Pipeline, folder: Path) -> None:
     """What is not ready is red and nothing is begun; so is a writer who goes on."""
     pipeline.destination("users").create_index("more", name="more")
+    time.sleep(1.1)  # the verification is older than the second that is asked for
     found = towpath("cutover", pipeline.file, "--verified-within", "1s", "--json", expect=1).stdout.splitlines()
     checks = {one["name"]: one for one in json.loads(found[0])["checks"]}
     assert {name for name, one in checks.items() if not one["good"]} == {"verified", "metadata"}

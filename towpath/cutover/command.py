@@ -85,6 +85,8 @@ def cutover(
         raise click.UsageError("give one of --back and --undo")
     if goes_back and no_way_back:
         raise click.UsageError("--no-way-back is for the cutover; without one there is no --back")
+    if undoes and dry_run:
+        raise click.UsageError("--dry-run looks whether all is ready; --undo needs nothing to be")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     telling = Telling(as_json)
     limits = Limits(max_lag, verified_within.total_seconds())
@@ -147,6 +149,7 @@ class _Command:
             assert self.sides.marker is not None
             self.telling.tell("end", f"cut over already: {self.sides.marker.words}")
             return
+        self._look_only("")
         if self.state in ("back to the source", "returned"):
             raise Refused(f"the way back was begun and not finished; {self._back} goes on with it")
         if self.state:
@@ -167,7 +170,9 @@ class _Command:
         assert self.sides.marker is not None
         if not self.sides.marker.has_back:
             raise Refused("there is no way to go back: it was cut over with --no-way-back")
-        self.sides.take()
+        self._look_only("over")
+        if not self.dry_run:
+            self.sides.take()
         if self.state == "back to the source":
             say("an earlier return was interrupted; what it had begun is taken back first")
             undo(self.sides, self.telling)
@@ -182,6 +187,12 @@ class _Command:
             self._switch("source", seconds)
         returning.finish(self.sides, self.asked, self.telling)
         self._end("source")
+
+    def _look_only(self, state: str) -> None:
+        """A dry run takes nothing back that an earlier command has begun, and which may be at it still."""
+        if self.dry_run and self.state != state:
+            assert self.sides.marker is not None
+            self._fail(f"not ready; cutover: {self.sides.marker.words}")
 
     def _gate(self, checks: list[Check]) -> None:
         self.telling.gate(checks)

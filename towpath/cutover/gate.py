@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,13 @@ from connectors.clusters import connected
 from connectors.errors import ConnectorsError
 from connectors.looking import look
 from connectors.status import Status
-from towpath import running, unfollowed, verdicts, write_block
+from towpath import unfollowed, write_block
 from towpath.checks.everything import everything
 from towpath.checks.finding import counted
 from towpath.errors import TowpathError
 from towpath.opened import Opened
 from towpath.set_aside import SetAside
+from towpath.verified import Verified, age, length
 from towpath.verify_metadata import metadata
 from verifier import VerifierError
 
@@ -121,25 +121,18 @@ def _collections(it: Opened, found: Status) -> Check:
 
 def _verified(it: Opened, limits: Limits) -> Check:
     advice = f"towpath verify {it.file}"
-    last, following = verdicts.last(it.pipeline.name), running.read(it.pipeline.name)
+    found = Verified.read(it.pipeline.name)
+    last, following = found.last, found.following
     if last is None or "at" not in last:
         return Check("verified", False, "never on this machine", advice)
-    age = time.time() - datetime.fromisoformat(last["at"]).timestamp()
-    words = f"{last['verdict']}: {last['compared']:,} documents, {last['of']}, {_length(age)} ago"
+    words = f"{last['verdict']}: {last['compared']:,} documents, {last['of']}, {length(age(last))} ago"
     differing = following.differences if following else 0
     if differing:
         words += f"; {counted(differing, 'difference')} by `verify --follow`"
         advice = f"towpath repair {it.file}"
     whole = last["of"] == "everything" and last["verdict"] == "same"
-    good = whole and bool(last["clean"]) and age <= limits.verified and not differing
-    return Check("verified", good, f"{words} (limit {_length(limits.verified)})", advice)
-
-
-def _length(seconds: float) -> str:
-    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    good = whole and bool(last["clean"]) and age(last) <= limits.verified and not differing
+    return Check("verified", good, f"{words} (limit {length(limits.verified)})", advice)
 
 
 def _besides(it: Opened, blocks: bool) -> Iterator[Check]:
