@@ -25,7 +25,7 @@ from tests.faults.hits import Hits
 from tests.faults.runs import Plan, Strike, describe, run, strikes
 from tests.faults.shapes import SHAPES, ShapeName
 from tests.faults.site import Site, site
-from tests.faults.states import STATES
+from tests.faults.states import MIDDLE, STATES
 from tests.support.guard import guarded
 
 #: What ends a round, beside what it found out: a part that cannot be reached any more.
@@ -209,11 +209,11 @@ def _plans(there: Site, asked: Asked, random: Random, hits: Hits, end: float, mo
 
 
 def _row(wanted: Sequence[Strike], most: int) -> tuple[Strike, ...]:
-    """The first of these that fit into one round: it copies once, at its beginning, and replays at its end."""
+    """The first of these that fit into one round, each in its turn."""
     chosen: list[Strike] = []
     for one in wanted:
         same = [it for it in chosen if it.state.turn == one.state.turn]
-        if len(chosen) < most and (one.state.turn == 1 or not same):
+        if len(chosen) < most and (one.state.turn == MIDDLE or not same):
             chosen.append(one)
     return tuple(sorted(chosen, key=lambda it: it.state.turn))
 

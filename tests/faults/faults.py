@@ -228,16 +228,13 @@ def _nothing() -> None:
 
 
 def _faults() -> Iterator[Fault]:
-    any_, sets, three = (
-        frozenset[ShapeName](SHAPE_NAMES),
-        frozenset[ShapeName](("one", "three")),
-        frozenset[ShapeName](("three",)),
-    )
-    proxied = frozenset[ShapeName](("proxied",))
-    yield Fault("worker-kill", any_ - proxied, _worker_killed, "worker")
-    yield Fault("worker-stop", any_ - proxied, _worker_stopped, "worker")
-    yield Fault("broker-kill", any_ - proxied, _broker_killed, "broker")
-    yield Fault("broker-stop", any_ - proxied, _broker_stopped, "broker")
+    sets = frozenset[ShapeName](("one", "three"))
+    one, three, proxied = (frozenset[ShapeName]((shape,)) for shape in SHAPE_NAMES)
+    for shapes, of in ((one, ""), (three, "-of-three")):
+        yield Fault(f"worker{of}-kill", shapes, _worker_killed, "worker")
+        yield Fault(f"worker{of}-stop", shapes, _worker_stopped, "worker")
+        yield Fault(f"broker{of}-kill", shapes, _broker_killed, "broker")
+        yield Fault(f"broker{of}-stop", shapes, _broker_stopped, "broker")
     yield Fault("leader-move", three, _leaders_moved, "broker")
     for side in (SOURCE, DESTINATION):
         yield Fault(f"{side}-primary-kill", sets, _primary_killed(side), side)

@@ -16,7 +16,7 @@ from tests.faults.faults import FAULTS, Fault
 from tests.faults.hits import Hits, Pair
 from tests.faults.offsets import SourceOffsets
 from tests.faults.site import Site
-from tests.faults.states import STATES, Missed, Scene, State
+from tests.faults.states import COPY, HAND_OVER, STATES, Missed, Scene, State
 from tests.support import log
 from tests.support.awaited import until
 from tests.support.large import Large
@@ -33,6 +33,7 @@ _MOST_S = dict.fromkeys([f"{DESTINATION}-{how}" for how in ("primary-kill", "pri
 _SLEEPS = f"{SOURCE}-primary-stop"
 _MOST_S[_SLEEPS] = 15.0
 _LARGE_PER_SECOND = 0.2  # of 15 MB each, which every member, the broker and the workers write or read
+_LONG_COPY = 40  # documents per second, where what breaks in the copy is to be whole again before its end
 _FLOWS = 20  # records that the sink applies after a fault before the next one
 
 
@@ -57,7 +58,7 @@ class Plan:
 
     seed: int
     strikes: tuple[Strike, ...]
-    """In this order: a pipeline copies once, at its beginning, and what wants no writes comes last."""
+    """In this order, which is that of their turns."""
     documents: int = 400
     per_second: int = 80
     large_bytes: int = 2_000_000
@@ -69,8 +70,10 @@ class Plan:
     def settings(self) -> Settings:
         """What any of the states wants; of a first copy the one that is met first."""
         wanted = [strike.state.settings for strike in self.strikes]
+        is_both = {COPY, HAND_OVER} <= {strike.state.turn for strike in self.strikes}
+        capture = {"documents_per_second": _LONG_COPY} if is_both else wanted[0].capture
         write = {key: value for one in wanted for key, value in one.write.items()}
-        return Settings(capture=wanted[0].capture, write=write, extra=next(filter(None, (w.extra for w in wanted)), ""))
+        return Settings(capture=capture, write=write, extra=next(filter(None, (w.extra for w in wanted)), ""))
 
 
 @dataclass(frozen=True, slots=True)

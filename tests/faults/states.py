@@ -30,6 +30,8 @@ from tests.support.pipeline import Pipeline, Settings
 from tests.support.progress import State as Stage
 from towpath.opened import opened
 
+COPY, HAND_OVER, MIDDLE, END = range(4)
+"""The turns of a round: it copies once, hands over once, and what wants no writes comes last."""
 _HELD_S = 6  # for so long the destination keeps a commit waiting that a fault is to meet
 
 
@@ -75,8 +77,8 @@ class State:
     settings: Settings = _SETTINGS
     writes: bool = True
     """Whether the source is written to meanwhile."""
-    turn: int = 1
-    """In a round: 0 is once, at its beginning, 1 as often as one likes, 2 once, at its end."""
+    turn: int = MIDDLE
+    """Its place in a round, where each turn comes once, `MIDDLE` as often as one likes."""
 
 
 def _stage(wanted: Stage) -> Callable[[Scene], Reached]:
@@ -158,6 +160,7 @@ def _is_open(site: Site, primary: str) -> bool:
 def _compacting(scene: Scene) -> Iterator[Holds]:
     """`towpath compact` has asked for documents, and the answer is not there yet."""
     until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
+    until("answers to the requests before", lambda: scene.offsets.requests_left() == 0, 120, 0.1)
     with Command(scene.folder, scene.pipeline.file, "compact", "--every", "1s") as service:
         until("request of compaction", lambda: not service.alive or scene.offsets.requests_left() > 0, 60, 0.01)
         yield lambda: service.alive and scene.offsets.requests_left() > 0
@@ -223,8 +226,10 @@ STATES: dict[str, State] = {
     state.name: state
     for state in (
         State("any", _any_moment, after=False),
-        State("copy", _stage("copy"), turn=0),
-        State("hand-over", _stage("hand-over"), settings=Settings(capture={"documents_per_second": 400}), turn=0),
+        State("copy", _stage("copy"), turn=COPY),
+        State(
+            "hand-over", _stage("hand-over"), settings=Settings(capture={"documents_per_second": 400}), turn=HAND_OVER
+        ),
         State("streaming", _streaming, after=False),
         State("reading again", _reading_again),
         State("transaction", _in_transaction, at_broker=False),
@@ -237,7 +242,7 @@ STATES: dict[str, State] = {
             never=frozenset(("source", "destination")),  # it has a destination of its own, and reads the log only
             settings=Settings(write={"batch_records": 10}),
             writes=False,
-            turn=2,
+            turn=END,
         ),
     )
 }
