@@ -54,6 +54,6 @@ class Large:
                 self._documents.update_one({"_id": identity}, change)
 
     def _put(self, identity: int) -> None:
-        size = self._random.randrange(self._most // 2, self._most * 4 // 5)
+        size = int(self._most * (0.02 + 0.78 * self._random.random() ** 3))  # few are near the most: they cost seconds
         document = {"_id": identity, VERSION: Int64(next(self._versions)), "bytes": self._random.randbytes(size)}
         self._documents.replace_one({"_id": identity}, document, upsert=True)
