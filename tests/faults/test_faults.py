@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from tests.faults.runs import Plan, Result, Strike, run
 from tests.faults.shapes import SHAPES
 from tests.faults.site import Site, site
 from tests.faults.states import STATES
+from tests.support import progress
 from tests.support.awaited import until
-from tests.support.pipeline import Pipeline
+from tests.support.pipeline import Pipeline, Settings
 
 _TRIES = 3  # until a fault meets its state
 WAITS = "the task waits for a primary of the source"
@@ -30,6 +32,21 @@ WAITS = "the task waits for a primary of the source"
 def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with site(SHAPES["one"], tmp_path_factory.mktemp("faults")) as found:
         yield found
+
+
+@contextmanager
+def no_primary(there: Site) -> Iterator[None]:
+    """The source has lost two of three members, until the exit of the `with`."""
+    primary = there.primary("source")
+    secondaries = [node for node in there.nodes("source") if node != primary]
+    for node in secondaries:
+        there.kill(node)
+    try:
+        until("source without primary", lambda: not there.hello(primary).get("isWritablePrimary"), 60, 0.1)
+        yield
+    finally:
+        for node in secondaries:
+            there.start(node)
 
 
 def strike(there: Site, folder: Path, seed: int, *pairs: Pair) -> Result:
@@ -67,21 +84,37 @@ def test_a_task_that_starts_while_the_source_has_no_primary_waits_for_one(there:
     pipeline.source("docs").insert_many([{"_id": n} for n in range(100)])
     pipeline.deploy()
     pipeline.wait()
-    connector, primary = f"{name}-source", there.primary("source")
-    secondaries = [node for node in there.nodes("source") if node != primary]
-    for node in secondaries:
-        there.kill(node)
-    until("source without primary", lambda: not there.hello(primary).get("isWritablePrimary"), 60, 0.1)
-    httpx.post(f"{there.url()}/connectors/{connector}/tasks/0/restart", timeout=90).raise_for_status()
-    log = there.processes[there.workers[0]].log
-    until("task that waits", lambda: log.read_text().count(WAITS) >= 2, 150, 0.5)  # each after 30 s
-    for node in secondaries:
-        there.start(node)
+    connector = f"{name}-source"
+    with no_primary(there):
+        httpx.post(f"{there.url()}/connectors/{connector}/tasks/0/restart", timeout=90).raise_for_status()
+        log = there.processes[there.workers[0]].log
+        until("task that waits", lambda: log.read_text().count(WAITS) >= 2, 150, 0.5)  # each after 30 s
     until("running task", lambda: [it["state"] for it in there.tasks(connector)] == ["RUNNING"], 60, 0.2)
     pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
     pipeline.wait()
     assert [it["state"] for it in there.tasks(connector)] == ["RUNNING"]
     pipeline.assert_same("docs", at_least=100)
+    pipeline.remove()
+
+
+@pytest.mark.long
+def test_a_source_without_primary_for_longer_than_the_driver_waits_holds_up_the_hand_over_and_does_not_end_it(
+    there: Site, tmp_path: Path
+) -> None:
+    name = f"h{time.monotonic_ns():x}"
+    settings = Settings(capture={"documents_per_second": 100})
+    pipeline = Pipeline(
+        name, tmp_path / f"{name}.toml", there.addresses, there.source, there.destination, settings=settings
+    )
+    pipeline.source("docs").insert_many([{"_id": n} for n in range(1000)])
+    pipeline.deploy()
+    until("most of the copy", lambda: progress.copied(pipeline) >= 800, 60, 0.05)
+    pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
+    with no_primary(there):
+        time.sleep(60)  # the driver looks for a primary for 30
+    pipeline.wait()
+    assert [it["state"] for it in there.tasks(f"{name}-source")] == ["RUNNING"]
+    pipeline.assert_same("docs", at_least=1000)
     pipeline.remove()
 
 

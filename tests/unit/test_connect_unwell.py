@@ -64,6 +64,16 @@ def test_every_call_ends_in_words(fault: str, monkeypatch: pytest.MonkeyPatch) -
             assert time.monotonic() - began < 15, name
 
 
+def test_what_is_forbidden_is_told_with_what_to_do() -> None:
+    words = r"403: .*does not allow this to the user; .*\[connect\] user_file"
+    with (
+        unwell(None, lambda *_: "forbidden") as proxy,
+        Connect(proxy.url) as worker,
+        pytest.raises(ConnectError, match=words),
+    ):
+        worker.names()
+
+
 def test_a_rebalance_is_waited_for() -> None:
     with (
         unwell(None, lambda number, *_: "rebalance" if number < 2 else "null") as proxy,
