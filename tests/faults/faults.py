@@ -146,8 +146,7 @@ def _primary_steps_down(side: str) -> Callable[[Site, Random, str], Broken]:
 def _secondary_killed(side: str) -> Callable[[Site, Random, str], Broken]:
     @contextmanager
     def broken(site: Site, random: Random, pipeline: str) -> Iterator[Callable[[], None]]:
-        primary = site.primary(side)
-        name = random.choice([name for name in site.nodes(side) if name != primary])
+        name = _secondary(site, side, random)
         site.kill(name)
         try:
             yield partial(time.sleep, random.uniform(0, 3))
@@ -155,6 +154,21 @@ def _secondary_killed(side: str) -> Callable[[Site, Random, str], Broken]:
             site.start(name)
 
     return broken
+
+
+def _secondary_stopped(side: str) -> Callable[[Site, Random, str], Broken]:
+    @contextmanager
+    def broken(site: Site, random: Random, pipeline: str) -> Iterator[Callable[[], None]]:
+        name = _secondary(site, side, random)
+        with _stopped(site, name, partial(time.sleep, random.uniform(2, 12))) as wait:
+            yield wait
+
+    return broken
+
+
+def _secondary(site: Site, side: str, random: Random) -> str:
+    primary = site.primary(side)
+    return random.choice([name for name in site.nodes(side) if name != primary])
 
 
 def _connections_refused(proxy: str) -> Callable[[Site, Random, str], Broken]:
@@ -241,6 +255,7 @@ def _faults() -> Iterator[Fault]:
         yield Fault(f"{side}-primary-stop", sets, _primary_stopped(side), side)
         yield Fault(f"{side}-step-down", sets, _primary_steps_down(side), side)
         yield Fault(f"{side}-secondary-kill", sets, _secondary_killed(side), side)
+        yield Fault(f"{side}-secondary-stop", sets, _secondary_stopped(side), side)
     for part, hits in ((f"{SOURCE}-0", SOURCE), (f"{DESTINATION}-0", DESTINATION), ("kafka", "broker")):
         name = part.removesuffix("-0")
         yield Fault(f"{name}-cut", proxied, _connections_refused(part), hits)
