@@ -16,8 +16,8 @@ class Command:
 
     def __init__(self, folder: Path, pipeline: Path, *words: str) -> None:
         self._words = " ".join(words)
-        self._said = folder / f"{words[0]}-{time.monotonic_ns()}.txt"
-        with self._said.open("wb") as out:
+        self._file = folder / f"{words[0]}-{time.monotonic_ns()}.txt"
+        with self._file.open("wb") as out:
             command = [str(TOWPATH), words[0], str(pipeline), *words[1:]]
             self.process = subprocess.Popen(command, stdout=out, stderr=out)
 
@@ -33,9 +33,12 @@ class Command:
     def alive(self) -> bool:
         return self.process.poll() is None
 
+    @property
+    def said(self) -> str:
+        return self._file.read_text()
+
     def ended(self, *expected: int) -> int:
         """Wait for its end, which has to be one of these."""
         status = self.process.wait(_PATIENCE_S)
-        said = self._said.read_text()
-        assert status in expected and "Traceback" not in said, f"{self._words} ended with {status}:\n{said}"
+        assert status in expected and "Traceback" not in self.said, f"{self._words} ended with {status}:\n{self.said}"
         return status

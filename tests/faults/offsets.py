@@ -46,9 +46,13 @@ class SourceOffsets:
 
     def requests_left(self) -> int:
         """How many requests to read again are not answered yet."""
-        _, end = until("end of the requests", self._bounds, _PATIENCE, 0.1)
+        end = self.requests_end()
         found = next((offset for partition, offset in self._read() if "requests" in partition), None)
         return end - (int(found["next"]) if found else 0)
+
+    def requests_end(self) -> int:
+        """How many requests to read again there have been."""
+        return until("end of the requests", self._bounds, _PATIENCE, 0.1)[1]
 
     def _bounds(self) -> tuple[int, int] | None:
         """Of the topic of requests; None while its broker is looked for again."""

@@ -158,11 +158,13 @@ def _is_open(site: Site, primary: str) -> bool:
 
 @contextmanager
 def _compacting(scene: Scene) -> Iterator[Holds]:
-    """`towpath compact` has asked for documents, and the answer is not there yet."""
+    """`towpath compact` has asked for documents, behind others that take a while, and the answer is not there yet."""
     until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
-    until("answers to the requests before", lambda: scene.offsets.requests_left() == 0, 120, 0.1)
     with Command(scene.folder, scene.pipeline.file, "compact", "--every", "1s") as service:
-        until("request of compaction", lambda: not service.alive or scene.offsets.requests_left() > 0, 60, 0.01)
+        until("round of compaction", lambda: not service.alive or "asked for" in service.said, 120, 0.1)
+        read_again(scene, 30)
+        end = scene.offsets.requests_end()
+        until("request of compaction", lambda: not service.alive or scene.offsets.requests_end() > end, 60, 0.01)
         yield lambda: service.alive and scene.offsets.requests_left() > 0
         if service.alive:
             service.process.send_signal(signal.SIGTERM)
