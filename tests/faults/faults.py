@@ -81,14 +81,12 @@ def _broker_stopped(site: Site, random: Random, pipeline: str) -> Iterator[Calla
 
 @contextmanager
 def _leaders_moved(site: Site, random: Random, pipeline: str) -> Iterator[Callable[[], None]]:
-    """Each partition of the pipeline's topics has another broker first among its replicas, which becomes its leader."""
+    """Each partition of the pipeline's topics has the broker after its leader first among its replicas, to lead it."""
     admin = KafkaAdminClient(bootstrap_servers=site.addresses.bootstrap.split(","))
     try:
         topics = [name for name in admin.list_topics() if name.startswith(f"{pipeline}.")]
         before = _partitions(admin, topics)
-        admin.alter_partition_reassignments(
-            {place: it["replica_nodes"][1:] + it["replica_nodes"][:1] for place, it in before.items()}
-        )
+        admin.alter_partition_reassignments({place: _led_by_the_next(it) for place, it in before.items()})
         places: dict[str, list[int]] = defaultdict(list)
         for place in before:
             places[place.topic].append(place.partition)
@@ -102,6 +100,12 @@ def _leaders_moved(site: Site, random: Random, pipeline: str) -> Iterator[Callab
         yield _nothing
     finally:
         admin.close()
+
+
+def _led_by_the_next(partition: dict[str, Any]) -> list[int]:
+    replicas: list[int] = partition["replica_nodes"]
+    after = replicas.index(partition["leader_id"]) + 1
+    return replicas[after:] + replicas[:after]
 
 
 def _partitions(admin: KafkaAdminClient, topics: Sequence[str]) -> dict[TopicPartition, dict[str, Any]]:
