@@ -188,8 +188,12 @@ def _strike(scene: Scene, strike: Strike, random: Random) -> Struck:
 
 
 def _others_go_on(scene: Scene, strike: Strike) -> bool:
-    """Whether there are more of what is broken, so that nobody has to mend anything first."""
-    if not strike.state.writes or scene.site.shape.proxied:
+    """Whether there are more of what is broken, so that nobody has to mend anything first.
+
+    A broker that sleeps is woken first: until their requests to it time out, one after another, clients wait for 30 to
+    90 s (Kafka's `request.timeout.ms`).
+    """
+    if not strike.state.writes or scene.site.shape.proxied or strike.fault.name == "broker-of-three-stop":
         return False
     return scene.site.shape.others > 1 or strike.fault.hits in (SOURCE, DESTINATION)
 
