@@ -73,7 +73,7 @@ def _names(known: dict[str, object]) -> click.Choice[str]:
     "shapes",
     multiple=True,
     type=click.Choice(get_args(ShapeName)),
-    help="Only this stack: one broker and worker, three of each, or proxies in between; again for more.",
+    help="Only this stack: sets of three nodes, three brokers and workers, or proxies in between; again for more.",
 )
 @click.option(
     "--strikes", default=6, show_default=True, type=click.IntRange(1, 20), help="Faults in a round, one after another."

@@ -29,7 +29,8 @@ _PAST_SESSION_S = 8.0  # a worker's session ends after 6 s, a broker's after 3
 @dataclass(frozen=True, slots=True)
 class Fault:
     name: str
-    shapes: frozenset[ShapeName]
+    shape: ShapeName
+    """Of the stack that has what breaks."""
     broken: Callable[[Site, Random, str], Broken]
     """Of a site, for a pipeline of that name."""
     hits: str
@@ -246,26 +247,24 @@ def _nothing() -> None:
 
 
 def _faults() -> Iterator[Fault]:
-    sets = frozenset[ShapeName](("one", "three"))
-    one, three, proxied = (frozenset[ShapeName]((shape,)) for shape in SHAPE_NAMES)
-    for shapes, of in ((one, ""), (three, "-of-three")):
-        yield Fault(f"worker{of}-kill", shapes, _worker_killed, "worker")
-        yield Fault(f"worker{of}-stop", shapes, _worker_stopped, "worker")
-        yield Fault(f"broker{of}-kill", shapes, _broker_killed, "broker")
-        yield Fault(f"broker{of}-stop", shapes, _broker_stopped, "broker")
-    yield Fault("leader-move", three, _leaders_moved, "broker")
+    few: tuple[tuple[ShapeName, str], ...] = (("one", ""), ("three", "-of-three"))
+    for shape, of in few:
+        yield Fault(f"worker{of}-kill", shape, _worker_killed, "worker")
+        yield Fault(f"worker{of}-stop", shape, _worker_stopped, "worker")
+        yield Fault(f"broker{of}-kill", shape, _broker_killed, "broker")
+        yield Fault(f"broker{of}-stop", shape, _broker_stopped, "broker")
+    yield Fault("leader-move", "three", _leaders_moved, "broker")
     for side in (SOURCE, DESTINATION):
-        yield Fault(f"{side}-primary-kill", sets, _primary_killed(side), side)
-        yield Fault(f"{side}-primary-stop", sets, _primary_stopped(side), side)
-        yield Fault(f"{side}-step-down", sets, _primary_steps_down(side), side)
-        yield Fault(f"{side}-secondary-kill", sets, _secondary_killed(side), side)
-        yield Fault(f"{side}-secondary-stop", sets, _secondary_stopped(side), side)
+        yield Fault(f"{side}-primary-kill", "one", _primary_killed(side), side)
+        yield Fault(f"{side}-primary-stop", "one", _primary_stopped(side), side)
+        yield Fault(f"{side}-step-down", "one", _primary_steps_down(side), side)
+        yield Fault(f"{side}-secondary-kill", "one", _secondary_killed(side), side)
+        yield Fault(f"{side}-secondary-stop", "one", _secondary_stopped(side), side)
     for part, hits in ((f"{SOURCE}-0", SOURCE), (f"{DESTINATION}-0", DESTINATION), ("kafka", "broker")):
         name = part.removesuffix("-0")
-        yield Fault(f"{name}-cut", proxied, _connections_refused(part), hits)
-        yield Fault(f"{name}-hang", proxied, _connections_held(part), hits)
-        yield Fault(f"{name}-slow", proxied, _connections_slow(part), hits)
+        yield Fault(f"{name}-cut", "proxied", _connections_refused(part), hits)
+        yield Fault(f"{name}-hang", "proxied", _connections_held(part), hits)
+        yield Fault(f"{name}-slow", "proxied", _connections_slow(part), hits)
 
 
-SHAPE_NAMES: Sequence[ShapeName] = ("one", "three", "proxied")
 FAULTS: dict[str, Fault] = {fault.name: fault for fault in _faults()}

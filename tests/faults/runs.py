@@ -111,7 +111,7 @@ def strikes(site: Site) -> list[Strike]:
         Strike(fault, state)
         for fault in FAULTS.values()
         for state in STATES.values()
-        if site.shape.name in fault.shapes and fault.hits not in state.never
+        if site.shape.name == fault.shape and fault.hits not in state.never
     ]
 
 

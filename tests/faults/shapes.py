@@ -1,4 +1,4 @@
-"""The stacks that are broken: how many of each part, and with timeouts short enough to see elections and rebalances."""
+"""The stacks that are broken. Their timeouts are short enough to see elections and rebalances."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ class Shape:
 
 SHAPES: dict[ShapeName, Shape] = {
     "one": Shape("one", 3, 1),
-    "three": Shape("three", 3, 3),
+    "three": Shape("three", 1, 3),
     "proxied": Shape("proxied", 1, 1, proxied=True),
 }
