@@ -165,7 +165,7 @@ def _secondary_stopped(side: str) -> Callable[[Site, Random, str], Broken]:
     @contextmanager
     def broken(site: Site, random: Random, pipeline: str) -> Iterator[Callable[[], None]]:
         name = _secondary(site, side, random)
-        with _stopped(site, name, partial(time.sleep, random.uniform(2, 12))) as wait:
+        with _stopped(site, name, partial(time.sleep, random.uniform(1, 5))) as wait:
             yield wait
 
     return broken
