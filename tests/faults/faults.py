@@ -23,7 +23,7 @@ from tests.support.awaited import until
 
 Broken = AbstractContextManager[Callable[[], None]]
 """Gives what waits, with the fault there, for what it was to bring about."""
-_PAST_SESSION_S = 8.0  # a worker's session ends after 6 s, a broker's after 3
+_PAST_SESSION_S = 7.0  # a worker's session ends after 6 s, that of a broker of three after 3
 
 
 @dataclass(frozen=True, slots=True)
