@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from connectors import copying, cutovers, ddl, dead_letters, requests, sink_state
+from connectors import copying, cutovers, ddl, dead_letters, requests, sink_state, unended
 from connectors.clusters import connected, operation_time
 from connectors.connect import Connect, Connector
 from connectors.copying import Copied
@@ -142,6 +142,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
     """The status now. Raises when Connect or Kafka is out of reach; a cluster that is shows as `trouble`."""
     topics.brokers()  # first: without Kafka, Connect lets some requests wait for 90 s
     it = _Look(pipeline, connect, topics)
+    unended.refuse(pipeline, topics, it.ends)  # Connect may wait for its end as well
     found = tuple(statuses(connect, pipeline.connectors))
     sources = it.sources()
     positions, tasks, cutover = it.sink()

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import httpx
 import pytest
 from confluent_kafka import Producer
+from kafka import TopicPartition
+from kafka.admin import AbortTransactionSpec, KafkaAdminClient
 
+from connectors import unended
+from connectors.errors import TopicError
+from connectors.lag import pipeline_ends
 from tests.support.pipeline import Pipeline, towpath
+from towpath.opened import opened
 
 
 @pytest.mark.usefixtures("quiet_source")
@@ -55,3 +63,33 @@ def test_wait_does_not_take_the_end_of_what_can_be_read_for_the_end_of_what_was_
     assert f"a transaction on {pipeline.topic('docs')}, partition 0, is not over" in said.stderr
     producer.abort_transaction(30)
     pipeline.wait()
+
+
+def test_a_transaction_that_has_lost_its_end_is_told_until_it_is_ended(pipeline: Pipeline) -> None:
+    """What ends it here is what kafka-transactions.sh asks of the broker."""
+    pipeline.source("docs").insert_one({"_id": 1})
+    pipeline.deploy()
+    pipeline.wait()
+    place = TopicPartition(pipeline.topic("docs"), 0)
+    producer = Producer({"bootstrap.servers": pipeline.addresses.bootstrap, "transactional.id": pipeline.name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(place.topic, b"nobody's", b"nobody's", partition=0)
+    producer.flush(30)
+    pipeline.source("docs").insert_many([{"_id": n} for n in range(2, 50)])
+
+    admin = KafkaAdminClient(bootstrap_servers=pipeline.addresses.bootstrap)
+    with opened(pipeline.file) as it, closing(admin):
+
+        def told(longest: float) -> None:
+            unended.refuse(it.pipeline, it.topics, pipeline_ends(it.pipeline, it.topics), longest)
+
+        told(60)
+        with pytest.raises(TopicError, match=f"{place.topic}, partition 0: .* has not ended"):
+            told(0)
+        found = admin.describe_producers([place])[place].active_producers
+        ours = next(one for one in found if one.current_transaction_start_offset >= 0)
+        admin.abort_transaction(AbortTransactionSpec(place, ours.producer_id, ours.producer_epoch))
+        told(0)
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=49)
