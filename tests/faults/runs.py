@@ -60,7 +60,7 @@ class Plan:
     strikes: tuple[Strike, ...]
     """In this order, which is that of their turns."""
     documents: int = 400
-    per_second: int = 40
+    per_second: int = 25
     large_bytes: int = 2_000_000
 
     def __str__(self) -> str:
