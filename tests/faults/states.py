@@ -124,7 +124,7 @@ def read_again(scene: Scene, times: int) -> None:
 @contextmanager
 def _reading_again(scene: Scene) -> Iterator[Holds]:
     until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
-    read_again(scene, 25)
+    read_again(scene, 50)
     yield lambda: scene.offsets.requests_left() > 0
 
 
@@ -162,7 +162,7 @@ def _compacting(scene: Scene) -> Iterator[Holds]:
     until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
     with Command(scene.folder, scene.pipeline.file, "compact", "--every", "1s") as service:
         until("round of compaction", lambda: not service.alive or "asked for" in service.said, 120, 0.1)
-        read_again(scene, 25)
+        read_again(scene, 50)
         end = scene.offsets.requests_end()
         until("request of compaction", lambda: not service.alive or scene.offsets.requests_end() > end, 60, 0.01)
         yield lambda: service.alive and scene.offsets.requests_left() > 0
