@@ -2,7 +2,7 @@
 
 A coordinator ends a transaction, or aborts it after `transaction.timeout.ms` (a minute in Kafka Connect). Brokers of
 4.1 to 4.3 at least can lose that end (KAFKA-20734): they take a partition that has no leader for the moment for a
-deleted one, as all partitions of a broker are that was fenced while it slept and has no replica elsewhere.
+deleted one. So do all partitions of a broker that is fenced, as it slept or was killed, and has no replica elsewhere.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ ShapeName = Literal["one", "three", "proxied"]
 class Shape:
     """How many nodes each replica set has, and how many brokers and workers there are.
 
-    A broker that is alone keeps its session (9 s) while it sleeps: fenced, it would lose the ends of transactions
-    (KAFKA-20734).
+    A broker that is alone keeps its session (9 s) while it sleeps: fenced, it may lose the ends of transactions
+    (KAFKA-20734), as it may once in a while when it is killed.
     """
 
     name: ShapeName
