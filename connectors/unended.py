@@ -22,6 +22,7 @@ LONGEST = 120.0
 """Seconds that a transaction may take: twice what Kafka Connect's producers are given."""
 Ends = Mapping[Place, tuple[int, int]]
 """As `pipeline_ends` gives them."""
+_MOMENT = 3.0  # seconds, in which Kafka Connect ends a transaction that is under way
 _PATIENCE = 10.0  # seconds until a broker that sends nothing is given up
 
 
@@ -44,8 +45,12 @@ def look(pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONGES
 
 
 def refuse(pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONGEST) -> None:
-    """Raise `TopicError` where there are any."""
+    """Raise `TopicError` where there are any, also a moment later: this machine's clock need not be the brokers'."""
     found = look(pipeline, topics, ends, longest)
+    if found:
+        time.sleep(_MOMENT)
+        still = {(one.place, one.offset) for one in look(pipeline, topics, pipeline_ends(pipeline, topics), longest)}
+        found = [one for one in found if (one.place, one.offset) in still]
     if found:
         (topic, partition), first = found[0].place, found[0]
         more = f", and {len(found) - 1} more partitions" if len(found) > 1 else ""

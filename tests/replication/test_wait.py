@@ -85,6 +85,10 @@ def test_a_transaction_that_has_lost_its_end_is_told_until_it_is_ended(pipeline:
             unended.refuse(it.pipeline, it.topics, pipeline_ends(it.pipeline, it.topics), longest)
 
         told(60)
+        ends = pipeline_ends(it.pipeline, it.topics)
+        assert [(one.place, one.seconds < 60) for one in unended.look(it.pipeline, it.topics, ends, 0)] == [
+            ((place.topic, 0), True)
+        ]
         with pytest.raises(TopicError, match=f"{place.topic}, partition 0: .* has not ended"):
             told(0)
         found = admin.describe_producers([place])[place].active_producers
