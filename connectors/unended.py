@@ -1,8 +1,8 @@
 """Transactions in the log that have no end: whoever reads committed records waits before them for ever.
 
 A coordinator ends a transaction, or aborts it after `transaction.timeout.ms` (a minute in Kafka Connect). Brokers of
-4.1 to 4.3 at least can lose that end (KAFKA-20734): they take a partition that has no leader for the moment for a
-deleted one. So do all partitions of a broker that is fenced, as it slept or was killed, and has no replica elsewhere.
+4.3.1, for one, can lose that end (KAFKA-20734): they take a partition that has no leader for the moment for a deleted
+one. None of a broker's partitions has one while it is fenced, as it slept or was killed, but where replicas take over.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def refuse(pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONG
         found = [one for one in found if (one.place, one.offset) in still]
     if found:
         (topic, partition), first = found[0].place, found[0]
-        more = f", and {len(found) - 1} more partitions" if len(found) > 1 else ""
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         raise TopicError(
             f"{topic}, partition {partition}{more}: a transaction that began {first.seconds:,.0f} s ago, at offset"
-            f" {first.offset}, has not ended, and nothing behind it is read: Kafka has lost its end. End it with"
-            " kafka-transactions.sh, as the README says under `When it stops`"
+            f" {first.offset}, has not ended, and nothing behind it is read: Kafka seems to have lost its end. End it"
+            " with kafka-transactions.sh, as the README says under `When it stops`"
         )
 
 
