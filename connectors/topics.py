@@ -45,6 +45,7 @@ TOPIC_SETTINGS = {
 }
 #: Heartbeats are of no use after a while; small segments let retention take them.
 HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
+_INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _REACHED = 10.0  # seconds until no broker is taken to answer
 _ASKED = 1.0  # seconds until it is looked at why none has answered yet
 _TIMEOUT = 15.0  # seconds for one request to the brokers
@@ -180,6 +181,20 @@ class Topics:
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         firsts, ends = self._offsets(partitions, earliest), self._offsets(partitions, latest, level)
         return {place: (firsts[place], end) for place, end in ends.items()}
+
+    def open_transactions(self) -> dict[tuple[str, int], int]:
+        """(topic, partition) → where the first transaction begins that has not ended, in every topic that may be seen
+        but Kafka's own."""
+        partitions = [
+            TopicPartition(name, number)
+            for name, topic in self._metadata().topics.items()
+            for number, partition in topic.partitions.items()
+            if name not in _INTERNAL and partition.leader >= 0
+        ]
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        written = self._offsets(partitions, latest, IsolationLevel.READ_UNCOMMITTED)
+        stable = self._offsets(partitions, latest)
+        return {place: end for place, end in stable.items() if end < written[place]}
 
     def offsets_at(self, topics: Iterable[Topic], time_ms: int) -> dict[tuple[str, int], int]:
         """(topic, partition) → the first offset at or after a moment (ms since the epoch); -1 where there is none."""

@@ -71,8 +71,15 @@ for verb in (
     towpath.add_command(verb)
 
 
+def _unraisable(found: sys.UnraisableHookArgs) -> None:
+    """Say nothing of a connection pool that an interrupt left half made: the driver cannot close what is not there."""
+    if found.exc_type is not AttributeError or getattr(found.object, "__qualname__", "") != "Pool.__del__":
+        sys.__unraisablehook__(found)
+
+
 def main() -> None:
     """Run the command line; the only place that turns errors into words and an exit status."""
+    sys.unraisablehook = _unraisable
     try:
         ended = towpath(standalone_mode=False)  # click hands out the status of an Exit, and None otherwise
         sys.exit(ended if isinstance(ended, int) else 0)

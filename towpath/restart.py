@@ -10,6 +10,7 @@ from connectors import sink_state
 from connectors.clusters import connected
 from connectors.errors import Refused
 from connectors.lifecycle import require, statuses, wait_running
+from towpath.ends import end
 from towpath.opened import Opened, opened, pipeline_argument, say
 
 
@@ -25,8 +26,13 @@ from towpath.opened import Opened, opened, pipeline_argument, say
 )
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors run.")
 def restart(file: Path, everything: bool, accept: bool, timeout: float) -> None:
-    """Restart the connectors and tasks of PIPELINE that have failed; each goes on where it was."""
+    """Restart the connectors and tasks of PIPELINE that have failed; each goes on where it was.
+
+    First ends the transactions whose end Kafka has lost, which a task may wait for, as had been decided.
+    """
     with opened(file) as it:
+        for words in end(it, list(it.topics.open_transactions())):
+            say(words)
         require(it.connect, it.topics, it.pipeline)
         if accept:
             _accept_missed_deletes(it)

@@ -16,6 +16,7 @@ from connectors.lifecycle import require
 from towpath import run_events
 from towpath.alone import alone
 from towpath.children import Child, end
+from towpath.ends import Ends
 from towpath.errors import TowpathError
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 from towpath.run_events import Events, Screen
@@ -44,7 +45,7 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
         shown = None if as_json else screen
         write = run_events.as_json if as_json else run_events.plain
         events = Events((lambda event: None) if shown else write)
-        supervisor = Supervisor(it, events, Services.of(it, events), SetAside(it))
+        supervisor = Supervisor(it, events, Services.of(it, events), SetAside(it), Ends(it))
         try:
             _first(it, events, lambda: _draw(shown, supervisor), deploys=deploys)
             while not stop.asked:

@@ -20,6 +20,7 @@ from connectors.supervising import Backoff, lasting
 from towpath import log_seen, unfollowed
 from towpath.checks.finding import counted
 from towpath.ddl_words import Unfollowed
+from towpath.ends import Ends
 from towpath.errors import TowpathError
 from towpath.opened import Opened
 from towpath.run_events import Events, Row
@@ -38,6 +39,7 @@ class Supervisor:
     events: Events
     services: Services
     aside: SetAside
+    ends: Ends
     found: Status | None = None
     """The last look; None while nothing was seen."""
     away: str = ""
@@ -59,6 +61,7 @@ class Supervisor:
         if now - self._looked >= _LOOK:
             self._look()
             self._looked = time.monotonic()
+        self._trying("transactions", self._end)  # Connect may be away because of one that has lost its end
         running = not self.away and self.found is not None and self.found.state == "running"
         self._trying("compact and verify", lambda: self.services.turn(now, wanted=running))
         if running and self.it.pipeline.keeps.repair and self.it.pipeline.exactly_once:
@@ -126,6 +129,10 @@ class Supervisor:
 
     def _commands(self, verbs: tuple[tuple[str, ...], ...]) -> str:
         return "; ".join(" ".join(["towpath", verb, str(self.it.file), *options]) for verb, *options in verbs)
+
+    def _end(self) -> None:
+        for words in self.ends.turn(time.monotonic()):
+            self.events.tell("transaction", words)
 
     def _repair(self) -> None:
         for words in [*self.aside.read(time.monotonic()), *self.aside.turn(time.monotonic())]:

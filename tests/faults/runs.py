@@ -12,6 +12,7 @@ from random import Random
 from pymongo import WriteConcern
 
 from stack.options import DESTINATION, SOURCE
+from tests.faults.ends import Ending
 from tests.faults.faults import FAULTS, Fault
 from tests.faults.hits import Hits, Pair
 from tests.faults.offsets import SourceOffsets
@@ -90,6 +91,8 @@ class Result:
     struck: tuple[Struck, ...]
     operations: int
     events: int
+    ends: int
+    """Transactions whose end Kafka had lost."""
 
     @property
     def hit(self) -> bool:
@@ -127,9 +130,10 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
         writers = (Writer(workload, per_second=plan.per_second), Writer(large, per_second=_LARGE_PER_SECOND))
         with Order(site.destination, pipeline.name) as order:
             pipeline.deploy()
-            with closing(SourceOffsets(site, pipeline)) as offsets:
-                struck = tuple(_written(_scene(site, pipeline, offsets), plan, writers))
-            pipeline.wait(240)
+            with Ending(pipeline.file) as ending:
+                with closing(SourceOffsets(site, pipeline)) as offsets:
+                    struck = tuple(_written(_scene(site, pipeline, offsets), plan, writers))
+                pipeline.wait(240)
             _assert_tasks_run(site, pipeline)
         letters = log.records(pipeline.addresses.bootstrap, f"{pipeline.name}.dead-letters")
         assert not letters, f"{len(letters)} records were set aside: {letters[0]}"
@@ -137,7 +141,7 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
         events = order.seen(at_least=100)
     for strike, one in zip(plan.strikes, struck, strict=True):
         (hits.hit if one.hit else hits.missed)[strike.pair] += 1
-    return Result(struck, writers[0].applied, events)
+    return Result(struck, writers[0].applied, events, ending.ended)
 
 
 def _scene(site: Site, pipeline: Pipeline, offsets: SourceOffsets) -> Scene:

@@ -1,0 +1,39 @@
+"""Transactions whose end Kafka has lost: found and ended while the pipeline is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from connectors.topics import Place
+from towpath.opened import Opened
+
+_EVERY = 10.0  # seconds between two looks
+
+
+@dataclass(slots=True)
+class Ends:
+    """Looks closer only where a transaction was open at the last look already."""
+
+    it: Opened
+    _open: dict[Place, int] = field(default_factory=dict)
+    _looked: float = float("-inf")
+
+    def turn(self, now: float) -> Iterator[str]:
+        """End what has lost its end; says of each what was done. Raises `ConnectorsError` where that cannot be."""
+        if now - self._looked < _EVERY:
+            return
+        self._looked = now
+        before, self._open = self._open, self.it.topics.open_transactions()
+        yield from end(self.it, [place for place, offset in self._open.items() if before.get(place) == offset])
+
+
+def end(it: Opened, places: list[Place]) -> Iterator[str]:
+    """End those at `places` that have lost their ends; says of each what was done. Raises `ConnectorsError`."""
+    if not places:
+        return
+    from connectors import lost_ends  # 0.15 s of processor, which only those shall pay who need it
+
+    for lost in lost_ends.find(it.topics, it.pipeline.source_connectors, places):
+        lost_ends.end(it.topics, lost)
+        yield f"{lost.about} had lost its end: {'committed' if lost.commits else 'aborted'} it, as had been decided"
