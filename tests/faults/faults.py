@@ -92,13 +92,17 @@ def _leaders_moved(site: Site, random: Random, pipeline: str) -> Iterator[Callab
         for place in before:
             places[place.topic].append(place.partition)
 
-        def moved() -> bool:
+        def moved() -> Iterator[bool]:
             admin.elect_leaders(0, places, raise_errors=False)
             now = _partitions(admin, topics)
-            return all(now[place]["leader_id"] != before[place]["leader_id"] for place in before)
+            return (now[place]["leader_id"] != before[place]["leader_id"] for place in before)
 
-        until("other leaders", moved, 30, 0.1)
-        yield _nothing
+        until("another leader", lambda: any(moved()), 30, 0.1)
+
+        def all_moved() -> None:
+            until("other leaders", lambda: all(moved()), 30, 0.1)
+
+        yield all_moved
     finally:
         admin.close()
 

@@ -71,7 +71,7 @@ class State:
     after: bool = True
     """Whether it is asked right after the fault as well: a sink that was hit does not move."""
     at_broker: bool = True
-    """Whether it is known by what the broker has, which is asked once that is back."""
+    """Whether it is known by what the broker has: where no other answers it is asked once that is back."""
     never: frozenset[str] = frozenset()
     """Parts whose faults cannot meet this state."""
     settings: Settings = _SETTINGS
