@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from connectors.topics import Place
 from towpath.opened import Opened
 
 _EVERY = 10.0  # seconds between two looks
+_MOMENT = 1.0  # second, which few transactions take
 
 
 @dataclass(slots=True)
 class Ends:
-    """Looks closer only where a transaction was open at the last look already."""
+    """Looks from time to time, and closer at a transaction that takes longer than most."""
 
     it: Opened
-    _open: dict[Place, int] = field(default_factory=dict)
     _looked: float = float("-inf")
 
     def turn(self, now: float) -> Iterator[str]:
@@ -24,8 +25,11 @@ class Ends:
         if now - self._looked < _EVERY:
             return
         self._looked = now
-        before, self._open = self._open, self.it.topics.open_transactions()
-        yield from end(self.it, [place for place, offset in self._open.items() if before.get(place) == offset])
+        before = self.it.topics.open_transactions()
+        if before:
+            time.sleep(_MOMENT)
+            after = self.it.topics.open_transactions()
+            yield from end(self.it, [place for place, offset in after.items() if before.get(place) == offset])
 
 
 def end(it: Opened, places: list[Place]) -> Iterator[str]:

@@ -58,10 +58,10 @@ class Supervisor:
     def turn(self) -> None:
         """Do what is due now."""
         now = time.monotonic()
+        self._trying("transactions", self._end)  # first: Connect may not answer because of one that has lost its end
         if now - self._looked >= _LOOK:
             self._look()
             self._looked = time.monotonic()
-        self._trying("transactions", self._end)  # Connect may be away because of one that has lost its end
         running = not self.away and self.found is not None and self.found.state == "running"
         self._trying("compact and verify", lambda: self.services.turn(now, wanted=running))
         if running and self.it.pipeline.keeps.repair and self.it.pipeline.exactly_once:
