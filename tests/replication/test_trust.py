@@ -9,13 +9,15 @@ import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import Producer
 
 import stack as embedded
+from connectors import lost_ends
 from connectors.clusters import connected
 from connectors.connect import Connect
 from connectors.errors import ConnectorsError
@@ -182,6 +184,27 @@ def _everything_of(secured: Secured) -> list[str]:
         for name in rest.get("/connectors").raise_for_status().json():
             paths += [f"/connectors/{name}/{what}" for what in ("config", "status", "offsets", "tasks", "topics")]
         return [rest.get(path).raise_for_status().text for path in paths]
+
+
+def test_the_documented_rights_are_enough_to_end_a_transaction(secured: Secured) -> None:
+    """One that is under way, which `find` leaves alone; what was decided is read once its producer has aborted it."""
+    topics = Topics(secured.stack.sasl_bootstrap, of(secured.kafka_by_password(), Path("/")))
+    place, task = (f"{NAME}.ends", 0), f"towpath-stack-{NAME}-source-9"
+    topics.create(place[0], 1, -1, {})
+    settings = topics.client.for_librdkafka() | {"bootstrap.servers": topics.bootstrap, "transactional.id": task}
+    producer = Producer(settings)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(place[0], b"to be aborted")
+    assert producer.flush(30) == 0
+    assert topics.open_transactions() == {place: 0}
+    assert lost_ends.find(topics, [f"{NAME}-source"], [place]) == []
+    with closing(lost_ends._Admin.of(topics)) as admin:
+        [found] = admin.open_at(place)
+    lost_ends.end(topics, lost_ends.LostEnd(place, task, found, commits=False))
+    assert topics.open_transactions() == {}
+    producer.abort_transaction(30)
+    assert lost_ends._decision(topics, task, found, place) is False
 
 
 @dataclasses.dataclass(frozen=True)
