@@ -20,7 +20,7 @@ from tests.faults.runs import Plan, Result, Strike, run
 from tests.faults.shapes import SHAPES
 from tests.faults.site import Site, site
 from tests.faults.states import STATES
-from tests.support import progress
+from tests.support import log, progress
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, Settings
 
@@ -47,6 +47,20 @@ def no_primary(there: Site) -> Iterator[None]:
     finally:
         for node in secondaries:
             there.start(node)
+
+
+@contextmanager
+def over_quota(there: Site) -> Iterator[None]:
+    """The destination answers writes as Atlas does when there is no more space (8000), until the exit of the `with`."""
+    writes = ["insert", "update", "delete", "findAndModify", "bulkWrite", "commitTransaction"]
+    with there.direct(there.primary("destination")) as client:
+        client.admin.command(
+            "configureFailPoint", "failCommand", mode="alwaysOn", data={"failCommands": writes, "errorCode": 8000}
+        )
+        try:
+            yield
+        finally:
+            client.admin.command("configureFailPoint", "failCommand", mode="off")
 
 
 def strike(there: Site, folder: Path, seed: int, *pairs: Pair) -> Result:
@@ -115,6 +129,27 @@ def test_a_source_without_primary_for_longer_than_the_driver_waits_holds_up_the_
     pipeline.wait()
     assert [it["state"] for it in there.tasks(f"{name}-source")] == ["RUNNING"]
     pipeline.assert_same("docs", at_least=1000)
+    pipeline.remove()
+
+
+@pytest.mark.long
+def test_a_destination_that_is_over_its_quota_is_waited_for(there: Site, tmp_path: Path) -> None:
+    name = f"q{time.monotonic_ns():x}"
+    pipeline = Pipeline(name, tmp_path / f"{name}.toml", there.addresses, there.source, there.destination)
+    pipeline.source("docs").insert_many([{"_id": n} for n in range(100)])
+    pipeline.deploy()
+    pipeline.wait()
+    before = progress.total(pipeline)
+    with over_quota(there):
+        pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
+        time.sleep(40)  # longer than drivers try again
+        assert progress.total(pipeline) == before
+        found = pipeline.status(expect=0)
+        assert (found["state"], found["dead_letters"]) == ("running", 0)
+    pipeline.wait()
+    assert [it["state"] for it in there.tasks(f"{name}-sink")] == ["RUNNING"] * 2
+    pipeline.assert_same("docs", at_least=100)
+    assert not log.records(there.addresses.bootstrap, f"{name}.dead-letters")
     pipeline.remove()
 
 
