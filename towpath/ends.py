@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from connectors.errors import TopicError
 from connectors.topics import Place
 from towpath.opened import Opened
 
@@ -33,11 +34,19 @@ class Ends:
 
 
 def end(it: Opened, places: list[Place]) -> Iterator[str]:
-    """End those at `places` that have lost their ends; says of each what was done. Raises `ConnectorsError`."""
+    """End those at `places` that have lost their ends; says of each what was done. Raises `ConnectorsError`; `TopicError`
+    for those that could not be ended, once the others are."""
     if not places:
         return
     from connectors import lost_ends  # 0.15 s of processor, which only those shall pay who need it
 
+    failed = []
     for lost in lost_ends.find(it.topics, it.pipeline.source_connectors, places):
-        lost_ends.end(it.topics, lost)
-        yield f"{lost.about} had lost its end: {'committed' if lost.commits else 'aborted'} it, as had been decided"
+        try:
+            lost_ends.end(it.topics, lost)
+        except TopicError as error:
+            failed.append(str(error))
+        else:
+            yield f"{lost.about} had lost its end: {'committed' if lost.commits else 'aborted'} it, as had been decided"
+    if failed:
+        raise TopicError("; ".join(failed))

@@ -8,7 +8,7 @@ import click
 
 from connectors import sink_state
 from connectors.clusters import connected
-from connectors.errors import Refused
+from connectors.errors import Refused, TopicError
 from connectors.lifecycle import require, statuses, wait_running
 from towpath.ends import end
 from towpath.opened import Opened, opened, pipeline_argument, say
@@ -31,8 +31,7 @@ def restart(file: Path, everything: bool, accept: bool, timeout: float) -> None:
     First ends the transactions whose end Kafka has lost, which a task may wait for, as had been decided.
     """
     with opened(file) as it:
-        for words in end(it, list(it.topics.open_transactions())):
-            say(words)
+        _end_transactions(it)
         require(it.connect, it.topics, it.pipeline)
         if accept:
             _accept_missed_deletes(it)
@@ -45,6 +44,15 @@ def restart(file: Path, everything: bool, accept: bool, timeout: float) -> None:
                 f"deletes may have been missed: run `towpath verify {file}`, which finds the documents that should be"
                 f" gone, and then `towpath repair {file}`, which deletes them"
             )
+
+
+def _end_transactions(it: Opened) -> None:
+    """What cannot be ended is told: what has failed may start all the same."""
+    try:
+        for words in end(it, list(it.topics.open_transactions())):
+            say(words)
+    except TopicError as error:
+        say(f"towpath: {error}")
 
 
 def _accept_missed_deletes(it: Opened) -> None:

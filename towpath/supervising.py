@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from connectors.connect import Connector
-from connectors.errors import ConnectError, ConnectorsError, NoSuchConnector
+from connectors.errors import ConnectError, ConnectorsError, KafkaUnreachable, NoSuchConnector
 from connectors.looking import look
 from connectors.status import Status
 from connectors.supervising import Backoff, lasting
@@ -53,12 +53,14 @@ class Supervisor:
     _looked: float = float("-inf")
     _seldom: float = float("-inf")
     _away_since: float = 0.0
+    _without_kafka: bool = False
     _troubles: tuple[str, ...] = ()
 
     def turn(self) -> None:
         """Do what is due now."""
         now = time.monotonic()
-        self._trying("transactions", self._end)  # first: Connect may not answer because of one that has lost its end
+        if not self._without_kafka:  # first: Connect may not answer because of one that has lost its end
+            self._trying("transactions", self._end)
         if now - self._looked >= _LOOK:
             self._look()
             self._looked = time.monotonic()
@@ -73,11 +75,11 @@ class Supervisor:
         except (ConnectorsError, TowpathError) as error:
             if not self.away:
                 self._away_since = time.monotonic()
-            self.away = str(error)
+            self.away, self._without_kafka = str(error), isinstance(error, KafkaUnreachable)
             self.events.standing("away", "look", f"{self.away}; looked again until it answers")
             return
         seconds = time.monotonic() - self._away_since
-        self.away = ""
+        self.away, self._without_kafka = "", False
         self.events.standing("back", "look", "", f"Kafka and Connect answer again after {seconds:.0f} s")
         self._judge(self.found)
         if not self.found.trouble and time.monotonic() - self._seldom >= _SELDOM:
