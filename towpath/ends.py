@@ -34,8 +34,10 @@ class Ends:
 
 
 def end(it: Opened, places: list[Place]) -> Iterator[str]:
-    """End those at `places` that have lost their ends; says of each what was done. Raises `ConnectorsError`; `TopicError`
-    for those that could not be ended, once the others are."""
+    """End those at `places` that have lost their ends; says of each what was done.
+
+    Raises `ConnectorsError`; `TopicError` for those that could not be ended, once the others are.
+    """
     if not places:
         return
     from connectors import lost_ends  # 0.15 s of processor, which only those shall pay who need it
