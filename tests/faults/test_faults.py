@@ -5,6 +5,7 @@ The site has three nodes a side, one broker and one worker: what is killed is al
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from connectors.topics import Topic
 from tests.faults.faults import FAULTS
 from tests.faults.hits import Hits, Pair
 from tests.faults.runs import Plan, Result, Strike, run
@@ -23,6 +25,7 @@ from tests.faults.states import STATES
 from tests.support import log, progress
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, Settings
+from towpath.opened import opened
 
 _TRIES = 3  # until a fault meets its state
 WAITS = "the task waits for a primary of the source"
@@ -150,6 +153,38 @@ def test_a_destination_that_is_over_its_quota_is_waited_for(there: Site, tmp_pat
     assert [it["state"] for it in there.tasks(f"{name}-sink")] == ["RUNNING"] * 2
     pipeline.assert_same("docs", at_least=100)
     assert not log.records(there.addresses.bootstrap, f"{name}.dead-letters")
+    pipeline.remove()
+
+
+@pytest.mark.long
+def test_a_primary_of_the_destination_that_sleeps_while_much_is_written_to_it_is_given_up(
+    there: Site, tmp_path: Path
+) -> None:
+    """What it does not take fills the connection: nobody answers, and the driver would go on writing for ever."""
+    name = f"l{time.monotonic_ns():x}"
+    pipeline = Pipeline(name, tmp_path / f"{name}.toml", there.addresses, there.source, there.destination)
+    pipeline.source("docs").insert_one({"_id": 0})
+    pipeline.deploy()
+    pipeline.wait()
+    copies, primary = pipeline.destination("docs"), there.primary("destination")
+    sink = f"{there.url()}/connectors/{name}-sink"
+    httpx.put(f"{sink}/pause", timeout=30).raise_for_status()
+    until("paused sink", lambda: {it["state"] for it in there.tasks(f"{name}-sink")} == {"PAUSED"}, 60, 0.2)
+    pipeline.source("docs").insert_many([{"_id": n, "text": "x" * 15_000_000} for n in range(1, 9)])
+    with opened(pipeline.file) as it:
+        topic = [Topic(pipeline.topic("docs"), 4)]
+        until("documents in the log", lambda: sum(end for _, end in it.topics.ends(topic).values()) > 8, 60, 0.2)
+    there.kill(primary, signal.SIGSTOP)
+    try:
+        httpx.put(f"{sink}/resume", timeout=30).raise_for_status()
+        there.primary("destination", besides=primary)
+        begun = time.monotonic()
+        until("large document", lambda: copies.count_documents({}) > 1, 100, 0.1)
+        assert time.monotonic() - begun < 15
+    finally:
+        there.kill(primary, signal.SIGCONT)
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=9)
     pipeline.remove()
 
 

@@ -7,6 +7,7 @@ import com.mongodb.client.MongoClients;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import com.mongodb.kafka.connect.util.ServerApiConfig;
 import com.mongodb.kafka.connect.util.SslConfigs;
+import io.towpath.silent.SilentServers;
 import io.towpath.tls.PemFiles;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -38,6 +39,7 @@ final class Destination {
             settings.applyToSocketSettings(socket -> socket.readTimeout(silenceMs, TimeUnit.MILLISECONDS));
         if (config.getCustomCredentialProvider() != null)
             settings.credential(config.getCustomCredentialProvider().getCustomCredential(config.getOriginals()));
+        SilentServers.watch(settings, uri, "destination");
         ServerApiConfig.setServerApi(settings, config);
         return MongoClients.create(settings.build());
     }

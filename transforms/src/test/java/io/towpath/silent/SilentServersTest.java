@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.silent;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -30,7 +30,7 @@ class SilentServersTest {
     private static final int LONGER_THAN_PATIENCE_MS = 6_000;
 
     private final Sockets sockets = new Sockets();
-    private final SilentServers listener = new SilentServers(sockets);
+    private final SilentServers listener = new SilentServers(sockets, "source");
     private final ClusterId cluster = new ClusterId();
     private ServerSocket server;
     private ServerAddress address;

@@ -1,7 +1,8 @@
-package io.towpath.source;
+package io.towpath.silent;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.mongodb.ServerAddress;
 import java.io.IOException;
@@ -17,13 +18,14 @@ import java.security.KeyStore;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Reads that nobody answers end, with TLS and without. */
+/** Reads that nobody answers end, and writes that nobody takes, with TLS and without. */
 class SocketsTest {
     private static final char[] PASSWORD = "secret".toCharArray();
 
@@ -43,6 +45,49 @@ class SocketsTest {
                 tls.getServerSocketFactory().createServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             readsUntilClosed(server, Optional.of(tls));
         }
+    }
+
+    @Test
+    void aWriteEndsWhenItsSocketIsClosed() throws Exception {
+        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            writesUntilClosed(server, Optional.empty());
+        }
+    }
+
+    @Test
+    void aWriteEndsWhenItsSocketIsClosedThatHasTls(@TempDir Path folder) throws Exception {
+        SSLContext tls = tls(folder);
+        try (ServerSocket server =
+                tls.getServerSocketFactory().createServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            writesUntilClosed(server, Optional.of(tls));
+        }
+    }
+
+    private void writesUntilClosed(ServerSocket server, Optional<SSLContext> tls) throws Exception {
+        CompletableFuture<Socket> answering = CompletableFuture.supplyAsync(() -> answersOnce(server));
+        Socket socket = sockets.context(tls).getSocketFactory().createSocket();
+        socket.connect(new InetSocketAddress("localhost", server.getLocalPort()), 10_000);
+        socket.getOutputStream().write(7);
+        assertEquals(8, socket.getInputStream().read());
+        CompletableFuture<Void> write = CompletableFuture.runAsync(() -> fill(socket));
+        assertThrows(TimeoutException.class, () -> write.get(2, TimeUnit.SECONDS), "nobody takes so much");
+        CompletableFuture<Integer> closing = CompletableFuture.supplyAsync(
+                () -> sockets.close(new ServerAddress("localhost", server.getLocalPort()), System.nanoTime()));
+        assertEquals(1, closing.get(10, TimeUnit.SECONDS));
+        write.get(10, TimeUnit.SECONDS);
+        answering.get(10, TimeUnit.SECONDS).close();
+    }
+
+    private static void fill(Socket socket) {
+        byte[] much = new byte[1 << 24];
+        try {
+            for (int times = 0; times < 16; times++) socket.getOutputStream().write(much);
+        } catch (SocketException closed) {
+            return;
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
+        throw new IllegalStateException("all of it was taken");
     }
 
     private void readsUntilClosed(ServerSocket server, Optional<SSLContext> tls) throws Exception {

@@ -1,22 +1,29 @@
-package io.towpath.source;
+package io.towpath.silent;
 
+import com.mongodb.ConnectionString;
+import com.mongodb.MongoClientSettings;
 import com.mongodb.ServerAddress;
 import com.mongodb.connection.ClusterDescription;
 import com.mongodb.connection.ClusterId;
 import com.mongodb.connection.ServerDescription;
 import com.mongodb.connection.ServerType;
+import com.mongodb.connection.SslSettings;
 import com.mongodb.event.ClusterClosedEvent;
 import com.mongodb.event.ClusterDescriptionChangedEvent;
 import com.mongodb.event.ClusterListener;
+import java.security.NoSuchAlgorithmException;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
+import javax.net.ssl.SSLContext;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -25,18 +32,45 @@ import org.slf4j.LoggerFactory;
  * answers would not do: a change stream that scans a long oplog is as silent. So it is by what the others of the set say that there is
  * another primary, and by its own silence towards the driver's monitor, which a busy server answers all the same.
  */
-final class SilentServers implements ClusterListener {
+public final class SilentServers implements ClusterListener {
     private static final Logger LOGGER = LoggerFactory.getLogger(SilentServers.class);
     /** For an answer to the monitor, which asks again at once when there is another primary. */
     private static final long PATIENCE_S = 3;
 
     private final Sockets sockets;
+    private final String side;
     private final Map<ClusterId, ClusterDescription> known = new ConcurrentHashMap<>();
     private final Executor later = CompletableFuture.delayedExecutor(PATIENCE_S, TimeUnit.SECONDS);
 
     /** @param sockets of the clients that this listens to */
-    SilentServers(Sockets sockets) {
+    SilentServers(Sockets sockets, String side) {
         this.sockets = sockets;
+        this.side = side;
+    }
+
+    /**
+     * Has a client give up the silent servers of its set, but for one that a proxy leads to, or whose URI says that there is no TLS.
+     *
+     * @param settings which have the client's TLS already
+     * @param side what the set is called in the log
+     */
+    public static void watch(MongoClientSettings.Builder settings, ConnectionString uri, String side) {
+        if (uri.getProxyHost() != null || Boolean.FALSE.equals(uri.getSslEnabled())) return;
+        Sockets sockets = new Sockets();
+        settings.applyToSslSettings(ssl -> {
+            SslSettings told = ssl.build();
+            boolean hasTls = uri.getSslEnabled() == null ? told.isEnabled() : uri.getSslEnabled();
+            ssl.enabled(true).context(sockets.context(hasTls ? Optional.of(tls(told)) : Optional.empty()));
+        });
+        settings.applyToClusterSettings(cluster -> cluster.addClusterListener(new SilentServers(sockets, side)));
+    }
+
+    private static SSLContext tls(SslSettings told) {
+        try {
+            return told.getContext() == null ? SSLContext.getDefault() : told.getContext();
+        } catch (NoSuchAlgorithmException error) {
+            throw new ConnectException("this JVM has no TLS: " + error.getMessage(), error);
+        }
     }
 
     @Override
@@ -64,8 +98,9 @@ final class SilentServers implements ClusterListener {
             int closed = sockets.close(server, ns);
             if (closed > 0)
                 LOGGER.warn(
-                        "{} of the source says nothing while there is another primary; connections given up: {}",
+                        "{} of the {} says nothing while there is another primary; connections given up: {}",
                         server,
+                        side,
                         closed);
         }
     }

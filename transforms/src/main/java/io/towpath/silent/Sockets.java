@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.silent;
 
 import com.mongodb.ServerAddress;
 import java.io.IOException;
@@ -25,7 +25,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The sockets of Java's driver, which can be closed under a read that nobody answers: the driver itself cannot end one. It lets others
+ * The sockets of Java's driver, which can be closed under a read that nobody answers and a write that nobody takes: the driver itself cannot end one. It lets others
  * make its sockets with TLS only, and so is told that there is TLS where there is none; see {@link PlainSocket}.
  */
 final class Sockets {
@@ -50,6 +50,7 @@ final class Sockets {
         }
         for (Socket socket : found) {
             try {
+                socket.setSoLinger(true, 0); // else one with TLS waits for a write that nobody takes
                 socket.close();
             } catch (IOException error) {
                 LOGGER.debug("a connection to {} is closed", server, error);

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.silent;
 
 import javax.net.ssl.HandshakeCompletedListener;
 import javax.net.ssl.SSLParameters;
