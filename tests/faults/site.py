@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,11 +23,12 @@ from tests.faults.shapes import Shape
 from tests.support import raw
 from tests.support.awaited import until
 from tests.support.clock import Clock
-from tests.support.pipeline import Addresses
+from tests.support.pipeline import Addresses, Pipeline, Settings
 from tests.support.proxy import HOST, Proxy
 
 #: What an election waits for a silent primary, and how often members look for each other, in ms.
 ELECTION_MS, HEARTBEAT_MS = 3000, 500
+_PLAIN = Settings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,16 @@ class Site:
         except httpx.HTTPError:
             return False
         return all(it.status_code == httpx.codes.OK for it in answers)
+
+    @contextmanager
+    def deployed(self, folder: Path, documents: int = 100, settings: Settings = _PLAIN) -> Iterator[Pipeline]:
+        """A pipeline of `docs` with so many documents, deployed a moment ago; removed if all goes well."""
+        name = f"f{time.monotonic_ns():x}"
+        pipeline = Pipeline(name, folder / f"{name}.toml", self.addresses, self.source, self.destination, settings)
+        pipeline.source("docs").insert_many([{"_id": number} for number in range(documents)])
+        pipeline.deploy()
+        yield pipeline
+        pipeline.remove()
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
         embedded.kill(self.directory, name, number)

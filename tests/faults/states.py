@@ -164,7 +164,7 @@ def _compacting(scene: Scene) -> Iterator[Holds]:
         until("round of compaction", lambda: not service.alive or "asked for" in service.said, 120, 0.1)
         read_again(scene, 50)
         end = scene.offsets.requests_end()
-        until("request of compaction", lambda: not service.alive or scene.offsets.requests_end() > end, 60, 0.01)
+        until("request of compaction", lambda: not service.alive or scene.offsets.requests_end() > end, 180, 0.01)
         yield lambda: service.alive and scene.offsets.requests_left() > 0
         if service.alive:
             service.process.send_signal(signal.SIGTERM)

@@ -24,7 +24,7 @@ from tests.faults.site import Site, site
 from tests.faults.states import STATES
 from tests.support import log, progress
 from tests.support.awaited import until
-from tests.support.pipeline import Pipeline, Settings
+from tests.support.pipeline import Settings
 from towpath.opened import opened
 
 _TRIES = 3  # until a fault meets its state
@@ -96,64 +96,49 @@ def test_records_flow_within_15_s_of_there_being_another_primary_than_one_that_s
 
 @pytest.mark.long
 def test_a_task_that_starts_while_the_source_has_no_primary_waits_for_one(there: Site, tmp_path: Path) -> None:
-    name = f"w{time.monotonic_ns():x}"
-    pipeline = Pipeline(name, tmp_path / f"{name}.toml", there.addresses, there.source, there.destination)
-    pipeline.source("docs").insert_many([{"_id": n} for n in range(100)])
-    pipeline.deploy()
-    pipeline.wait()
-    connector = f"{name}-source"
-    with no_primary(there):
-        httpx.post(f"{there.url()}/connectors/{connector}/tasks/0/restart", timeout=90).raise_for_status()
-        log = there.processes[there.workers[0]].log
-        until("task that waits", lambda: log.read_text().count(WAITS) >= 2, 150, 0.5)  # each after 30 s
-    until("running task", lambda: [it["state"] for it in there.tasks(connector)] == ["RUNNING"], 60, 0.2)
-    pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
-    pipeline.wait()
-    assert [it["state"] for it in there.tasks(connector)] == ["RUNNING"]
-    pipeline.assert_same("docs", at_least=100)
-    pipeline.remove()
+    with there.deployed(tmp_path) as pipeline:
+        pipeline.wait()
+        connector = f"{pipeline.name}-source"
+        with no_primary(there):
+            httpx.post(f"{there.url()}/connectors/{connector}/tasks/0/restart", timeout=90).raise_for_status()
+            worker = there.processes[there.workers[0]].log
+            until("task that waits", lambda: worker.read_text().count(WAITS) >= 2, 150, 0.5)  # each after 30 s
+        until("running task", lambda: [it["state"] for it in there.tasks(connector)] == ["RUNNING"], 60, 0.2)
+        pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
+        pipeline.wait()
+        assert [it["state"] for it in there.tasks(connector)] == ["RUNNING"]
+        pipeline.assert_same("docs", at_least=100)
 
 
 @pytest.mark.long
 def test_a_source_without_primary_for_longer_than_the_driver_waits_holds_up_the_hand_over_and_does_not_end_it(
     there: Site, tmp_path: Path
 ) -> None:
-    name = f"h{time.monotonic_ns():x}"
-    settings = Settings(capture={"documents_per_second": 100})
-    pipeline = Pipeline(
-        name, tmp_path / f"{name}.toml", there.addresses, there.source, there.destination, settings=settings
-    )
-    pipeline.source("docs").insert_many([{"_id": n} for n in range(1000)])
-    pipeline.deploy()
-    until("most of the copy", lambda: progress.copied(pipeline) >= 800, 60, 0.05)
-    pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
-    with no_primary(there):
-        time.sleep(60)  # the driver looks for a primary for 30
-    pipeline.wait()
-    assert [it["state"] for it in there.tasks(f"{name}-source")] == ["RUNNING"]
-    pipeline.assert_same("docs", at_least=1000)
-    pipeline.remove()
+    with there.deployed(tmp_path, 1000, Settings(capture={"documents_per_second": 100})) as pipeline:
+        until("most of the copy", lambda: progress.copied(pipeline) >= 800, 60, 0.05)
+        pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
+        with no_primary(there):
+            time.sleep(60)  # the driver looks for a primary for 30
+        pipeline.wait()
+        assert [it["state"] for it in there.tasks(f"{pipeline.name}-source")] == ["RUNNING"]
+        pipeline.assert_same("docs", at_least=1000)
 
 
 @pytest.mark.long
 def test_a_destination_that_is_over_its_quota_is_waited_for(there: Site, tmp_path: Path) -> None:
-    name = f"q{time.monotonic_ns():x}"
-    pipeline = Pipeline(name, tmp_path / f"{name}.toml", there.addresses, there.source, there.destination)
-    pipeline.source("docs").insert_many([{"_id": n} for n in range(100)])
-    pipeline.deploy()
-    pipeline.wait()
-    before = progress.total(pipeline)
-    with over_quota(there):
-        pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
-        time.sleep(40)  # longer than drivers try again
-        assert progress.total(pipeline) == before
-        found = pipeline.status(expect=0)
-        assert (found["state"], found["dead_letters"]) == ("running", 0)
-    pipeline.wait()
-    assert [it["state"] for it in there.tasks(f"{name}-sink")] == ["RUNNING"] * 2
-    pipeline.assert_same("docs", at_least=100)
-    assert not log.records(there.addresses.bootstrap, f"{name}.dead-letters")
-    pipeline.remove()
+    with there.deployed(tmp_path) as pipeline:
+        pipeline.wait()
+        before = progress.total(pipeline)
+        with over_quota(there):
+            pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
+            time.sleep(40)  # longer than drivers try again
+            assert progress.total(pipeline) == before
+            found = pipeline.status(expect=0)
+            assert (found["state"], found["dead_letters"]) == ("running", 0)
+        pipeline.wait()
+        assert [it["state"] for it in there.tasks(f"{pipeline.name}-sink")] == ["RUNNING"] * 2
+        pipeline.assert_same("docs", at_least=100)
+        assert not log.records(there.addresses.bootstrap, f"{pipeline.name}.dead-letters")
 
 
 @pytest.mark.long
@@ -161,31 +146,28 @@ def test_a_primary_of_the_destination_that_sleeps_while_much_is_written_to_it_is
     there: Site, tmp_path: Path
 ) -> None:
     """What it does not take fills the connection: nobody answers, and the driver would go on writing for ever."""
-    name = f"l{time.monotonic_ns():x}"
-    pipeline = Pipeline(name, tmp_path / f"{name}.toml", there.addresses, there.source, there.destination)
-    pipeline.source("docs").insert_one({"_id": 0})
-    pipeline.deploy()
-    pipeline.wait()
-    copies, primary = pipeline.destination("docs"), there.primary("destination")
-    sink = f"{there.url()}/connectors/{name}-sink"
-    httpx.put(f"{sink}/pause", timeout=30).raise_for_status()
-    until("paused sink", lambda: {it["state"] for it in there.tasks(f"{name}-sink")} == {"PAUSED"}, 60, 0.2)
-    pipeline.source("docs").insert_many([{"_id": n, "text": "x" * 15_000_000} for n in range(1, 9)])
-    with opened(pipeline.file) as it:
-        topic = [Topic(pipeline.topic("docs"), 4)]
-        until("documents in the log", lambda: sum(end for _, end in it.topics.ends(topic).values()) > 8, 60, 0.2)
-    there.kill(primary, signal.SIGSTOP)
-    try:
-        httpx.put(f"{sink}/resume", timeout=30).raise_for_status()
-        there.primary("destination", besides=primary)
-        begun = time.monotonic()
-        until("large document", lambda: copies.count_documents({}) > 1, 100, 0.1)
-        assert time.monotonic() - begun < 15
-    finally:
-        there.kill(primary, signal.SIGCONT)
-    pipeline.wait()
-    pipeline.assert_same("docs", at_least=9)
-    pipeline.remove()
+    with there.deployed(tmp_path, 1) as pipeline:
+        pipeline.wait()
+        copies, primary = pipeline.destination("docs"), there.primary("destination")
+        connector = f"{pipeline.name}-sink"
+        sink = f"{there.url()}/connectors/{connector}"
+        httpx.put(f"{sink}/pause", timeout=30).raise_for_status()
+        until("paused sink", lambda: {it["state"] for it in there.tasks(connector)} == {"PAUSED"}, 60, 0.2)
+        pipeline.source("docs").insert_many([{"_id": n, "text": "x" * 15_000_000} for n in range(1, 9)])
+        with opened(pipeline.file) as it:
+            topic = [Topic(pipeline.topic("docs"), 4)]
+            until("documents in the log", lambda: sum(end for _, end in it.topics.ends(topic).values()) > 8, 60, 0.2)
+        there.kill(primary, signal.SIGSTOP)
+        try:
+            httpx.put(f"{sink}/resume", timeout=30).raise_for_status()
+            there.primary("destination", besides=primary)
+            begun = time.monotonic()
+            until("large document", lambda: copies.count_documents({}) > 1, 100, 0.1)
+            assert time.monotonic() - begun < 15
+        finally:
+            there.kill(primary, signal.SIGCONT)
+        pipeline.wait()
+        pipeline.assert_same("docs", at_least=9)
 
 
 @pytest.mark.long

@@ -7,7 +7,6 @@ is another broker, is to tell it of the end.
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +21,7 @@ from tests.faults.shapes import SHAPES
 from tests.faults.site import Site, site
 from tests.support import log
 from tests.support.awaited import until
-from tests.support.pipeline import Pipeline, towpath
+from tests.support.pipeline import towpath
 from towpath.opened import opened
 
 _GROUP = "towpath-stack"  # the workers'
@@ -72,19 +71,15 @@ def lose_ends(there: Site, connector: str, topic: str) -> None:
 
 @pytest.mark.long
 def test_a_transaction_that_has_lost_its_end_gets_the_one_that_was_decided(there: Site, tmp_path: Path) -> None:
-    name = f"e{time.monotonic_ns():x}"
-    pipeline = Pipeline(name, tmp_path / f"{name}.toml", there.addresses, there.source, there.destination)
-    pipeline.source("docs").insert_many([{"_id": n} for n in range(100)])
-    pipeline.deploy()
-    pipeline.wait()
-    with opened(pipeline.file) as it:
+    with there.deployed(tmp_path) as pipeline, opened(pipeline.file) as it:
+        pipeline.wait()
 
         def open_ones() -> set[int]:
             return {partition for topic, partition in it.topics.open_transactions() if topic.startswith(_TOPIC)}
 
         for verb in ("restart", "run"):
             topic = f"{_TOPIC}-{verb}"
-            lose_ends(there, f"{name}-source", topic)
+            lose_ends(there, f"{pipeline.name}-source", topic)
             assert open_ones() == {0, 1}
             if verb == "restart":
                 said = towpath("restart", pipeline.file).stderr
@@ -98,7 +93,6 @@ def test_a_transaction_that_has_lost_its_end_gets_the_one_that_was_decided(there
             assert f"{topic}, partition 1: the transaction of" in said and "aborted it, as had been decided" in said
             assert not open_ones()
             assert [one.value for one in log.records(there.addresses.bootstrap, topic)] == [b"to be committed"]
-    pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
-    pipeline.wait()
-    pipeline.assert_same("docs", at_least=100)
-    pipeline.remove()
+        pipeline.source("docs").update_many({}, {"$set": {"n": 1}})
+        pipeline.wait()
+        pipeline.assert_same("docs", at_least=100)
