@@ -86,6 +86,7 @@ def test_a_transaction_that_has_lost_its_end_gets_the_one_that_was_decided(there
             else:
                 with Command(tmp_path, pipeline.file, "run") as running:
                     until("transactions that are ended", lambda: not open_ones(), 60, 0.2)
+                    until("look at the pipeline", lambda: "is running" in running.said, 60, 0.2)
                     running.process.send_signal(signal.SIGINT)
                     running.ended(0)
                     said = running.said
