@@ -36,8 +36,9 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
     """Keep PIPELINE running until interrupted: for a terminal, systemd or a container.
 
     Restarts what has failed, again and again with longer pauses, unless no restart can mend it: then it says what
-    does. Repairs what the destination had refused once it takes it; keeps compaction and `verify --follow` going as
-    [run] says. Whatever is away for a while is waited for. It may be killed at any moment.
+    does. Ends transactions whose end Kafka has lost. Repairs what the destination had refused once it takes it; keeps
+    compaction and `verify --follow` going as [run] says. Whatever is away for a while is waited for. It may be
+    killed at any moment.
 
     Exit 0 when the pipeline ran and nothing differed at the end, 1 when not, 2 when it could not be seen.
     """

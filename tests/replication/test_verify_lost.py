@@ -65,11 +65,9 @@ def filled(sets: Sets) -> Sets:
     return sets
 
 
-def verification(
-    sets: Sets, journal: Path, tell: Callable[[Progress], None], say: Callable[[str], None] = print, **options: Any
-) -> Verification:
+def verification(sets: Sets, journal: Path, tell: Callable[[Progress], None], **options: Any) -> Verification:
     chosen = Options(2, RECHECK, range_bytes=1_020 * DOCUMENTS // RANGES, journal=journal, **options)
-    return Verification(sets.source, sets.destination, [PAIR], chosen, tell=tell, say=say)
+    return Verification(sets.source, sets.destination, [PAIR], chosen, tell=tell, say=print)
 
 
 def once(documents: int, act: Callable[[], None]) -> Callable[[Progress], None]:

@@ -25,8 +25,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The sockets of Java's driver, which can be closed under a read that nobody answers and a write that nobody takes: the driver itself cannot end one. It lets others
- * make its sockets with TLS only, and so is told that there is TLS where there is none; see {@link PlainSocket}.
+ * The sockets of Java's driver, which can be closed under a read that nobody answers and a write that nobody takes: the driver itself
+ * cannot end one. It lets others make its sockets with TLS only, and so is told that there is TLS where there is none; see
+ * {@link PlainSocket}.
  */
 final class Sockets {
     private static final Logger LOGGER = LoggerFactory.getLogger(Sockets.class);

@@ -19,6 +19,7 @@ import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import javax.net.ServerSocketFactory;
 import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
@@ -33,49 +34,69 @@ class SocketsTest {
 
     @Test
     void aReadEndsWhenItsSocketIsClosed() throws Exception {
-        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            readsUntilClosed(server, Optional.empty());
-        }
+        readsUntilClosed(Optional.empty());
     }
 
     @Test
     void aReadEndsWhenItsSocketIsClosedThatHasTls(@TempDir Path folder) throws Exception {
-        SSLContext tls = tls(folder);
-        try (ServerSocket server =
-                tls.getServerSocketFactory().createServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            readsUntilClosed(server, Optional.of(tls));
-        }
+        readsUntilClosed(Optional.of(tls(folder)));
     }
 
     @Test
     void aWriteEndsWhenItsSocketIsClosed() throws Exception {
-        try (ServerSocket server = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            writesUntilClosed(server, Optional.empty());
-        }
+        writesUntilClosed(Optional.empty());
     }
 
     @Test
     void aWriteEndsWhenItsSocketIsClosedThatHasTls(@TempDir Path folder) throws Exception {
-        SSLContext tls = tls(folder);
-        try (ServerSocket server =
-                tls.getServerSocketFactory().createServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            writesUntilClosed(server, Optional.of(tls));
+        writesUntilClosed(Optional.of(tls(folder)));
+    }
+
+    private void readsUntilClosed(Optional<SSLContext> tls) throws Exception {
+        try (ServerSocket server = listening(tls)) {
+            CompletableFuture<Socket> answering = CompletableFuture.supplyAsync(() -> answersOnce(server));
+            long before = System.nanoTime();
+            InputStream in = answered(server, tls).getInputStream();
+            CompletableFuture<Integer> read = CompletableFuture.supplyAsync(() -> read(in));
+            ServerAddress address = new ServerAddress("localhost", server.getLocalPort());
+            assertEquals(0, sockets.close(address, before), "one that was made later");
+            assertEquals(0, sockets.close(new ServerAddress("localhost", 1), System.nanoTime()), "to another server");
+            assertFalse(read.isDone());
+            assertEquals(1, sockets.close(address, System.nanoTime()));
+            assertEquals(-1, read.get(10, TimeUnit.SECONDS));
+            assertEquals(0, sockets.close(address, System.nanoTime()), "it is closed");
+            answering.get(10, TimeUnit.SECONDS).close();
         }
     }
 
-    private void writesUntilClosed(ServerSocket server, Optional<SSLContext> tls) throws Exception {
-        CompletableFuture<Socket> answering = CompletableFuture.supplyAsync(() -> answersOnce(server));
+    private void writesUntilClosed(Optional<SSLContext> tls) throws Exception {
+        try (ServerSocket server = listening(tls)) {
+            CompletableFuture<Socket> answering = CompletableFuture.supplyAsync(() -> answersOnce(server));
+            Socket socket = answered(server, tls);
+            CompletableFuture<Void> write = CompletableFuture.runAsync(() -> fill(socket));
+            assertThrows(TimeoutException.class, () -> write.get(2, TimeUnit.SECONDS), "nobody takes so much");
+            ServerAddress address = new ServerAddress("localhost", server.getLocalPort());
+            CompletableFuture<Integer> closing =
+                    CompletableFuture.supplyAsync(() -> sockets.close(address, System.nanoTime()));
+            assertEquals(1, closing.get(10, TimeUnit.SECONDS));
+            write.get(10, TimeUnit.SECONDS);
+            answering.get(10, TimeUnit.SECONDS).close();
+        }
+    }
+
+    private static ServerSocket listening(Optional<SSLContext> tls) throws IOException {
+        return tls.<ServerSocketFactory>map(SSLContext::getServerSocketFactory)
+                .orElseGet(ServerSocketFactory::getDefault)
+                .createServerSocket(0, 1, InetAddress.getLoopbackAddress());
+    }
+
+    /** One of ours, connected, whose first byte was answered. */
+    private Socket answered(ServerSocket server, Optional<SSLContext> tls) throws IOException {
         Socket socket = sockets.context(tls).getSocketFactory().createSocket();
         socket.connect(new InetSocketAddress("localhost", server.getLocalPort()), 10_000);
         socket.getOutputStream().write(7);
         assertEquals(8, socket.getInputStream().read());
-        CompletableFuture<Void> write = CompletableFuture.runAsync(() -> fill(socket));
-        assertThrows(TimeoutException.class, () -> write.get(2, TimeUnit.SECONDS), "nobody takes so much");
-        CompletableFuture<Integer> closing = CompletableFuture.supplyAsync(
-                () -> sockets.close(new ServerAddress("localhost", server.getLocalPort()), System.nanoTime()));
-        assertEquals(1, closing.get(10, TimeUnit.SECONDS));
-        write.get(10, TimeUnit.SECONDS);
-        answering.get(10, TimeUnit.SECONDS).close();
+        return socket;
     }
 
     private static void fill(Socket socket) {
@@ -88,25 +109,6 @@ class SocketsTest {
             throw new IllegalStateException(error);
         }
         throw new IllegalStateException("all of it was taken");
-    }
-
-    private void readsUntilClosed(ServerSocket server, Optional<SSLContext> tls) throws Exception {
-        CompletableFuture<Socket> answering = CompletableFuture.supplyAsync(() -> answersOnce(server));
-        long before = System.nanoTime();
-        Socket socket = sockets.context(tls).getSocketFactory().createSocket();
-        socket.connect(new InetSocketAddress("localhost", server.getLocalPort()), 10_000);
-        socket.getOutputStream().write(7);
-        InputStream in = socket.getInputStream();
-        assertEquals(8, in.read());
-        CompletableFuture<Integer> read = CompletableFuture.supplyAsync(() -> read(in));
-        ServerAddress address = new ServerAddress("localhost", server.getLocalPort());
-        assertEquals(0, sockets.close(address, before), "one that was made later");
-        assertEquals(0, sockets.close(new ServerAddress("localhost", 1), System.nanoTime()), "to another server");
-        assertFalse(read.isDone());
-        assertEquals(1, sockets.close(address, System.nanoTime()));
-        assertEquals(-1, read.get(10, TimeUnit.SECONDS));
-        assertEquals(0, sockets.close(address, System.nanoTime()), "it is closed");
-        answering.get(10, TimeUnit.SECONDS).close();
     }
 
     private static Socket answersOnce(ServerSocket server) {
