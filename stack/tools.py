@@ -49,7 +49,7 @@ def pip() -> list[str]:
     """The command that runs pip. Raises `ToolMissing`."""
     if importlib.util.find_spec("pip") is None:
         raise ToolMissing(f"{sys.executable} has no pip; run {sys.executable} -m ensurepip, or make the venv again")
-    return [sys.executable, "-m", "pip"]
+    return [sys.executable, "-P", "-m", "pip"]  # -P: no modules of the folder that we are called in
 
 
 def run(attempt: str, command: Sequence[str | Path], advice: Callable[[str], str] = lambda output: "") -> str:

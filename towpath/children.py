@@ -40,7 +40,7 @@ class Child:
     @classmethod
     def start(cls, verb: str, arguments: Sequence[str], given: str = "") -> Child:
         """`given` is its standard input. To be called by the main thread, with which the child ends."""
-        command = [sys.executable, "-m", "towpath.cli", verb, *arguments]
+        command = [sys.executable, "-P", "-m", "towpath.cli", verb, *arguments]  # -P: none of the user's own modules
         pipe = subprocess.PIPE
         process = subprocess.Popen(
             command,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stack import tools
+from stack import parts, tools
 from stack.errors import PartUnavailable, ToolMissing
 
 
@@ -67,3 +67,17 @@ def test_a_failed_command_tells_what_was_attempted_its_last_lines_and_what_to_do
 
 def test_a_command_that_works_returns_what_it_printed() -> None:
     assert tools.run("print", [sys.executable, "-c", "print('here')"]) == f"here{os.linesep}"
+
+
+def test_pip_takes_no_module_of_the_folder_that_it_is_called_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pip.py").write_text("raise SystemExit('a script of somebody else')")
+    monkeypatch.chdir(tmp_path)
+    assert tools.run("ask pip for its version", [*tools.pip(), "--version"]).startswith("pip ")
+
+
+def test_an_installation_without_the_plugins_sources_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_TRANSFORMS", tmp_path / "transforms")
+    with pytest.raises(PartUnavailable, match=rf"its sources are not in {tmp_path}/transforms; install Towpath again"):
+        parts._transforms(print)
