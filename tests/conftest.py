@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from pymongo import MongoClient
 
 import stack as embedded
-from tests.support import raw
+from tests.support import health, raw
 from tests.support.clock import Clock
 from tests.support.complaints import complaints
 from tests.support.guard import guarded
@@ -23,8 +24,13 @@ from tests.support.pipeline import Addresses, Pipeline, Settings
 MakePipeline = Callable[[Settings], Pipeline]
 #: Servers look for expired documents every second; what is set later counts after the minute that they sleep.
 _OFTEN = {"ttlMonitorSleepSecs": "1"}
-_STACK = pytest.StashKey[embedded.Stack]()
+STACK = pytest.StashKey[embedded.Stack]()
+_BEFORE = pytest.StashKey[health.Before]()
+_FAILED = pytest.StashKey[bool]()
 
+# A shell's `&` has SIGINT ignored, and whatever tests start and interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A JVM of a test lives for a minute or two: what its second compiler would save, it does not earn back.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
@@ -52,11 +58,49 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Shows with a failure what broker and workers have complained of last: their logs go with the stack."""
     report = yield
-    stack = item.config.stash.get(_STACK, None)
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
+    stack = item.config.stash.get(STACK, None)
     if report.failed and stack is not None:
         for name, words in complaints(stack):
             report.sections.append((f"the last that {name} complains of", words))
     return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """A test finds the stack alive, whatever the one before has done to it."""
+    stack = item.config.stash.get(STACK, None)
+    if stack is not None and (dead := stack.processes.keys() - health.running(stack.directory)):
+        health.mend(stack.directory, dead)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    item.stash[_BEFORE] = health.Before.of(item)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """What a failed test has broken is whole again before its fixtures end; what they could not end is ended then."""
+    before = item.stash.get(_BEFORE, None) or health.Before.of(item)
+    failed, broken = item.stash[_FAILED], None
+    try:
+        if failed:
+            before.restore()
+    except Exception as error:  # noqa: BLE001  # raised once the fixtures have ended
+        broken = error
+    try:
+        return (yield)
+    except BaseException:
+        failed = True
+        raise
+    finally:
+        if broken is not None:
+            raise broken
+        if failed:
+            before.clear()
 
 
 @pytest.fixture(scope="session")
@@ -64,8 +108,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
     """Two replica sets, Kafka and a Connect worker; down at the end, however the session ends."""
     directory = tmp_path_factory.mktemp("stack")
     try:
-        pytestconfig.stash[_STACK] = embedded.up(embedded.StackOptions(directory=directory, mongod=_OFTEN), _say)
-        yield pytestconfig.stash[_STACK]
+        pytestconfig.stash[STACK] = embedded.up(embedded.StackOptions(directory=directory, mongod=_OFTEN), _say)
+        yield pytestconfig.stash[STACK]
     finally:
         embedded.down(directory)
 
@@ -123,11 +167,13 @@ def make_pipeline(
 
     yield make
     for pipeline in made:
-        if pipeline.file.exists() and pipeline.has_left_something():
-            pipeline.write()
-            pipeline.remove()
-        source_client.drop_database(pipeline.name)
-        destination_client.drop_database(pipeline.name)
+        try:
+            if pipeline.file.exists() and pipeline.has_left_something():
+                pipeline.write()
+                pipeline.remove()
+        finally:
+            source_client.drop_database(pipeline.name)
+            destination_client.drop_database(pipeline.name)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.raw import Documents
+from tests.support.started import started
 from tests.support.ticker import Ticker
 
 COUNT = int(os.environ.get("TOWPATH_TEST_DOCUMENTS", "2000"))
@@ -113,7 +114,7 @@ def test_following_finds_damage_to_what_changes_and_status_shows_it(pipeline: Pi
         found: dict[str, Any] = pipeline.status()["verify"] or {}
         return found
 
-    with subprocess.Popen([TOWPATH, "verify", pipeline.file, "--follow", "--json"], stdout=subprocess.PIPE) as follower:
+    with started([TOWPATH, "verify", pipeline.file, "--follow", "--json"], stdout=subprocess.PIPE) as follower:
         until("running verdict", lambda: verdict().get("following"))
         with writer(documents, seed):
             until("documents compared", lambda: verdict()["compared"] > 100)

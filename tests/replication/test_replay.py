@@ -28,6 +28,7 @@ from tests.support import bsonbytes, oracle, raw, workers
 from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
+from tests.support.started import started
 from tests.support.workload import Workload
 from tests.support.writer import Writer
 
@@ -199,7 +200,7 @@ def test_a_replay_goes_on_after_the_command_is_interrupted_and_the_worker_killed
     pipeline.wait()
     there = third.documents(pipeline, "docs")
     command = [TOWPATH, "replay", pipeline.file, "--destination", third.uri, "--name", "far"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+    with started(command, stderr=subprocess.PIPE, text=True) as running:
         until("documents at the new destination", lambda: there.estimated_document_count() > 0)
         embedded.kill(stack.directory, workers.FIRST, signal.SIGKILL)
         half = there.estimated_document_count()
@@ -262,7 +263,7 @@ def test_a_damaged_destination_is_rebuilt_also_when_that_is_killed(pipeline: Pip
     only = ("--rebuild", "--only", pipeline.namespace("docs"))
     markers = pipeline.destination_client["towpath"]["rebuilds"]
     for phase in ("emptying", "applying"):
-        with subprocess.Popen([TOWPATH, "replay", pipeline.file, *only, "--yes"], stderr=subprocess.DEVNULL) as running:
+        with started([TOWPATH, "replay", pipeline.file, *only, "--yes"], stderr=subprocess.DEVNULL) as running:
             mark = {"_id": pipeline.name, "phase": phase}
             until(f"rebuild that is {phase}", lambda mark=mark: markers.find_one(mark), every=0.001)  # type: ignore[misc]
             running.kill()

@@ -20,6 +20,7 @@ from stack.mongod import MongodSizes
 from tests.support import history, oracle
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Addresses, Pipeline, Settings, towpath
+from tests.support.started import started
 from tests.support.ticker import Ticker
 
 COUNT = 3_000
@@ -130,7 +131,7 @@ def _is_told(pipeline: Pipeline, lost: str) -> None:
 
 def _interrupted(pipeline: Pipeline) -> None:
     """The command is killed once the copy has begun anew."""
-    with subprocess.Popen([TOWPATH, "resnapshot", pipeline.file, "--yes"], stderr=subprocess.DEVNULL) as command:
+    with started([TOWPATH, "resnapshot", pipeline.file, "--yes"], stderr=subprocess.DEVNULL) as command:
         until("gap", lambda: offset(pipeline).get("gap"))
         command.send_signal(signal.SIGKILL)
     said = words("replay", pipeline.file, "--destination", pipeline.addresses.source, "--yes", expect=2)

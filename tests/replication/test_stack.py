@@ -26,6 +26,7 @@ from stack import cache, mongod, parts, state
 from stack.mongod import Root
 from stack.ports import free
 from stack.versions import version
+from tests.support.started import started
 
 TOWPATH = Path(sys.executable).parent / "towpath"
 
@@ -206,14 +207,13 @@ def test_an_up_that_was_ended_in_the_middle_leaves_nothing_that_down_does_not_fi
     tmp_path: Path, number: signal.Signals
 ) -> None:
     command: list[str | Path] = [TOWPATH, "stack", "up", "--dir", tmp_path]
-    up = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert up.stderr is not None
     try:
-        next(line for line in up.stderr if "is ready after" in line)
-        begun = [process for process in embedded.status(tmp_path).processes.values() if process.running]
-        up.send_signal(number)
-        assert up.wait(60) == (2 if number == signal.SIGINT else -number)
-        up.stderr.close()
+        with started(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as up:
+            assert up.stderr is not None
+            next(line for line in up.stderr if "is ready after" in line)
+            begun = [process for process in embedded.status(tmp_path).processes.values() if process.running]
+            up.send_signal(number)
+            assert up.wait(60) == (2 if number == signal.SIGINT else -number)
         assert begun
         assert any(process.running for process in begun) == (number == signal.SIGKILL)
     finally:

@@ -1,8 +1,8 @@
 """The command line without its imports: a process that has them forks for every command.
 
 A command is a process of its own as ever, with its arguments, its environment, its output and its exit status; half a
-second of imports is what is saved, a few hundred times. `python -m tests.support.commands SOCKET` is the process that
-forks, and ends with whoever started it.
+second of imports is what is saved, a few hundred times. It is killed once nobody waits for it. `python -m
+tests.support.commands SOCKET` is the process that forks, and ends with whoever started it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,9 @@ def run(arguments: Sequence[str], timeout: float) -> subprocess.CompletedProcess
         socket.send_fds(asked, [len(request.encode()).to_bytes(4, "big")], [out.fileno(), err.fileno()])
         asked.sendall(request.encode())
         with asked.makefile("r") as answers:
-            pid = int(answers.readline())
             try:
                 status = int(answers.readline())
             except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
                 raise subprocess.TimeoutExpired(["towpath", *arguments], timeout) from None
         return subprocess.CompletedProcess(["towpath", *arguments], status, _text(out), _text(err))
 
@@ -79,8 +78,12 @@ def _forked(asked: socket.socket) -> dict[str, Any]:
     request: dict[str, Any] = json.loads(asked.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if pid := os.fork():
-        asked.sendall(f"{pid}\n".encode())
-        asked.sendall(f"{os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])}\n".encode())
+        over = os.pidfd_open(pid)
+        if over not in select.select([over, asked], [], [])[0]:  # nobody waits any more for its end
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        with suppress(BrokenPipeError):
+            asked.sendall(f"{status}\n".encode())
         os._exit(0)
     asked.close()
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -26,7 +26,10 @@ class Service:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.process.send_signal(signal.SIGTERM)
-        ended = self.process.wait(60)
+        try:
+            ended = self.process.wait(60)
+        finally:
+            self.process.kill()
         if kind is None:
             assert ended in (0, -signal.SIGKILL), f"ended with {ended}\n{self.said}"
             assert "Traceback" not in self.said, self.said

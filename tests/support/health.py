@@ -1,0 +1,105 @@
+"""A stack that tests share is well again after one of them has failed, and what that one had started is over."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from pymongo import MongoClient
+
+import stack as embedded
+from stack import processes, ready
+from tests.faults.site import Site
+from tests.support.awaited import until
+from tests.support.pipeline import TOWPATH
+
+_PATIENCE_S = 60  # for a process that lives to answer
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was there before the body of a test: running processes of each stack that it uses, and commands."""
+
+    stacks: dict[Path, set[str]]
+    commands: set[int]
+
+    @classmethod
+    def of(cls, item: pytest.Item) -> Before:
+        return cls({place: running(place) for place in _stacks(item)}, {command.pid for command in _commands()})
+
+    def restore(self) -> None:
+        """End the commands that are not over yet; have what ran before run, answer and take writes again."""
+        for command in _commands():
+            if command.pid not in self.commands:
+                print(f"ended what the test has left: {' '.join(command.cmdline())}")
+                command.kill()
+        for place, names in self.stacks.items():
+            mend(place, names)
+            _unblock(embedded.status(place))
+
+    def clear(self) -> None:
+        """Remove the connectors that are left in a stack that is still up."""
+        for place in self.stacks:
+            # a secured one has the users and the pipeline of one file, whose tests share them
+            if running(place) and not (stack := embedded.status(place)).sasl_bootstrap:
+                url = stack.connect
+                until("worker without connectors", lambda url=url: _without_connectors(url), 120, 0.2)
+
+
+def _stacks(item: pytest.Item) -> Iterator[Path]:
+    for value in getattr(item, "funcargs", {}).values():
+        place = value if isinstance(value, embedded.Stack | Site) else getattr(value, "stack", None)
+        if isinstance(place, embedded.Stack | Site):
+            yield place.directory
+
+
+def _commands() -> Iterator[psutil.Process]:
+    """Commands of Towpath's that this process has started, or that those have."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if {str(TOWPATH), "towpath.cli"} & set(process.cmdline()):
+                yield process
+
+
+def running(directory: Path) -> set[str]:
+    return {name for name, process in embedded.status(directory).processes.items() if process.running}
+
+
+def mend(directory: Path, names: Collection[str]) -> None:
+    """Have these processes of a stack run and answer: no longer stopped, started again where dead or without answer."""
+    for process in embedded.status(directory).processes.values():
+        processes.send(process, signal.SIGCONT)
+    for name in sorted(set(names) - running(directory)):
+        print(f"started again: {name}")
+        embedded.start(directory, name, await_ready=False)
+    options = embedded.options_of(directory)
+    assert options is not None
+    for name in names:
+        process = embedded.status(directory).processes[name]
+        try:
+            ready.wait({name: ready.check_for(process, options.secured)}, [process], _PATIENCE_S, lambda words: None)
+        except embedded.StackError as error:
+            print(f"killed and started again: {error}")
+            embedded.restart(directory, name, signal.SIGKILL)
+
+
+def _unblock(stack: embedded.Stack) -> None:
+    """Both sides take writes, whatever a cutover was in the middle of; those of a secured stack are not cut over."""
+    for uri in () if stack.sasl_bootstrap else (stack.source, stack.destination):
+        with MongoClient[dict[str, Any]](uri) as client:
+            client.admin.command({"setUserWriteBlockMode": 1, "global": False})
+
+
+def _without_connectors(url: str) -> bool:
+    names = httpx.get(f"{url}/connectors", timeout=30).raise_for_status().json()
+    for name in names:
+        print(f"removed what the test has left: {name}")
+        httpx.delete(f"{url}/connectors/{name}", timeout=90)  # refused while workers share out their work: asked again
+    return not names
