@@ -85,7 +85,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     """What a failed test has broken is whole again before its fixtures end; what they could not end is ended then."""
     before = item.stash.get(_BEFORE, None) or health.Before.of(item)
-    failed, broken = item.stash[_FAILED], None
+    failed, broken = item.stash.get(_FAILED, False), None
     try:
         if failed:
             before.restore()

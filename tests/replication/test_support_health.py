@@ -30,8 +30,8 @@ def stack(pytestconfig):
 def test_that_fails_after_it_has_broken_all(pipeline, stack):
     pipeline.create("docs")
     pipeline.deploy()
-    compactor = subprocess.Popen([TOWPATH, "verify", pipeline.file, "--follow"])
-    Path(os.environ["PIDS"]).write_text(str(compactor.pid))
+    follower = subprocess.Popen([TOWPATH, "verify", pipeline.file, "--follow"])
+    Path(os.environ["PIDS"]).write_text(str(follower.pid))
     pipeline.source_client.admin.command({"setUserWriteBlockMode": 1, "global": True})
     embedded.kill(stack.directory, "destination-0", signal.SIGSTOP)
     embedded.kill(stack.directory, "connect-0")

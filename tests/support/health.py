@@ -36,10 +36,12 @@ class Before:
 
     def restore(self) -> None:
         """End the commands that are not over yet; have what ran before run, answer and take writes again."""
-        for command in _commands():
-            if command.pid not in self.commands:
-                print(f"ended what the test has left: {' '.join(command.cmdline())}")
+        left = [command for command in _commands() if command.pid not in self.commands]
+        for command in left:
+            with suppress(psutil.NoSuchProcess):
+                print(f"killed what the test has left: {' '.join(command.cmdline())}")
                 command.kill()
+        psutil.wait_procs(left, 30)
         for place, names in self.stacks.items():
             mend(place, names)
             _unblock(embedded.status(place))
@@ -98,8 +100,12 @@ def _unblock(stack: embedded.Stack) -> None:
 
 
 def _without_connectors(url: str) -> bool:
-    names = httpx.get(f"{url}/connectors", timeout=30).raise_for_status().json()
-    for name in names:
-        print(f"removed what the test has left: {name}")
-        httpx.delete(f"{url}/connectors/{name}", timeout=90)  # refused while workers share out their work: asked again
+    """Removes them; False, to be asked again, where there were some, or while the workers share out their work."""
+    try:
+        names = httpx.get(f"{url}/connectors", timeout=30).raise_for_status().json()
+        for name in names:
+            print(f"removed what the test has left: {name}")
+            httpx.delete(f"{url}/connectors/{name}", timeout=90).raise_for_status()
+    except httpx.HTTPError:
+        return False
     return not names
