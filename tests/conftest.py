@@ -89,7 +89,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     try:
         if failed:
             before.restore()
-    except Exception as error:  # noqa: BLE001  # raised once the fixtures have ended
+    except BaseException as error:  # noqa: BLE001  # raised once the fixtures have ended, which even a timeout must let
         broken = error
     try:
         return (yield)

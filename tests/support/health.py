@@ -35,7 +35,7 @@ class Before:
         return cls({place: running(place) for place in _stacks(item)}, {command.pid for command in _commands()})
 
     def restore(self) -> None:
-        """End the commands that are not over yet; have what ran before run, answer and take writes again."""
+        """Kill the commands that still run; have what ran before run, answer and take writes again."""
         left = [command for command in _commands() if command.pid not in self.commands]
         for command in left:
             with suppress(psutil.NoSuchProcess):
