@@ -2,6 +2,7 @@ package io.towpath.sink;
 
 import com.mongodb.kafka.connect.MongoSinkConnector;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import io.towpath.settings.Requirements;
 import io.towpath.tls.PemFiles;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -41,10 +42,35 @@ public final class MongoSink extends MongoSinkConnector {
 
     @Override
     public Config validate(Map<String, String> settings) {
+        List<ConfigValue> values = connected(settings).configValues();
+        Requirements requirements = requirements(settings);
+        if (values.stream()
+                .noneMatch(value -> value.name().startsWith("towpath.")
+                        && !value.errorMessages().isEmpty()))
+            requirements.passes(LogSettings.LAG, () -> LogSettings.of(settings));
+        return new Config(requirements.addedTo(values));
+    }
+
+    /** What the settings themselves say, and, where they can be used, the destination. */
+    private Config connected(Map<String, String> settings) {
         if (PemFiles.of(settings).isNone()) return super.validate(settings);
         Config config = new Config(config().validate(settings));
         DestinationCheck.check(settings, config);
         return config;
+    }
+
+    /** Of Connect, and of its consumers, what the log needs to be read as a whole and once. */
+    private static Requirements requirements(Map<String, String> settings) {
+        return new Requirements(settings)
+                .bytes()
+                .set(
+                        "consumer.override.isolation.level",
+                        List.of("read_committed"),
+                        "records of transactions that were aborted would be applied")
+                .set(
+                        "consumer.override.auto.offset.reset",
+                        List.of("earliest", "none"),
+                        "records that are in the log already would be skipped");
     }
 
     @Override

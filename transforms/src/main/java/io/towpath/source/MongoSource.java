@@ -1,6 +1,7 @@
 package io.towpath.source;
 
 import io.debezium.connector.mongodb.MongoDbConnector;
+import io.towpath.settings.Requirements;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -26,8 +27,14 @@ public final class MongoSource extends MongoDbConnector {
 
     @Override
     public Config validate(Map<String, String> configuration) {
-        List<ConfigValue> values = new ArrayList<>(super.validate(configuration).configValues());
-        values.addAll(SourceSettings.define(new ConfigDef()).validate(configuration));
-        return new Config(values);
+        Requirements requirements = SourceRequirements.of(configuration);
+        List<ConfigValue> values =
+                new ArrayList<>(SourceSettings.define(new ConfigDef()).validate(configuration));
+        // Debezium connects, with a hook of ours that throws where it cannot work
+        values.addAll(
+                requirements.areMet()
+                        ? super.validate(configuration).configValues()
+                        : super.config().validate(configuration));
+        return new Config(requirements.addedTo(values));
     }
 }
