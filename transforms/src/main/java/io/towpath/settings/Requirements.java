@@ -1,6 +1,7 @@
 package io.towpath.settings;
 
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -74,16 +75,16 @@ public final class Requirements {
 
     /**
      * What a validation answers, with what is not met. Of the other settings nothing is added: Connect would take that for its own
-     * answer, which may hold errors.
+     * answer, which may hold errors; and no value, which would have to be of the type that Connect defines.
      */
-    public List<ConfigValue> addedTo(List<ConfigValue> values) {
+    public List<ConfigValue> addedTo(Collection<ConfigValue> values) {
         List<ConfigValue> all = new ArrayList<>(values);
         faults.forEach((key, words) -> all.stream()
                 .filter(value -> value.name().equals(key))
                 .findFirst()
                 .ifPresentOrElse(
                         value -> value.addErrorMessage(words),
-                        () -> all.add(new ConfigValue(key, configuration.get(key), List.of(), List.of(words)))));
+                        () -> all.add(new ConfigValue(key, null, List.of(), List.of(words)))));
         return all;
     }
 

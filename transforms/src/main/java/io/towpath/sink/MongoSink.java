@@ -42,12 +42,11 @@ public final class MongoSink extends MongoSinkConnector {
 
     @Override
     public Config validate(Map<String, String> settings) {
-        List<ConfigValue> values = connected(settings).configValues();
         Requirements requirements = requirements(settings);
-        if (values.stream()
-                .noneMatch(value -> value.name().startsWith("towpath.")
-                        && !value.errorMessages().isEmpty()))
-            requirements.passes(LogSettings.LAG, () -> LogSettings.of(settings));
+        boolean areOursGood = SinkSettings.define(new ConfigDef()).validate(settings).stream()
+                .allMatch(value -> value.errorMessages().isEmpty());
+        if (areOursGood) requirements.passes(LogSettings.LAG, () -> LogSettings.of(settings));
+        List<ConfigValue> values = areOursGood ? connected(settings).configValues() : config().validate(settings);
         return new Config(requirements.addedTo(values));
     }
 
@@ -93,8 +92,13 @@ public final class MongoSink extends MongoSinkConnector {
 
         @Override
         public Map<String, ConfigValue> validateAll(Map<String, String> properties) {
-            Map<String, ConfigValue> values = MongoSinkConfig.CONFIG.validateAll(properties);
-            values.putAll(OURS.validateAll(properties));
+            Map<String, ConfigValue> ours = OURS.validateAll(properties);
+            // mongo-kafka's own checks make our namespace mapper, which throws where a rename is wrong
+            boolean isRenameGood =
+                    ours.get(TopicNamespaceMapper.RENAME).errorMessages().isEmpty();
+            ConfigDef theirs = isRenameGood ? MongoSinkConfig.CONFIG : new ConfigDef(MongoSinkConfig.CONFIG);
+            Map<String, ConfigValue> values = theirs.validateAll(properties);
+            values.putAll(ours);
             return values;
         }
     }

@@ -2,8 +2,7 @@ package io.towpath.source;
 
 import io.debezium.connector.mongodb.MongoDbConnector;
 import io.towpath.settings.Requirements;
-import java.util.ArrayList;
-import java.util.List;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
@@ -28,13 +27,11 @@ public final class MongoSource extends MongoDbConnector {
     @Override
     public Config validate(Map<String, String> configuration) {
         Requirements requirements = SourceRequirements.of(configuration);
-        List<ConfigValue> values =
-                new ArrayList<>(SourceSettings.define(new ConfigDef()).validate(configuration));
-        // Debezium connects, with a hook of ours that throws where it cannot work
-        values.addAll(
-                requirements.areMet()
-                        ? super.validate(configuration).configValues()
-                        : super.config().validate(configuration));
-        return new Config(requirements.addedTo(values));
+        // Debezium leaves out settings that it defines, over which Connect falls when there is an error
+        Map<String, ConfigValue> values = new LinkedHashMap<>(config().validateAll(configuration));
+        // and it connects, with a hook of ours that throws where it cannot work
+        if (requirements.areMet())
+            super.validate(configuration).configValues().forEach(value -> values.put(value.name(), value));
+        return new Config(requirements.addedTo(values.values()));
     }
 }

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.common.config.ConfigValue;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -130,6 +131,18 @@ class SinkSettingsTest {
         if (value == null) settings.remove(key);
         else settings.put(key, value);
         assertRefusedWith(settings, key, words);
+    }
+
+    @Test
+    void aRenameThatIsNoneIsRefusedThoughTheMapperIsThere() {
+        Map<String, String> settings = Definitions.filled("sink.json");
+        settings.put("towpath.rename", "{\"shop.orders\": 1}");
+        List<ConfigValue> values = new MongoSink().validate(settings).configValues();
+        assertTrue(values.stream()
+                .anyMatch(found -> found.name().equals("towpath.rename")
+                        && !found.errorMessages().isEmpty()));
+        List<String> names = values.stream().map(ConfigValue::name).toList();
+        assertTrue(names.containsAll(new MongoSink().config().names()), "Connect wants to see each of them");
     }
 
     private static void assertRefusedWith(Map<String, String> settings, String key, String words) {
