@@ -100,9 +100,7 @@ def test_a_namespace_that_no_topic_can_be_named_after_is_refused_before_the_copy
 
 
 @pytest.mark.long
-def test_a_task_on_a_worker_without_transactions_says_so(
-    pipeline: Pipeline, configs: Configs, tmp_path: Path
-) -> None:
+def test_a_task_on_a_worker_without_transactions_says_so(pipeline: Pipeline, configs: Configs, tmp_path: Path) -> None:
     """A standalone worker has none, whatever the connector requires."""
     source = next(iter(configs))
     with standalone_connect(tmp_path, pipeline.addresses.bootstrap, parts.plugins(print)) as url:
