@@ -87,4 +87,4 @@ def _is_waited_for(member: Client) -> bool:
 
 
 def _is_copied(pipeline: Pipeline) -> bool:
-    return bool(pipeline.status()["snapshot_done"])
+    return bool(pipeline.status()["snapshot"]["done"])

@@ -90,9 +90,9 @@ final class FirstCopy implements Stage {
         return 0;
     }
 
-    /** An Error's message says little without its name. */
+    /** The message of an Error, and of what has none, says little without its name. */
     private static String words(Throwable cause) {
-        return cause instanceof Error ? cause.toString() : cause.getMessage();
+        return cause instanceof Error || cause.getMessage() == null ? cause.toString() : cause.getMessage();
     }
 
     @Override
