@@ -75,12 +75,19 @@ def _once_primary(client: MongoClient[dict[str, Any]], command: dict[str, Any]) 
 
 @contextmanager
 def connect_without_plugins(directory: Path, bootstrap: str) -> Iterator[str]:
-    """A Connect worker that has nothing but what Kafka ships; yields its URL once it answers."""
+    """A standalone Connect worker that has nothing but what Kafka ships; yields its URL once it answers."""
+    (directory / "plugins").mkdir()
+    with standalone_connect(directory, bootstrap, directory / "plugins") as url:
+        yield url
+
+
+@contextmanager
+def standalone_connect(directory: Path, bootstrap: str, plugins: Path) -> Iterator[str]:
+    """A standalone Connect worker with these plugins; yields its URL once it answers."""
     found, url = parts.parts(print), f"http://127.0.0.1:{free_port()}"
     properties = directory / "worker.properties"
-    (directory / "plugins").mkdir()
     properties.write_text(
-        f"bootstrap.servers={bootstrap}\nlisteners={url}\nplugin.path={directory / 'plugins'}\n"
+        f"bootstrap.servers={bootstrap}\nlisteners={url}\nplugin.path={plugins}\n"
         f"offset.storage.file.filename={directory / 'offsets'}\n"
         "key.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n"
         "value.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n"

@@ -15,6 +15,7 @@ import io.towpath.sink.RecordHandler;
 import io.towpath.sink.TopicNamespaceMapper;
 import io.towpath.source.MongoSource;
 import io.towpath.source.RawDocuments;
+import io.towpath.support.Definitions;
 import io.towpath.transform.DebeziumToRecord;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -28,40 +29,16 @@ import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.connector.Connector;
 import org.apache.kafka.connect.transforms.Transformation;
-import org.bson.BsonDocument;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** The connectors' definitions, with every class of ours that they name made from them. */
 class DefinitionsTest {
-    private static final Path DEFINITIONS = Path.of("../connectors");
-    /** What stands in the open places; anything else is x. */
-    private static final Map<String, String> VALUES = Map.ofEntries(
-            Map.entry("rename", "{}"),
-            Map.entry("whole_documents", "false"),
-            Map.entry("partitions", "1"),
-            Map.entry("replication_factor", "1"),
-            Map.entry("tasks", "1"),
-            Map.entry("copy", "ranges"),
-            Map.entry("copy_threads", "4"),
-            Map.entry("read_preference", "secondaryPreferred"),
-            Map.entry("documents_per_second", "0"),
-            Map.entry("bytes_per_second", "5000000000"),
-            Map.entry("write_concern", "majority+journal"),
-            Map.entry("wtimeout_ms", "60000"),
-            Map.entry("fold", "true"),
-            Map.entry("batch_records", "50000"),
-            Map.entry("poll_records", "4"),
-            Map.entry("batch_bytes", "16777216"),
-            Map.entry("until", ""),
-            Map.entry("compaction_lag_ms", "-1"),
-            Map.entry("delete_retention_ms", "-1"));
-
     @ParameterizedTest
     @ValueSource(strings = {"source.json", "plain-source.json"})
     void sourceConfiguresItsHook(String file) throws Exception {
-        Map<String, String> source = definition(file);
+        Map<String, String> source = Definitions.filled(file);
         source.put("mongodb.connection.string", "mongodb://127.0.0.1:1"); // which Connect's config provider resolves
         MongoDbAuthProvider hook = made(source.get("mongodb.authentication.class"), MongoDbAuthProvider.class);
         hook.init(Configuration.from(source));
@@ -70,7 +47,7 @@ class DefinitionsTest {
 
     @Test
     void plainSourceConfiguresItsTransform() throws Exception {
-        Map<String, String> source = definition("plain-source.json");
+        Map<String, String> source = Definitions.filled("plain-source.json");
         assertEquals(MongoDbConnector.class.getName(), source.get("connector.class"));
         Transformation<?> transform = made(source.get("transforms.record.type"), Transformation.class);
         Map<String, String> settings = new HashMap<>();
@@ -85,29 +62,29 @@ class DefinitionsTest {
 
     @Test
     void sourceIsOursAndKnowsAllItsSettings() throws Exception {
-        Map<String, String> source = definition("source.json");
+        Map<String, String> source = Definitions.filled("source.json");
         assertFalse(source.containsKey("transforms"));
-        assertKnown(made(source.get("connector.class"), MongoSource.class), source, List.of());
+        assertKnown(made(source.get("connector.class"), MongoSource.class), source);
     }
 
     @Test
     void sinkIsOursAndKnowsAllItsSettings() throws Exception {
-        Map<String, String> sink = definition("sink.json");
-        assertKnown(made(sink.get("connector.class"), MongoSink.class), sink, List.of(TopicNamespaceMapper.RENAME));
+        Map<String, String> sink = Definitions.filled("sink.json");
+        assertKnown(made(sink.get("connector.class"), MongoSink.class), sink);
         assertEquals(
                 MongoSinkConnector.class.getName(),
-                definition("plain-sink.json").get("connector.class"));
+                Definitions.filled("plain-sink.json").get("connector.class"));
     }
 
     /** Every setting of ours is one that the connector defines, and none has an error. */
-    private static void assertKnown(Connector connector, Map<String, String> settings, List<String> elsewhere) {
+    private static void assertKnown(Connector connector, Map<String, String> settings) {
         ConfigDef defined = connector.config();
         List<String> unknown = new ArrayList<>(settings.keySet().stream()
                 .filter(key -> key.startsWith("towpath."))
                 .toList());
         assertFalse(unknown.isEmpty());
         unknown.removeAll(defined.names());
-        assertEquals(elsewhere, unknown);
+        assertEquals(List.of(), unknown);
         for (ConfigValue value : defined.validate(settings)) {
             if (value.name().startsWith("towpath.")) assertEquals(List.of(), value.errorMessages(), value.name());
         }
@@ -116,7 +93,7 @@ class DefinitionsTest {
     @ParameterizedTest
     @ValueSource(strings = {"sink.json", "plain-sink.json"})
     void sinkConfiguresItsMapperAndItsHandler(String file) throws Exception {
-        Map<String, String> sink = definition(file);
+        Map<String, String> sink = Definitions.filled(file);
         sink.remove("topics.regex");
         sink.put("topics", "x.shop.orders");
         MongoSinkTopicConfig config = new MongoSinkTopicConfig("x.shop.orders", sink, true);
@@ -129,9 +106,9 @@ class DefinitionsTest {
 
     @Test
     void noDefinitionNamesAnotherClassOfOursOrHoldsASecret() throws IOException {
-        try (Stream<Path> files = Files.list(DEFINITIONS)) {
+        try (Stream<Path> files = Files.list(Definitions.FOLDER)) {
             long found = files.filter(file -> file.toString().endsWith(".json"))
-                    .map(file -> definition(file.getFileName().toString()))
+                    .map(file -> Definitions.filled(file.getFileName().toString()))
                     .peek(definition -> definition.forEach((key, value) -> {
                         if (value.startsWith("io.towpath.")) assertTrue(exists(value), key);
                         assertEquals(
@@ -155,25 +132,5 @@ class DefinitionsTest {
 
     private static <T> T made(String name, Class<T> kind) throws ReflectiveOperationException {
         return kind.cast(Class.forName(name).getDeclaredConstructor().newInstance());
-    }
-
-    /** A definition with its open places filled in. */
-    private static Map<String, String> definition(String file) {
-        try {
-            Map<String, String> settings = new HashMap<>();
-            BsonDocument.parse(Files.readString(DEFINITIONS.resolve(file)))
-                    .forEach((key, value) ->
-                            settings.put(key, filled(value.asString().getValue())));
-            return settings;
-        } catch (IOException error) {
-            throw new IllegalStateException(error);
-        }
-    }
-
-    private static String filled(String text) {
-        String result = text;
-        for (Map.Entry<String, String> value : VALUES.entrySet())
-            result = result.replace("%%(%s)s".formatted(value.getKey()), value.getValue());
-        return result.replaceAll("%\\(\\w+\\)s", "x");
     }
 }

@@ -2,6 +2,7 @@ package io.towpath.sink;
 
 import com.mongodb.kafka.connect.MongoSinkConnector;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import io.towpath.settings.Requirements;
 import io.towpath.tls.PemFiles;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -41,10 +42,34 @@ public final class MongoSink extends MongoSinkConnector {
 
     @Override
     public Config validate(Map<String, String> settings) {
+        Requirements requirements = requirements(settings);
+        boolean areOursGood = SinkSettings.define(new ConfigDef()).validate(settings).stream()
+                .allMatch(value -> value.errorMessages().isEmpty());
+        if (areOursGood) requirements.passes(LogSettings.LAG, () -> LogSettings.of(settings));
+        List<ConfigValue> values = areOursGood ? connected(settings).configValues() : config().validate(settings);
+        return new Config(requirements.addedTo(values));
+    }
+
+    /** What the settings themselves say, and, where they can be used, the destination. */
+    private Config connected(Map<String, String> settings) {
         if (PemFiles.of(settings).isNone()) return super.validate(settings);
         Config config = new Config(config().validate(settings));
         DestinationCheck.check(settings, config);
         return config;
+    }
+
+    /** Of Connect, and of its consumers, what the log needs to be read as a whole and once. */
+    private static Requirements requirements(Map<String, String> settings) {
+        return new Requirements(settings)
+                .bytes()
+                .set(
+                        "consumer.override.isolation.level",
+                        List.of("read_committed"),
+                        "records of transactions that were aborted would be applied")
+                .set(
+                        "consumer.override.auto.offset.reset",
+                        List.of("earliest", "none"),
+                        "records that are in the log already would be skipped");
     }
 
     @Override
@@ -67,8 +92,13 @@ public final class MongoSink extends MongoSinkConnector {
 
         @Override
         public Map<String, ConfigValue> validateAll(Map<String, String> properties) {
-            Map<String, ConfigValue> values = MongoSinkConfig.CONFIG.validateAll(properties);
-            values.putAll(OURS.validateAll(properties));
+            Map<String, ConfigValue> ours = OURS.validateAll(properties);
+            // mongo-kafka's own checks make our namespace mapper, which throws where a rename is wrong
+            boolean isRenameGood =
+                    ours.get(TopicNamespaceMapper.RENAME).errorMessages().isEmpty();
+            ConfigDef theirs = isRenameGood ? MongoSinkConfig.CONFIG : new ConfigDef(MongoSinkConfig.CONFIG);
+            Map<String, ConfigValue> values = theirs.validateAll(properties);
+            values.putAll(ours);
             return values;
         }
     }

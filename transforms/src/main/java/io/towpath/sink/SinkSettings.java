@@ -12,6 +12,7 @@ import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
+import org.apache.kafka.common.config.ConfigDef.LambdaValidator;
 import org.apache.kafka.common.config.ConfigDef.Range;
 import org.apache.kafka.common.config.ConfigDef.Type;
 
@@ -34,7 +35,9 @@ record SinkSettings(
     static final String WTIMEOUT = "towpath.wtimeout.ms";
     static final String FOLD = "towpath.fold";
     static final String BATCH_RECORDS = "towpath.batch.records";
+    /** Connect's own setting of the connector's consumers. */
     static final String POLL_RECORDS = "consumer.override.max.poll.records";
+
     static final String BATCH_BYTES = "towpath.batch.bytes";
     static final String RETRY_TIMEOUT = "towpath.retry.timeout.ms";
     static final String SILENCE = "towpath.silence.ms";
@@ -109,7 +112,21 @@ record SinkSettings(
                         1.0,
                         Range.between(0, 100),
                         Importance.MEDIUM,
-                        "Stop when the destination refuses more than this share of a batch's records.");
+                        "Stop when the destination refuses more than this share of a batch's records.")
+                .define(
+                        TopicNamespaceMapper.RENAME,
+                        Type.STRING,
+                        "{}",
+                        LambdaValidator.with(TopicNamespaceMapper::parse, () -> "a JSON object of namespaces"),
+                        Importance.MEDIUM,
+                        "A JSON object: a namespace at the source to its name at the destination.")
+                .define(
+                        POLL_RECORDS,
+                        Type.INT,
+                        ConsumerConfig.DEFAULT_MAX_POLL_RECORDS,
+                        Range.atLeast(1),
+                        Importance.LOW,
+                        "How many records a full poll of the connector's consumers brings.");
     }
 
     static SinkSettings of(Map<String, String> properties) {
@@ -120,26 +137,13 @@ record SinkSettings(
                 writeConcern(config.getString(WRITE_CONCERN))
                         .withWTimeout(config.getInt(WTIMEOUT), TimeUnit.MILLISECONDS),
                 config.getBoolean(FOLD),
-                pollRecords(properties),
+                config.getInt(POLL_RECORDS),
                 config.getInt(BATCH_RECORDS),
                 config.getLong(BATCH_BYTES),
                 Duration.ofMillis(config.getInt(RETRY_TIMEOUT)),
                 config.getInt(SILENCE),
                 config.getDouble(REFUSED_PERCENT),
                 LogSettings.of(properties));
-    }
-
-    /** How many records a full poll of the consumer brings: Connect's setting, which the connector has among its own. */
-    private static int pollRecords(Map<String, String> properties) {
-        ConfigDef definition = new ConfigDef()
-                .define(
-                        POLL_RECORDS,
-                        Type.INT,
-                        ConsumerConfig.DEFAULT_MAX_POLL_RECORDS,
-                        Range.atLeast(1),
-                        Importance.LOW,
-                        "");
-        return new AbstractConfig(definition, properties, false).getInt(POLL_RECORDS);
     }
 
     TransactionOptions transactions() {

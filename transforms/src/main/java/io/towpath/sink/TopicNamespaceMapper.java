@@ -21,14 +21,21 @@ public final class TopicNamespaceMapper implements NamespaceMapper {
     @Override
     public void configure(MongoSinkTopicConfig configuration) {
         Object rename = configuration.originals().get(RENAME);
-        if (rename == null) return;
+        if (rename != null) renamed.putAll(parse(RENAME, rename));
+    }
+
+    /** Throws {@link ConfigException} on what is no JSON object of namespaces. */
+    static Map<String, MongoNamespace> parse(String name, Object rename) {
+        Map<String, MongoNamespace> parsed = new HashMap<>();
         try {
             BsonDocument.parse(rename.toString())
-                    .forEach((from, to) ->
-                            renamed.put(from, new MongoNamespace(to.asString().getValue())));
+                    .forEach((from, to) -> parsed.put(
+                            new MongoNamespace(from).getFullName(),
+                            new MongoNamespace(to.asString().getValue())));
+            return parsed;
         } catch (RuntimeException error) {
             throw new ConfigException(
-                    RENAME, rename, "must be a JSON object of namespaces, like {\"shop.orders\": \"archive.orders\"}");
+                    name, rename, "must be a JSON object of namespaces, like {\"shop.orders\": \"archive.orders\"}");
         }
     }
 

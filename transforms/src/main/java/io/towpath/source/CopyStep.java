@@ -4,6 +4,11 @@ package io.towpath.source;
 sealed interface CopyStep permits Page, CopyStep.Planned, CopyStep.Trouble, CopyStep.Failed {
     String namespace();
 
+    /** Of the documents that it holds. */
+    default long bytes() {
+        return 0;
+    }
+
     /** A collection has been cut into ranges; its rows follow. */
     record Planned(String namespace, RangePlan plan) implements CopyStep {}
 
@@ -11,5 +16,5 @@ sealed interface CopyStep permits Page, CopyStep.Planned, CopyStep.Trouble, Copy
     record Trouble(String namespace, int range, String reason) implements CopyStep {}
 
     /** A read failed for good. */
-    record Failed(String namespace, RuntimeException cause) implements CopyStep {}
+    record Failed(String namespace, Throwable cause) implements CopyStep {}
 }

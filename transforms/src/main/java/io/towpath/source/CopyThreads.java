@@ -4,17 +4,17 @@ import com.mongodb.MongoException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.ArrayBlockingQueue;
-import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingDeque;
 import java.util.concurrent.ThreadLocalRandom;
-import java.util.concurrent.TimeUnit;
 
 /**
- * Threads that cut collections into ranges and read these. What they find waits in a queue of bounded length, in order for each range;
- * a full queue stops the reading. A range goes on where its last page ended, at a later moment, when a read breaks off.
+ * Threads that cut collections into ranges and read these. What they find waits in order for each range, up to a number of bytes;
+ * what exceeds it stops the reading. A range goes on where its last page ended, at a later moment, when a read breaks off.
  */
 final class CopyThreads implements AutoCloseable {
+    /** Of pages that wait for the task, whatever the number of threads. */
+    private static final long MOST_WAITING_BYTES = 32 << 20;
+
     private static final Duration PATIENCE = Duration.ofMinutes(5);
     private static final long FIRST_PAUSE_MS = 200;
     private static final long LONGEST_PAUSE_MS = 10_000;
@@ -30,14 +30,13 @@ final class CopyThreads implements AutoCloseable {
     private final SourceSettings settings;
     private final RateLimit limit;
     private final LinkedBlockingDeque<Job> jobs = new LinkedBlockingDeque<>();
-    private final BlockingQueue<CopyStep> steps;
+    private final CopySteps steps = new CopySteps(MOST_WAITING_BYTES);
     private final List<Thread> threads = new ArrayList<>();
 
     CopyThreads(SourceCluster source, SourceSettings settings) {
         this.source = source;
         this.settings = settings;
         this.limit = new RateLimit(settings.documentsPerSecond(), settings.bytesPerSecond());
-        this.steps = new ArrayBlockingQueue<>(2 * settings.threads());
     }
 
     void cut(String namespace) {
@@ -59,7 +58,7 @@ final class CopyThreads implements AutoCloseable {
 
     /** The next step, or null when there is none within the time. */
     CopyStep next(long waitMs) throws InterruptedException {
-        return waitMs == 0 ? steps.poll() : steps.poll(waitMs, TimeUnit.MILLISECONDS);
+        return steps.next(waitMs);
     }
 
     private void work() {
@@ -77,12 +76,12 @@ final class CopyThreads implements AutoCloseable {
             }
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
-        } catch (RuntimeException error) {
+        } catch (Throwable error) { // an Error too: a thread that is gone would be waited for for ever
             fail(namespace, error);
         }
     }
 
-    private void fail(String namespace, RuntimeException error) {
+    private void fail(String namespace, Throwable error) {
         if (error instanceof MongoException fault && ReadFault.isInterrupt(fault)) return;
         try {
             steps.put(new CopyStep.Failed(namespace, error));

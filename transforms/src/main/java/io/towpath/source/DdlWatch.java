@@ -64,7 +64,7 @@ final class DdlWatch implements AutoCloseable {
             try (MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor = source.ddl(upto())) {
                 tell("");
                 while (!Thread.currentThread().isInterrupted()) look(cursor);
-            } catch (RuntimeException error) {
+            } catch (Throwable error) { // an Error too: it would end the watch unseen
                 if (!goesOnAfter(error)) return;
             }
         }
@@ -76,7 +76,7 @@ final class DdlWatch implements AutoCloseable {
         else if (cursor.getResumeToken() != null) passed(time(cursor.getResumeToken()));
     }
 
-    private boolean goesOnAfter(RuntimeException error) {
+    private boolean goesOnAfter(Throwable error) {
         if (closed || error instanceof MongoInterruptedException) return false;
         if (error instanceof MongoException fault && fault.getCode() == HISTORY_LOST) {
             try {

@@ -84,10 +84,15 @@ final class FirstCopy implements Stage {
         } else if (step instanceof CopyStep.Failed failed) {
             throw new ConnectException(
                     "%s cannot be copied from the source: %s. What is copied stays; mend the cause and restart the connector"
-                            .formatted(failed.namespace(), failed.cause().getMessage()),
+                            .formatted(failed.namespace(), words(failed.cause())),
                     failed.cause());
         }
         return 0;
+    }
+
+    /** The message of an Error, and of what has none, says little without its name. */
+    private static String words(Throwable cause) {
+        return cause instanceof Error || cause.getMessage() == null ? cause.toString() : cause.getMessage();
     }
 
     @Override

@@ -1,8 +1,8 @@
 package io.towpath.source;
 
 import io.debezium.connector.mongodb.MongoDbConnector;
-import java.util.ArrayList;
-import java.util.List;
+import io.towpath.settings.Requirements;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
@@ -26,8 +26,12 @@ public final class MongoSource extends MongoDbConnector {
 
     @Override
     public Config validate(Map<String, String> configuration) {
-        List<ConfigValue> values = new ArrayList<>(super.validate(configuration).configValues());
-        values.addAll(SourceSettings.define(new ConfigDef()).validate(configuration));
-        return new Config(values);
+        Requirements requirements = SourceRequirements.of(configuration);
+        // Debezium leaves out settings that it defines, over which Connect falls when there is an error
+        Map<String, ConfigValue> values = new LinkedHashMap<>(config().validateAll(configuration));
+        // and it connects, with a hook of ours that throws where it cannot work
+        if (requirements.areMet())
+            super.validate(configuration).configValues().forEach(value -> values.put(value.name(), value));
+        return new Config(requirements.addedTo(values.values()));
     }
 }

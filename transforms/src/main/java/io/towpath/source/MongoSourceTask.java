@@ -2,6 +2,7 @@ package io.towpath.source;
 
 import io.debezium.connector.mongodb.MongoDbConnectorTask;
 import io.towpath.record.ClusterTime;
+import io.towpath.settings.Requirements;
 import io.towpath.transform.EventTime;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -37,12 +38,14 @@ public final class MongoSourceTask extends SourceTask {
     @Override
     public void start(Map<String, String> properties) {
         configuration = Map.copyOf(properties);
+        ExactlyOnce.boundary(new Requirements(configuration)).require();
+        ExactlyOnce.requireOfWorker(configuration);
         settings = SourceSettings.of(configuration);
         metrics = new SourceMetrics(settings.name(), configuration.get(PREFIX));
-        String largest = configuration.getOrDefault("producer.override.max.request.size", "1048576");
-        setAside = new SetAside(settings, metrics, Integer.parseInt(largest));
+        setAside = new SetAside(settings, metrics);
         source = new SourceCluster(configuration, settings);
         source.awaitPrimary(PATIENCE);
+        source.refuseExpressions(configuration);
         partitions = new Partitions(configuration.get(PREFIX));
         ledger = new Ledger(partitions, context.offsetStorageReader());
         String selection = configuration.getOrDefault(SELECTION, "");
@@ -165,12 +168,7 @@ public final class MongoSourceTask extends SourceTask {
 
     @Override
     public void stop() {
-        if (stage != null) stage.close();
-        if (debezium != null) debezium.close();
-        if (ddl != null) ddl.close();
-        if (source != null) source.close();
-        if (setAside != null) setAside.close();
-        if (metrics != null) metrics.close();
+        Closing.all(stage, debezium, ddl, source, setAside, metrics);
     }
 
     @Override

@@ -19,6 +19,11 @@ record RangePlan(List<byte[]> bounds, long documents, long bytes, long beganMs) 
         return bounds.size() + 1;
     }
 
+    /** About how many documents have so many bytes together, one at least. */
+    long documentsIn(long size) {
+        return bytes == 0 ? Long.MAX_VALUE : Math.max(1, Math.round((double) size * documents / bytes));
+    }
+
     /** The range of an {@code _id}. */
     int rangeOf(byte[] key) {
         int low = 0;

@@ -9,10 +9,8 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.NoSuchElementException;
-import java.util.function.Supplier;
 import org.bson.BsonDocument;
 import org.bson.BsonMaxKey;
-import org.bson.BsonTimestamp;
 
 /** One read of a range, or of what is left of it, as of one moment: page by page, the last one marked. Throws the driver's exceptions. */
 final class RangeRead implements Iterator<Page>, AutoCloseable {
@@ -23,8 +21,9 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
     private final String namespace;
     private final int range;
     private final long pageBytes;
-    private final ClientSession session;
-    private final Supplier<MongoCursor<byte[]>> end;
+    private final SourceCluster source;
+    private final RangePlan plan;
+    private ClientSession session;
     private MongoCursor<byte[]> cursor;
     private boolean atEnd;
     private final ClusterTime time;
@@ -43,33 +42,43 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
             RangePlan plan,
             byte[] after,
             long pageBytes) {
+        this.source = source;
+        this.plan = plan;
         this.namespace = namespace;
         this.range = range;
         this.pageBytes = pageBytes;
         this.session = session;
         try {
             byte[] from = after.length > 0 ? after : plan.from(range);
-            ClusterTime before = session.getSnapshotTimestamp() == null ? source.now() : null;
-            this.cursor = source.range(session, namespace, from, plan.to(range)).iterator();
+            this.cursor = open(from);
+            if (session.getSnapshotTimestamp() == null) {
+                // the member has no such collection, and does not tell of when; it may be behind, so it is told
+                close();
+                this.session = source.snapshot(source.now());
+                this.cursor = open(from);
+            }
             // what begins with min() and has no max() ends before MaxKey, which may be an _id
             this.atEnd = from.length == 0 || plan.to(range).length > 0;
-            this.end = () -> source.documents(namespace, session, MAX_KEY).iterator();
-            // none where there is no such collection, and then there was none at the moment before either
-            BsonTimestamp snapshot = session.getSnapshotTimestamp();
-            this.time = snapshot == null ? before : ClusterTime.of(snapshot);
+            this.time = ClusterTime.of(this.session.getSnapshotTimestamp());
             this.ahead = read();
             boolean isKnown =
                     ahead != null && after.length > 0 && BsonOrder.compare(CanonicalKey.of(ahead), after) == 0;
             if (isKnown) ahead = read();
         } catch (RuntimeException error) {
-            session.close();
+            this.session.close();
             throw error;
         }
     }
 
+    private MongoCursor<byte[]> open(byte[] from) {
+        return source.range(session, namespace, from, plan.to(range))
+                .batchSize(source.batch(plan))
+                .iterator();
+    }
+
     private byte[] read() {
         if (!cursor.hasNext() && !atEnd) {
-            cursor = end.get();
+            cursor = source.documents(namespace, session, MAX_KEY).iterator();
             atEnd = true;
         }
         return cursor.hasNext() ? cursor.next() : null;

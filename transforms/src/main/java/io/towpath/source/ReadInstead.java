@@ -62,11 +62,12 @@ final class ReadInstead {
 
     private List<SourceRecord> read(SourceRecord record, OversizedEvent event, Optional<ClusterTime> asked) {
         List<byte[]> documents = new ArrayList<>();
-        ClusterTime moment;
-        try (ClientSession session = asked.isPresent() ? source.snapshot(asked.get()) : source.snapshot()) {
+        // told in any case: a member that is behind reads what was before the event, and one without the collection
+        // says no time
+        ClusterTime moment = asked.orElseGet(source::now);
+        try (ClientSession session = source.snapshot(moment)) {
             BsonDocument only = new BsonDocument("_id", new RawBsonDocument(event.key()).get("_id"));
             source.documents(event.namespace(), session, only).into(documents);
-            moment = ClusterTime.of(session.getSnapshotTimestamp());
         }
         List<SourceRecord> records = new ArrayList<>();
         Rows rows = new Rows(settings.name(), event.namespace(), asPartition(record), asOffset(record));

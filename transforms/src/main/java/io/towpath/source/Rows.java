@@ -3,6 +3,7 @@ package io.towpath.source;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.RecordHeaders;
+import io.towpath.record.TopicNames;
 import java.util.Collection;
 import java.util.Map;
 import org.apache.kafka.connect.data.Schema;
@@ -35,7 +36,7 @@ record Rows(String topicPrefix, String namespace, Map<String, Object> partition,
         return new SourceRecord(
                 partition,
                 offset,
-                topicPrefix + "." + namespace,
+                TopicNames.of(topicPrefix, namespace),
                 null,
                 Schema.BYTES_SCHEMA,
                 key,

@@ -33,14 +33,11 @@ final class SetAside implements AutoCloseable {
 
     private final SourceSettings settings;
     private final SourceMetrics metrics;
-    private final int largestRequest;
     private final TopicLimits limits;
 
-    /** @param largestRequest the producer's {@code max.request.size} */
-    SetAside(SourceSettings settings, SourceMetrics metrics, int largestRequest) {
+    SetAside(SourceSettings settings, SourceMetrics metrics) {
         this.settings = settings;
         this.metrics = metrics;
-        this.largestRequest = largestRequest;
         this.limits = new TopicLimits(settings.requestsConsumer());
     }
 
@@ -64,9 +61,9 @@ final class SetAside implements AutoCloseable {
                 || length(key) + length(record.value()) < SMALL) return "";
         byte[] value = (byte[]) record.value();
         int size = OVERHEAD + length(key) + length(value);
-        if (size > largestRequest) {
+        if (size > settings.largestRequest()) {
             return "the record has %,d bytes, and the source connector's producer sends %,d at most (max.request.size)"
-                    .formatted(size, largestRequest);
+                    .formatted(size, settings.largestRequest());
         }
         int limit = limits.of(record.topic());
         if (size <= limit) return "";

@@ -16,6 +16,7 @@ import io.debezium.connector.mongodb.CollectionId;
 import io.debezium.connector.mongodb.Filters;
 import io.debezium.connector.mongodb.connection.MongoDbConnectionContext;
 import io.towpath.record.ClusterTime;
+import io.towpath.record.TopicNames;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -27,6 +28,7 @@ import org.apache.kafka.connect.errors.ConnectException;
 import org.bson.BsonArray;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
+import org.bson.BsonRegularExpression;
 import org.bson.BsonString;
 import org.bson.RawBsonDocument;
 import org.bson.codecs.configuration.CodecRegistries;
@@ -38,9 +40,16 @@ import org.slf4j.LoggerFactory;
 final class SourceCluster implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(SourceCluster.class);
     private static final Duration PAUSE = Duration.ofSeconds(1);
+    /** Debezium has the server filter the change stream by these. */
+    static final List<String> FILTERS = List.of(
+            "collection.include.list", "collection.exclude.list", "database.include.list", "database.exclude.list");
+
+    private static final int INVALID_EXPRESSION = 51091;
     private static final BsonDocument BY_ID = new BsonDocument("_id", new BsonInt32(1));
-    /** Documents that the server sends at once, and 16 MB at most: so much each reading thread holds. */
+    /** Documents that the server sends at once, and 16 MB at most. */
     private static final int BATCH_DOCUMENTS = 4_000;
+    /** About as many bytes all threads of a copy together have the server send at once. */
+    private static final long BATCHES_BYTES = 64 << 20;
 
     private final MongoClient client;
     private final SourceSettings settings;
@@ -93,6 +102,7 @@ final class SourceCluster implements AutoCloseable {
                 boolean stored = collection.getString("type").getValue().equals("collection");
                 if (stored && !name.startsWith("system.") && selection.test(database + "." + name)) {
                     found.add(simple(database + "." + name, collection));
+                    TopicNames.of(settings.name(), database + "." + name);
                 }
             }
         }
@@ -109,6 +119,28 @@ final class SourceCluster implements AutoCloseable {
         throw new ConnectException(
                 "%s cannot be captured: its default collation (%s) holds _ids equal that differ; exclude it"
                         .formatted(namespace, locale));
+    }
+
+    /** Throws {@link ConnectException} for expressions that Java knows, and the server, which filters the stream by them, does not. */
+    void refuseExpressions(Map<String, String> configuration) {
+        if (configuration.getOrDefault("filters.match.mode", "regex").equals("literal")) return;
+        for (String key : FILTERS) {
+            String expressions = configuration.getOrDefault(key, "").replace(',', '|');
+            if (!expressions.isEmpty()) refuseExpression(key, expressions);
+        }
+    }
+
+    private void refuseExpression(String key, String expression) {
+        BsonDocument name = new BsonDocument("name", new BsonRegularExpression(expression, "i"));
+        try {
+            client.listDatabases(BsonDocument.class).nameOnly(true).filter(name).first();
+        } catch (MongoCommandException error) {
+            if (error.getCode() != INVALID_EXPRESSION) throw error;
+            throw new ConnectException(
+                    "TWP-CONFIG: %s is '%s', and the source cannot filter its changes by that: %s"
+                            .formatted(key, expression, error.getErrorMessage()),
+                    error);
+        }
     }
 
     /** What a connector with such settings takes in, as Debezium decides it. */
@@ -173,6 +205,11 @@ final class SourceCluster implements AutoCloseable {
         if (from.length > 0) found.min(new RawBsonDocument(from));
         if (to.length > 0) found.max(new RawBsonDocument(to));
         return found;
+    }
+
+    /** How many documents of a collection one thread has the server send at once. */
+    int batch(RangePlan plan) {
+        return (int) Math.min(BATCH_DOCUMENTS, plan.documentsIn(BATCHES_BYTES / settings.threads()));
     }
 
     /** The documents of a namespace that a filter finds, in the order of their {@code _id}s, as bytes. */

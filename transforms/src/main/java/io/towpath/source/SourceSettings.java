@@ -1,18 +1,22 @@
 package io.towpath.source;
 
 import com.mongodb.ReadPreference;
+import io.towpath.record.TopicNames;
 import io.towpath.tls.PemFiles;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
 import java.util.function.Predicate;
 import java.util.regex.Pattern;
+import java.util.regex.PatternSyntaxException;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
+import org.apache.kafka.common.config.ConfigDef.LambdaValidator;
 import org.apache.kafka.common.config.ConfigDef.Range;
 import org.apache.kafka.common.config.ConfigDef.Type;
 import org.apache.kafka.common.config.ConfigDef.ValidString;
+import org.apache.kafka.common.config.ConfigException;
 
 /** The settings of MongoSource beyond Debezium's. */
 record SourceSettings(
@@ -28,7 +32,8 @@ record SourceSettings(
         Properties requestsConsumer,
         String deadLettersTopic,
         String resnapshot,
-        Predicate<String> isResnapshot) {
+        Predicate<String> isResnapshot,
+        int largestRequest) {
     static final String NAME = "towpath.name";
     static final String WHOLE_DOCUMENTS = "towpath.whole.documents";
     static final String COPY = "towpath.copy";
@@ -46,6 +51,9 @@ record SourceSettings(
     static final String RESNAPSHOT = "towpath.resnapshot";
     static final String RESNAPSHOT_ONLY = "towpath.resnapshot.only";
 
+    /** Connect's own setting of the connector's producer. */
+    private static final String LARGEST_REQUEST = "producer.override.max.request.size";
+
     private static final String RANGES = "ranges";
     private static final String NONE = "none";
 
@@ -56,6 +64,7 @@ record SourceSettings(
                         NAME,
                         Type.STRING,
                         ConfigDef.NO_DEFAULT_VALUE,
+                        TopicNames.PREFIX,
                         Importance.HIGH,
                         "Topics are named <towpath.name>.<database>.<collection>.")
                 .define(
@@ -110,6 +119,7 @@ record SourceSettings(
                         REQUESTS_TOPIC,
                         Type.STRING,
                         "",
+                        TopicNames.TOPIC,
                         Importance.MEDIUM,
                         "The topic of requests to read documents again.")
                 .define(
@@ -122,6 +132,7 @@ record SourceSettings(
                         DEAD_LETTERS_TOPIC,
                         Type.STRING,
                         "",
+                        TopicNames.TOPIC,
                         Importance.MEDIUM,
                         "Where documents are named whose records are too large for their topic; empty: the task stops.")
                 .define(
@@ -134,8 +145,25 @@ record SourceSettings(
                         RESNAPSHOT_ONLY,
                         Type.STRING,
                         ".*",
+                        LambdaValidator.with(
+                                SourceSettings::validateExpression, () -> "a regular expression of Java's"),
                         Importance.LOW,
-                        "An expression for the namespaces of which documents are read again then.");
+                        "An expression for the namespaces of which documents are read again then.")
+                .define(
+                        LARGEST_REQUEST,
+                        Type.INT,
+                        1 << 20,
+                        Range.atLeast(1),
+                        Importance.MEDIUM,
+                        "The largest record that the connector's producer sends; larger ones become dead letters.");
+    }
+
+    private static void validateExpression(String name, Object value) {
+        try {
+            Pattern.compile((String) value);
+        } catch (PatternSyntaxException error) {
+            throw new ConfigException(name, value, "is no regular expression: " + error.getMessage());
+        }
     }
 
     static SourceSettings of(Map<String, String> configuration) {
@@ -156,7 +184,8 @@ record SourceSettings(
                 consumer,
                 parsed.getString(DEAD_LETTERS_TOPIC),
                 parsed.getString(RESNAPSHOT),
-                Pattern.compile(parsed.getString(RESNAPSHOT_ONLY)).asMatchPredicate());
+                Pattern.compile(parsed.getString(RESNAPSHOT_ONLY)).asMatchPredicate(),
+                parsed.getInt(LARGEST_REQUEST));
     }
 
     boolean readsRequests() {

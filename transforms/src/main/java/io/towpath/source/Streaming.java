@@ -105,6 +105,7 @@ final class Streaming implements Stage {
     private int emit(List<SourceRecord> batch, List<SourceRecord> into) throws InterruptedException {
         long events = 0;
         int emitted = 0;
+        ClusterTime stored = null;
         for (SourceRecord record : batch) {
             Optional<ClusterTime> time = EventTime.of(record.sourceOffset());
             Optional<List<SourceRecord>> records = compact(record, time);
@@ -116,9 +117,12 @@ final class Streaming implements Stage {
             events += records.get().size();
             into.addAll(records.get());
             if (time.isPresent() && (last == null || time.get().isAfter(last))) last = time.get();
+            // the offset of what emits nothing is not stored: a restart would bring again what a row holds that is
+            // forgotten
+            if (time.isPresent() && !records.get().isEmpty()) stored = time.get();
         }
         metrics.streamed(events);
-        if (last != null) into.addAll(ledger.forget(last));
+        if (stored != null) into.addAll(ledger.forget(stored));
         return emitted;
     }
 
@@ -162,7 +166,6 @@ final class Streaming implements Stage {
 
     @Override
     public void close() {
-        toRecord.close();
-        readAgain.close();
+        Closing.all(toRecord, readAgain);
     }
 }

@@ -3,11 +3,10 @@ package io.towpath.transform;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
 import io.towpath.record.RecordHeaders;
+import io.towpath.record.TopicNames;
 import java.util.Map;
 import java.util.Optional;
-import java.util.regex.Pattern;
 import org.apache.kafka.common.config.ConfigDef;
-import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.header.ConnectHeaders;
@@ -24,15 +23,12 @@ public final class DebeziumToRecord implements Transformation<SourceRecord> {
     public static final String TOPIC_PREFIX = "topic.prefix";
     public static final String WHOLE_DOCUMENTS = "whole.documents";
 
-    private static final Pattern PREFIX = Pattern.compile("[A-Za-z0-9_-]+");
-    private static final Pattern TOPIC = Pattern.compile("[A-Za-z0-9._-]{1,249}");
-
     private static final ConfigDef CONFIG_DEF = new ConfigDef()
             .define(
                     TOPIC_PREFIX,
                     ConfigDef.Type.STRING,
                     ConfigDef.NO_DEFAULT_VALUE,
-                    ConfigDef.LambdaValidator.with(DebeziumToRecord::validatePrefix, () -> "letters, digits, _ and -"),
+                    TopicNames.PREFIX,
                     ConfigDef.Importance.HIGH,
                     "Topics are named <topic.prefix>.<database>.<collection>.")
             .define(
@@ -71,7 +67,7 @@ public final class DebeziumToRecord implements Transformation<SourceRecord> {
     private SourceRecord compact(SourceRecord record, DebeziumEvent event) {
         return said(event)
                 .map(said -> record.newRecord(
-                        topic(event.namespace()),
+                        TopicNames.of(prefix, event.namespace()),
                         null,
                         Schema.BYTES_SCHEMA,
                         said.key(),
@@ -106,14 +102,6 @@ public final class DebeziumToRecord implements Transformation<SourceRecord> {
                         new DataException("Debezium's record (op %s) has no document".formatted(event.operation())));
     }
 
-    private String topic(String namespace) {
-        String topic = prefix + "." + namespace;
-        if (TOPIC.matcher(topic).matches()) return topic;
-        throw new DataException(
-                "no topic can be named '%s' (at most 249 letters, digits, dots, _ and -); exclude the collection"
-                        .formatted(topic));
-    }
-
     private SourceRecord asText(SourceRecord record) {
         byte[] key = record.key() == null ? null : text(record.topic(), record.keySchema(), record.key());
         return record.newRecord(
@@ -129,13 +117,6 @@ public final class DebeziumToRecord implements Transformation<SourceRecord> {
 
     private byte[] text(String topic, Schema schema, Object value) {
         return value instanceof byte[] bytes ? bytes : json.fromConnectData(topic, schema, value);
-    }
-
-    private static void validatePrefix(String name, Object value) {
-        if (value == null || !PREFIX.matcher((String) value).matches()) {
-            throw new ConfigException(
-                    name, value, "must be letters, digits, _ and - only: what follows its dot is the database");
-        }
     }
 
     @Override

@@ -7,11 +7,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.WriteConcern;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import io.towpath.support.Definitions;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.common.config.ConfigValue;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -40,7 +42,10 @@ class SinkSettingsTest {
         "towpath.until, 5000000000:1",
         "towpath.compaction.lag.ms, -2",
         "towpath.delete.retention.ms, -2",
-        "towpath.pipeline, ''"
+        "towpath.pipeline, ''",
+        "towpath.rename, '{\"shop.orders\": 1}'",
+        "towpath.rename, '{\"shop\": \"a.b\"}'",
+        "consumer.override.max.poll.records, 0"
     })
     void whatMakesNoSenseIsRefused(String name, String value) {
         ConfigException refused = assertThrows(ConfigException.class, () -> SinkSettings.of(settings(name, value)));
@@ -107,6 +112,48 @@ class SinkSettingsTest {
         assertEquals(List.of(0, 1, 2), tasks.stream().map(SinkSettings::task).toList());
         assertEquals(7, tasks.get(2).batchRecords());
         assertEquals(MongoSinkTask.class, connector.taskClass());
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "key.converter, , ByteArrayConverter",
+        "value.converter, org.apache.kafka.connect.storage.StringConverter, ByteArrayConverter",
+        "header.converter, , ByteArrayConverter",
+        "consumer.override.isolation.level, , set it to read_committed",
+        "consumer.override.isolation.level, read_uncommitted, set it to read_committed",
+        "consumer.override.auto.offset.reset, , set it to earliest",
+        "consumer.override.auto.offset.reset, latest, set it to earliest",
+        "towpath.compaction.lag.ms, 5, go together"
+    })
+    void whatSkipsOrRepeatsRecordsIsRefused(String key, String value, String words) {
+        Map<String, String> settings = Definitions.filled("sink.json");
+        settings.put("connection.uri", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=1");
+        if (value == null) settings.remove(key);
+        else settings.put(key, value);
+        assertRefusedWith(settings, key, words);
+    }
+
+    @Test
+    void aRenameThatIsNoneIsRefusedThoughTheMapperIsThere() {
+        Map<String, String> settings = Definitions.filled("sink.json");
+        settings.put("towpath.rename", "{\"shop.orders\": 1}");
+        List<ConfigValue> values = new MongoSink().validate(settings).configValues();
+        assertTrue(values.stream()
+                .anyMatch(found -> found.name().equals("towpath.rename")
+                        && !found.errorMessages().isEmpty()));
+        List<String> names = values.stream().map(ConfigValue::name).toList();
+        assertTrue(names.containsAll(new MongoSink().config().names()), "Connect wants to see each of them");
+    }
+
+    private static void assertRefusedWith(Map<String, String> settings, String key, String words) {
+        List<String> messages = new MongoSink()
+                .validate(settings).configValues().stream()
+                        .filter(found -> found.name().equals(key))
+                        .flatMap(found -> found.errorMessages().stream())
+                        .toList();
+        assertEquals(1, messages.size(), messages::toString);
+        assertTrue(messages.get(0).startsWith("TWP-CONFIG: "), messages::toString);
+        assertTrue(messages.get(0).contains(words), messages::toString);
     }
 
     private static WriteConcern concern(String text) {

@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.towpath.record.ClusterTime;
 import io.towpath.support.Server;
 import java.util.List;
-import java.util.Map;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
@@ -27,18 +27,7 @@ class DdlWatchServerTest {
 
     @BeforeEach
     void connect() {
-        Map<String, String> configuration = Map.of(
-                "topic.prefix",
-                "p",
-                "towpath.name",
-                "p",
-                "mongodb.connection.string",
-                System.getenv(Server.URI),
-                "mongodb.authentication.class",
-                RawDocuments.class.getName(),
-                "cursor.pipeline",
-                ChangeCarrier.PIPELINE);
-        source = new SourceCluster(configuration, SourceSettings.of(configuration));
+        source = Sources.connected(Sources.configuration());
         database = server.fresh("x").getNamespace().getDatabaseName();
         start = source.now();
     }
@@ -99,6 +88,31 @@ class DdlWatchServerTest {
         assertTrue(watch.news().isEmpty());
         server.dropDatabase(database);
         await(() -> found(log).contains("drop ddl2"));
+    }
+
+    @Test
+    void anErrorIsToldAndTheWatchGoesOn() throws InterruptedException {
+        AtomicBoolean fails = new AtomicBoolean(true);
+        DdlLog log = new DdlLog(null, start);
+        watch = new DdlWatch(
+                source,
+                name -> {
+                    if (fails.get()) throw new NoClassDefFoundError("io/towpath/Gone");
+                    return name.startsWith(database + ".ddl");
+                },
+                log,
+                "p");
+        server.fresh("ddl1").insertOne(RawBsonDocument.parse("{_id: 1}"));
+        server.run("{drop: 'ddl1'}");
+        await(() -> trouble(log).contains("not seen: java.lang.NoClassDefFoundError: io/towpath/Gone"));
+        fails.set(false);
+        await(() -> found(log).contains("drop ddl1") && trouble(log).isEmpty());
+    }
+
+    private String trouble(DdlLog log) {
+        synchronized (watch) {
+            return (String) log.offset().get("trouble");
+        }
     }
 
     @Test

@@ -12,7 +12,6 @@ import io.towpath.support.Server;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
-import java.util.Map;
 import java.util.Random;
 import java.util.stream.Stream;
 import org.bson.RawBsonDocument;
@@ -33,18 +32,7 @@ class RangesServerTest {
 
     @BeforeEach
     void connect() {
-        Map<String, String> configuration = Map.of(
-                "topic.prefix",
-                "p",
-                "towpath.name",
-                "p",
-                "mongodb.connection.string",
-                System.getenv(Server.URI),
-                "mongodb.authentication.class",
-                RawDocuments.class.getName(),
-                "cursor.pipeline",
-                ChangeCarrier.PIPELINE);
-        source = new SourceCluster(configuration, SourceSettings.of(configuration));
+        source = Sources.connected(Sources.configuration());
     }
 
     @AfterEach

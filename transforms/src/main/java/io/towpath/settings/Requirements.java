@@ -1,0 +1,97 @@
+package io.towpath.settings;
+
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.common.config.ConfigValue;
+import org.apache.kafka.connect.errors.ConnectException;
+
+/** What a connector needs of settings that others define, and whose defaults lose or repeat something. Says what to set. */
+public final class Requirements {
+    private static final String CODE = "TWP-CONFIG: ";
+    private static final String BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter";
+
+    private final Map<String, String> configuration;
+    private final Map<String, String> faults = new LinkedHashMap<>();
+
+    public Requirements(Map<String, String> configuration) {
+        this.configuration = configuration;
+    }
+
+    /** The converters of the record contract; the worker's own cannot be seen. */
+    public Requirements bytes() {
+        for (String key : List.of("key.converter", "value.converter", "header.converter"))
+            set(key, List.of(BYTES), "records are bytes, which any other converter changes or refuses");
+        return this;
+    }
+
+    /** This setting has one of these values; it is not left out. */
+    public Requirements set(String key, List<String> values, String why) {
+        return unless(key, has(key, values), values, why);
+    }
+
+    /** This setting is left out, or has one of these values, of which the first is the default. */
+    public Requirements unset(String key, List<String> values, String why) {
+        return unless(key, !configuration.containsKey(key) || has(key, values), values, why);
+    }
+
+    private boolean has(String key, List<String> values) {
+        String value = configuration.getOrDefault(key, "").trim();
+        return values.stream().anyMatch(value::equalsIgnoreCase);
+    }
+
+    private Requirements unless(String key, boolean isMet, List<String> values, String why) {
+        if (isMet) return this;
+        String value = configuration.get(key);
+        String found = value == null ? "not set" : "'%s'".formatted(value);
+        return fault(key, "%s is %s; set it to %s: %s".formatted(key, found, String.join(" or ", values), why));
+    }
+
+    /** A check that throws where a setting cannot be used. */
+    public Requirements passes(String key, Runnable check) {
+        try {
+            check.run();
+            return this;
+        } catch (ConfigException error) {
+            return fault(key, error.getMessage());
+        } catch (RuntimeException error) {
+            return fault(
+                    key,
+                    "%s is '%s', which cannot be used: %s".formatted(key, configuration.get(key), error.getMessage()));
+        }
+    }
+
+    private Requirements fault(String key, String words) {
+        faults.putIfAbsent(key, CODE + words);
+        return this;
+    }
+
+    public boolean areMet() {
+        return faults.isEmpty();
+    }
+
+    /**
+     * What a validation answers, with what is not met. Of the other settings nothing is added: Connect would take that for its own
+     * answer, which may hold errors; and no value, which would have to be of the type that Connect defines.
+     */
+    public List<ConfigValue> addedTo(Collection<ConfigValue> values) {
+        List<ConfigValue> all = new ArrayList<>(values);
+        faults.forEach((key, words) -> all.stream()
+                .filter(value -> value.name().equals(key))
+                .findFirst()
+                .ifPresentOrElse(
+                        value -> value.addErrorMessage(words),
+                        () -> all.add(new ConfigValue(key, null, List.of(), List.of(words)))));
+        return all;
+    }
+
+    /** Throws {@link ConnectException} for the first that is not met. */
+    public void require() {
+        faults.values().stream().findFirst().ifPresent(words -> {
+            throw new ConnectException(words);
+        });
+    }
+}

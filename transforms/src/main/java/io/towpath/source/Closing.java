@@ -1,0 +1,22 @@
+package io.towpath.source;
+
+/** Closes everything, whatever goes wrong with some of it. */
+final class Closing {
+    private Closing() {}
+
+    /** In this order, null for what there is not. Throws the first error once all are closed, with the others as suppressed ones. */
+    static void all(AutoCloseable... parts) {
+        Throwable first = null;
+        for (AutoCloseable part : parts) {
+            try {
+                if (part != null) part.close();
+            } catch (Throwable error) {
+                if (first == null) first = error;
+                else first.addSuppressed(error);
+            }
+        }
+        if (first instanceof Error error) throw error;
+        if (first instanceof RuntimeException error) throw error;
+        if (first != null) throw new IllegalStateException(first);
+    }
+}

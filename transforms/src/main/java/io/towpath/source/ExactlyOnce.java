@@ -1,0 +1,76 @@
+package io.towpath.source;
+
+import io.towpath.settings.Requirements;
+import java.lang.management.ManagementFactory;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Stream;
+import javax.management.JMException;
+import javax.management.MBeanAttributeInfo;
+import javax.management.MBeanServer;
+import javax.management.ObjectName;
+import org.apache.kafka.common.utils.Sanitizer;
+import org.apache.kafka.connect.errors.ConnectException;
+
+/**
+ * A page of the copy, and what is read again, goes into Kafka in one transaction with the offset behind it. Without transactions a killed
+ * worker loses rows or repeats changes, so the connector does not run without them.
+ */
+final class ExactlyOnce {
+    private static final String WHY =
+            "rows and the offset behind them must be one transaction; otherwise a worker that is killed loses rows or repeats changes";
+    private static final String METRIC = "transaction-size-max";
+    private static final Duration PAUSE = Duration.ofMillis(500);
+
+    private ExactlyOnce() {}
+
+    /** What a configuration has to say. Whether the worker can do it is checked by the worker, as it is required of it. */
+    static Requirements in(Requirements requirements) {
+        return boundary(requirements.set("exactly.once.support", List.of("required"), WHY));
+    }
+
+    /** A poll's records share a transaction. This holds for a task too, whose connector a version before may have validated. */
+    static Requirements boundary(Requirements requirements) {
+        return requirements.unset("transaction.boundary", List.of("poll"), WHY);
+    }
+
+    /**
+     * Throws {@link ConnectException} where the worker has no transactions: a standalone one, or one whose settings have changed since it
+     * validated the connector. A task is not told; but Connect has a metric of its transactions' sizes only where there are some. A
+     * worker without JMX says nothing, and is believed.
+     */
+    static void requireOfWorker(Map<String, String> configuration) {
+        if (!lacksTransactions(configuration.get("name"))) return;
+        LockSupport.parkNanos(PAUSE.toNanos()); // an earlier task of this name may just be removing its metrics
+        if (lacksTransactions(configuration.get("name")))
+            throw new ConnectException(
+                    "TWP-NOT-EXACTLY-ONCE: this worker writes without transactions (its tasks have no metric %s): %s. Set exactly.once.source.support=enabled on every worker of a distributed cluster (first `preparing` on all, then `enabled`), and restart them; a standalone worker does not have it"
+                            .formatted(METRIC, WHY));
+    }
+
+    private static boolean lacksTransactions(String connector) {
+        if (connector == null) return false;
+        MBeanServer server = ManagementFactory.getPlatformMBeanServer();
+        try {
+            Set<ObjectName> tasks = server.queryNames(
+                    new ObjectName("kafka.connect:type=source-task-metrics,connector=%s,task=*"
+                            .formatted(Sanitizer.jmxSanitize(connector))),
+                    null);
+            boolean hasAny = false;
+            for (ObjectName task : tasks) {
+                if (attributes(server, task).anyMatch(METRIC::equals)) return false;
+                hasAny = true;
+            }
+            return hasAny;
+        } catch (JMException gone) {
+            return false;
+        }
+    }
+
+    private static Stream<String> attributes(MBeanServer server, ObjectName name) throws JMException {
+        return Stream.of(server.getMBeanInfo(name).getAttributes()).map(MBeanAttributeInfo::getName);
+    }
+}

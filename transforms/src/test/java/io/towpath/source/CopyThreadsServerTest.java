@@ -1,0 +1,42 @@
+package io.towpath.source;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+
+import io.towpath.support.Server;
+import java.util.AbstractList;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+
+/** What the copying threads tell the task. */
+@Tag("server")
+@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
+class CopyThreadsServerTest {
+    @Test
+    void anErrorThatIsNoExceptionIsToldToo() throws InterruptedException {
+        Map<String, String> configuration = Sources.configuration();
+        Error error = new NoClassDefFoundError("io/towpath/Gone");
+        List<byte[]> bounds = new AbstractList<>() {
+            @Override
+            public byte[] get(int index) {
+                throw error;
+            }
+
+            @Override
+            public int size() {
+                return 1;
+            }
+        };
+        try (SourceCluster source = Sources.connected(configuration);
+                CopyThreads threads = new CopyThreads(source, SourceSettings.of(configuration))) {
+            threads.read("shop.orders", new RangePlan(bounds, 1, 1, 1), 0, Piece.END);
+            threads.start();
+            CopyStep.Failed told = assertInstanceOf(CopyStep.Failed.class, threads.next(30_000));
+            assertEquals("shop.orders", told.namespace());
+            assertEquals(error, told.cause());
+        }
+    }
+}
