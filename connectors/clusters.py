@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from connectors.secrets import without_credentials
 REPLAY_SIDE = "replay's destination"
 # AuthenticationFailed, Unauthorized, UserNotFound in MongoDB's error_codes.yml
 _UNAUTHENTICATED, _UNAUTHORISED, _NO_SUCH_USER = 18, 13, 11
+#: Seconds for an answer to a question that a healthy server answers at once.
+ANSWER = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,25 @@ class Collection:
     options: dict[str, Any]
 
 
+def briefly(uri: str, side: str) -> AbstractContextManager[MongoClient[dict[str, Any]]]:
+    """As `connected`, for a look that comes by again: little is waited for, neither for a server nor for an answer."""
+    return connected(uri, side, timeout=5, answer=ANSWER)
+
+
 @contextmanager
-def connected(uri: str, side: str, *, timeout: float = 10) -> Iterator[MongoClient[dict[str, Any]]]:
+def connected(
+    uri: str, side: str, *, timeout: float = 10, answer: float | None = None
+) -> Iterator[MongoClient[dict[str, Any]]]:
     """A client of the cluster on one `side` (source, destination, or a replay's). Raises `MongoUnreachable` with words.
 
-    `timeout` is in seconds and bounds the choice of a server, unless the URI itself says serverSelectionTimeoutMS.
+    `timeout` is in seconds and bounds the choice of a server, unless the URI itself says serverSelectionTimeoutMS;
+    `answer` bounds each answer, unless it says socketTimeoutMS or timeoutMS.
     """
-    given = "serverselectiontimeoutms=" in uri.lower()
-    bound: dict[str, Any] = {} if given else {"serverSelectionTimeoutMS": int(timeout * 1000)}
+    bound: dict[str, Any] = {}
+    if "serverselectiontimeoutms=" not in uri.lower():
+        bound["serverSelectionTimeoutMS"] = int(timeout * 1000)
+    if answer is not None and not re.search(r"[?&](socket)?timeoutms=", uri.lower()):
+        bound["socketTimeoutMS"] = int(answer * 1000)
     address = without_credentials(uri)
     _refuse_unescaped(uri, side)
     _refuse_files(uri, side)
@@ -203,5 +217,11 @@ def collections(client: MongoClient[dict[str, Any]], databases: Iterable[str] | 
 
 def operation_time(client: MongoClient[dict[str, Any]]) -> ClusterTime:
     """The time of the primary's newest operation: all writes acknowledged so far are at or before it."""
-    stamp = client.admin.command("hello")["operationTime"]
-    return ClusterTime(stamp.time, stamp.inc)
+    return clocks(client)[0]
+
+
+def clocks(client: MongoClient[dict[str, Any]]) -> tuple[ClusterTime, float]:
+    """The same, and the primary's wall clock in seconds since the epoch."""
+    hello = client.admin.command("hello")
+    stamp = hello["operationTime"]
+    return ClusterTime(stamp.time, stamp.inc), hello["localTime"].timestamp()

@@ -23,6 +23,7 @@ from connectors.topics import Topic, Topics
 
 #: How much of the topic is read to tell the causes: its newest records, for so long.
 NEWEST, _BYTES, _SECONDS = 1_000, 32 * 1024 * 1024, 3.0
+_PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
 #: Headers of Connect's own, for what never reached the sink: a value that could not be converted.
 _CONNECT = {
     "topic": "__connect.errors.topic",
@@ -44,6 +45,8 @@ class DeadLetter:
     """None when it does not keep the record contract; the raw key and value are here all the same."""
     key: bytes | None
     value: bytes | None
+    at: int = 0
+    """Its own offset in the topic of the dead letters."""
 
     def as_json(self, *, canonical: bool) -> dict[str, Any]:
         topic, partition, offset = self.place
@@ -97,6 +100,7 @@ def dead_letter(message: Message) -> DeadLetter:
         record=_record(message),
         key=message.key(),
         value=message.value(),
+        at=message.offset() or 0,
     )
 
 
@@ -163,7 +167,7 @@ def end(pipeline: Pipeline, topics: Topics) -> int:
 
 def letters(pipeline: Pipeline, topics: Topics, *, follow: bool, start: int = 0) -> Iterator[DeadLetter]:
     """Every dead letter from the first at or after `start` on, as it lies in the topic; with `follow` also those that
-    come in later."""
+    come in later. Raises `TopicError` for what cannot be read, and for silence before the end."""
     topic = topics.all().get(pipeline.dead_letter_topic)
     if topic is None:
         raise TopicError(
@@ -175,13 +179,22 @@ def letters(pipeline: Pipeline, topics: Topics, *, follow: bool, start: int = 0)
     consumer = topics.consumer()
     try:
         consumer.assign([TopicPartition(*place, first)])
+        heard = time.monotonic()
         while follow or first < end:
             message = _next(consumer)
             if message is None:
+                if not follow and time.monotonic() - heard > _PATIENCE:
+                    raise TopicError(
+                        f"cannot read the dead letters: no answer from Kafka for {_PATIENCE:.0f} s when reading"
+                        f" {place[0]}; is the broker that leads it running?"
+                    )
                 continue
             if message.error() is None:
+                if not follow and (message.offset() or 0) >= end:
+                    return
                 yield dead_letter(message)
-            elif not follow:
+            if not follow and (message.error() is not None or (message.offset() or 0) + 1 >= end):
                 return
+            heard = time.monotonic()  # now, because what was handed on may have taken long
     finally:
         consumer.close()

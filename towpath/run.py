@@ -26,6 +26,7 @@ from towpath.supervising import Supervisor
 
 _TICK = 0.25  # seconds
 _GRACE = 20.0  # seconds in which what it has started may end
+_SILENCE = 900.0  # seconds after which a deployment that says nothing hangs
 
 
 @click.command()
@@ -92,13 +93,15 @@ def _first(it: Opened, events: Events, draw: Callable[[], None], *, deploys: boo
 
 def _deploy(it: Opened, events: Events, draw: Callable[[], None]) -> None:
     child = Child.start("deploy", [str(it.file)])
-    while child.ended is None:
+    has_ended = False
+    while not has_ended:
+        has_ended = child.ended is not None
         for line in child.lines():
-            events.tell("deploy", f"deploy: {line.text}")
+            events.tell("deploy", f"deploy: {line.shown}")
         draw()
-        time.sleep(_TICK)
-    for line in child.lines():
-        events.tell("deploy", f"deploy: {line.text}")
+        if time.monotonic() - child.heard_at > _SILENCE:
+            child.give_up(f"it said nothing for {_SILENCE:.0f} s, and was killed")
+        time.sleep(0 if has_ended else _TICK)
     if child.ended:
         raise TowpathError(f"the pipeline was not deployed: {child.why}")
 

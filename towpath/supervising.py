@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from connectors.connect import Connector
@@ -30,6 +31,7 @@ from towpath.verified import Verified
 
 _LOOK = 2.0  # seconds between two looks
 _SELDOM = 5.0  # seconds between two looks at what costs more
+_READING = 5.0  # seconds for reading dead letters before the next look
 _FIRST, _LONGEST, _WELL = 2.0, 300.0, 600.0  # seconds: pauses before a restart; running for so long begins anew
 
 
@@ -137,7 +139,7 @@ class Supervisor:
             self.events.tell("transaction", words)
 
     def _repair(self) -> None:
-        for words in [*self.aside.read(time.monotonic()), *self.aside.turn(time.monotonic())]:
+        for words in chain(self.aside.read(time.monotonic(), _READING), self.aside.turn(time.monotonic())):
             self.events.tell("repair", words, {"left": self.aside.left})
 
     def _look_deeper(self) -> None:
