@@ -17,13 +17,13 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from connectors.errors import ConnectorsError, TopicError
+from connectors.reading import messages
 from connectors.records import Record, headers_of, readable, record
 from connectors.spec import Pipeline
 from connectors.topics import Topic, Topics
 
 #: How much of the topic is read to tell the causes: its newest records, for so long.
 NEWEST, _BYTES, _SECONDS = 1_000, 32 * 1024 * 1024, 3.0
-_PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
 #: Headers of Connect's own, for what never reached the sink: a value that could not be converted.
 _CONNECT = {
     "topic": "__connect.errors.topic",
@@ -178,23 +178,13 @@ def letters(pipeline: Pipeline, topics: Topics, *, follow: bool, start: int = 0)
     first = max(first, min(start, end))
     consumer = topics.consumer()
     try:
+        if not follow:
+            yield from (dead_letter(message) for _, message in messages(consumer, {place: (first, end)}))
+            return
         consumer.assign([TopicPartition(*place, first)])
-        heard = time.monotonic()
-        while follow or first < end:
+        while True:
             message = _next(consumer)
-            if message is None:
-                if not follow and time.monotonic() - heard > _PATIENCE:
-                    raise TopicError(
-                        f"cannot read the dead letters: no answer from Kafka for {_PATIENCE:.0f} s when reading"
-                        f" {place[0]}; is the broker that leads it running?"
-                    )
-                continue
-            if message.error() is None:
-                if not follow and (message.offset() or 0) >= end:
-                    return
+            if message is not None and message.error() is None:
                 yield dead_letter(message)
-            if not follow and (message.error() is not None or (message.offset() or 0) + 1 >= end):
-                return
-            heard = time.monotonic()  # now, because what was handed on may have taken long
     finally:
         consumer.close()

@@ -33,7 +33,7 @@ class Line:
 
     @property
     def record(self) -> dict[str, Any] | None:
-        """The JSON object that it is; None for anything else, as for a line that its writer did not bring to its end."""
+        """The JSON object that it is; None for anything else, such as a line whose writer was killed."""
         try:
             found = json.loads(self.text)
         except (ValueError, RecursionError):

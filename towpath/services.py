@@ -163,4 +163,4 @@ def _round(done: dict[str, Any]) -> str:
     """One round of compaction in a line."""
     at = time.strftime("%H:%M:%S", time.gmtime(done["at"]))
     asked = counted(done["asked"], "document")
-    return f"at {at} read {counted(done['records'], 'record')}; asked for {asked}, {done['arrived']:,} came"
+    return f"at {at} UTC read {counted(done['records'], 'record')}; asked for {asked}, {done['arrived']:,} came"
