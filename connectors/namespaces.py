@@ -97,11 +97,12 @@ def refuse_bad_names(prefix: str, namespaces: Iterable[str], other_topics: Itera
         if not TOPIC_NAME.fullmatch(topic):
             raise Refused(
                 f"{namespace!r} cannot be replicated: its topic would be called {topic!r}, and Kafka allows only"
-                " letters, digits, '.', '_' and '-', 249 of them at most; leave it out with [collections] exclude"
+                " letters, digits, '.', '_' and '-', 249 of them at most",
+                "leave it out with [collections] exclude",
             )
         twin = by_metric.setdefault(topic.replace(".", "_"), topic)
         if twin != topic:
             raise Refused(
-                f"the topics {twin!r} and {topic!r} would collide (Kafka does not tell '.' from '_' there);"
-                f" leave {namespace!r} out with [collections] exclude and move it in a pipeline of another name"
+                f"the topics {twin!r} and {topic!r} would collide (Kafka does not tell '.' from '_' there)",
+                f"leave {namespace!r} out with [collections] exclude and move it in a pipeline of another name",
             )

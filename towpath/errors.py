@@ -6,7 +6,11 @@ TowpathError            root
 
 
 class TowpathError(Exception):
-    """Root of this package's errors."""
+    """Root of this package's errors. `advice` is what to do, where the one who raises it knows; its message is both."""
+
+    def __init__(self, found: str, advice: str = "") -> None:
+        super().__init__(f"{found}; {advice}" if advice else found)
+        self.found, self.advice = found, advice
 
 
 class BadPipelineFile(TowpathError):

@@ -140,7 +140,7 @@ def settled(name: str) -> set[str]:
     except FileNotFoundError:
         return set()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TowpathError(f"cannot read {place}: {error}; remove it, and what was settled is told again") from error
+        raise TowpathError(f"cannot read {place}: {error}", "remove it, and what was settled is told again") from error
 
 
 def settle(name: str, marks: Iterable[str]) -> None:
