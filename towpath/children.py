@@ -67,7 +67,11 @@ class Child:
     @classmethod
     def start(cls, verb: str, arguments: Sequence[str], given: str = "") -> Child:
         """`given` is its standard input. To be called by the main thread, with which the child ends."""
-        command = [sys.executable, "-m", "towpath.cli", verb, *arguments]
+        return cls.of(verb, [sys.executable, "-m", "towpath.cli", verb, *arguments], given)
+
+    @classmethod
+    def of(cls, verb: str, command: Sequence[str], given: str = "") -> Child:
+        """The same of any command, in place of a verb."""
         pipe = subprocess.PIPE
         process = subprocess.Popen(
             command,
