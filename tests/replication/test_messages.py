@@ -103,7 +103,7 @@ def test_the_plain_mode_writes_to_a_standalone(filled: Pipeline, standalone: str
 @pytest.mark.parametrize(
     ("side", "user", "words"),
     [
-        ("source", "stranger", "the user in [source] uri may not do what is needed"),
+        ("source", "stranger", "matches no collection that the user in [source] uri can see"),
         ("destination", "reader", "destination: the user reader@admin may not insert, update, remove"),
     ],
 )
