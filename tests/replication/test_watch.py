@@ -41,7 +41,12 @@ def proxy(deployed: Pipeline) -> Iterator[Proxy]:
 @contextmanager
 def watching(pipeline: Pipeline, stdout: int, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [TOWPATH, "status", pipeline.file, "--watch", *options]
-    process = subprocess.Popen(command, stdout=stdout, env=os.environ | {"TERM": "xterm", "COLUMNS": "200"})
+    process = subprocess.Popen(
+        command,
+        stdout=stdout,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "200"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's `&` has it ignored
+    )
     try:
         yield process
     finally:

@@ -177,7 +177,7 @@ def test_times_are_utc_and_say_so() -> None:
         "value": "",
     }
     assert _line(shown).startswith("22:13:20Z ")
-    assert _line({**shown, "at_ms": 1 << 62}).startswith("--:--:--Z ")
+    assert _line({**shown, "at_ms": 1 << 80}).startswith("--:--:--Z ")
 
 
 def test_a_dead_letter_of_no_document_is_about_none() -> None:
