@@ -11,13 +11,13 @@ from types import FrameType
 
 import click
 
-from connectors.errors import ConnectorsError, KafkaUnreachable, NoSuchConnector
+from connectors.errors import NoSuchConnector
 from connectors.lifecycle import require
 from towpath import run_events
 from towpath.alone import alone
 from towpath.children import Child, end
 from towpath.ends import Ends
-from towpath.errors import TowpathError
+from towpath.errors import TROUBLE, TowpathError
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 from towpath.run_events import Events, Screen
 from towpath.services import Services
@@ -83,7 +83,7 @@ def _first(it: Opened, events: Events, draw: Callable[[], None], *, deploys: boo
                 raise TowpathError(
                     f"{error} run: towpath deploy {it.file}; or have this do it: towpath run {it.file} --deploy"
                 ) from error
-        except (ConnectorsError, KafkaUnreachable) as error:
+        except TROUBLE as error:
             events.standing("away", "first", f"{error}; looked again until it answers")
             time.sleep(2)
             continue

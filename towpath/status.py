@@ -15,11 +15,10 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from connectors.errors import ConnectorsError
 from connectors.looking import look
 from connectors.status import Status
 from towpath import log_seen, replay_status, unfollowed
-from towpath.errors import TowpathError
+from towpath.errors import TROUBLE
 from towpath.log_seen import LogSeen
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 from towpath.replay_status import Replays
@@ -83,7 +82,7 @@ def _watch(it: Opened, show: Callable[[Status], None], trouble: Callable[[str], 
             try:
                 found = look(it.pipeline, it.connect, it.topics)
                 show(found)
-            except (ConnectorsError, TowpathError) as error:
+            except TROUBLE as error:
                 found = None
                 trouble(str(error))
             time.sleep(_PAUSE)

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from connectors.connect import Connector
-from connectors.errors import ConnectError, ConnectorsError, KafkaUnreachable, NoSuchConnector
+from connectors.errors import KafkaUnreachable, NoSuchConnector
 from connectors.looking import look
 from connectors.status import Status
 from connectors.supervising import Backoff, lasting
@@ -22,7 +22,7 @@ from towpath import log_seen, unfollowed
 from towpath.checks.finding import counted
 from towpath.ddl_words import Unfollowed
 from towpath.ends import Ends
-from towpath.errors import TowpathError
+from towpath.errors import TROUBLE, TowpathError
 from towpath.opened import Opened
 from towpath.run_events import Events, Row
 from towpath.services import Services
@@ -74,7 +74,7 @@ class Supervisor:
     def _look(self) -> None:
         try:
             self.found = self._really(look(self.it.pipeline, self.it.connect, self.it.topics))
-        except (ConnectorsError, TowpathError) as error:
+        except TROUBLE as error:
             if not self.away:
                 self._away_since = time.monotonic()
             self.away, self._without_kafka = str(error), isinstance(error, KafkaUnreachable)
@@ -160,7 +160,7 @@ class Supervisor:
             act()
         except NoSuchConnector:
             return  # told as its state
-        except (ConnectError, ConnectorsError, TowpathError) as error:
+        except TROUBLE as error:
             self.events.standing("trouble", f"{about} fails", str(error))
         else:
             self.events.standing("trouble", f"{about} fails", "")

@@ -82,7 +82,7 @@ def test_the_screen_shows_the_trouble_below_what_was_seen(deployed: Pipeline, pr
             shown(ours, b"not seen at ")
             assert interrupted(process) == 2, "it was never seen"
         with watching(deployed, theirs) as process:
-            shown(ours, b"running")
+            shown(ours, b"dead letters")
             with proxy.refusing():
                 assert b"dead letters" in shown(ours, b"not seen at ").rpartition(b"not seen at ")[0]
             shown(ours, b"dead letters")

@@ -8,20 +8,25 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import platformdirs
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+from pymongo.errors import PyMongoError
 
 from connectors.supervising import Pulse
 from tests.support.awaited import until
 from tests.unit.test_supervising import FILE
-from towpath import children, run, services, set_aside
+from towpath import children, run, services, set_aside, supervising
 from towpath.children import Child, Line
+from towpath.ends import Ends
 from towpath.errors import TowpathError
 from towpath.opened import opened
 from towpath.run_events import Event, Events
 from towpath.services import Service, Services
 from towpath.set_aside import SetAside
+from towpath.supervising import Supervisor
 
 ROUND = {"at": 0, "records": 7, "asked": 2, "arrived": 1}
 IN_THE_MIDST = 'import sys, time; sys.stdout.write(\'{"at": 0, "rec\'); sys.stdout.flush(); time.sleep(300)'
@@ -175,3 +180,27 @@ def test_one_that_cannot_be_waited_for_holds_nobody_up(monkeypatch: pytest.Monke
     finally:
         os.kill(found.process.pid, signal.SIGKILL)
         found.process.wait(30)
+
+
+@pytest.mark.parametrize("error", [OSError("no more processes"), KafkaException(KafkaError(1)), PyMongoError("lost")])
+def test_whatever_a_step_meets_is_told_and_the_next_one_is_made(
+    file: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    told: list[Event] = []
+
+    def fails(*_: object) -> NoReturn:
+        raise error
+
+    with opened(file) as it:
+        events = Events(told.append)
+        supervisor = Supervisor(it, events, Services.of(it, events), SetAside(it), Ends(it))
+        monkeypatch.setattr(supervising, "look", fails)
+        monkeypatch.setattr(Ends, "turn", fails)
+        monkeypatch.setattr(Services, "turn", lambda self, now, *, wanted: fails())
+        supervisor.turn()
+        assert [(event.kind, event.words.partition(";")[0]) for event in told] == [
+            ("trouble", str(error)),
+            ("away", str(error)),
+            ("trouble", str(error)),
+        ]
+        assert supervisor.verdict()[0] == 2
