@@ -94,9 +94,9 @@ class SetAside:
                 fresh[mark] = Refusal(wanted, letter.code, letter.reason)
                 if len(fresh) > _KEPT:
                     del fresh[next(iter(fresh))]
-        self._next = end
         new = {mark: one for mark, one in fresh.items() if mark not in self._known}
         left = self._differing(new.values())
+        self._next = end  # now, because either side may be away just then
         self._known |= {mark: one for mark, one in fresh.items() if mark in self._known or mark in left}
         for group in _by_cause(one for mark, one in new.items() if mark in left).values():
             pause = self._pause(group[0]).failed(now)
@@ -143,7 +143,7 @@ class SetAside:
                 child.give_up(f"`towpath repair` had not ended after {_HANGS:.0f} s, and was killed")
             return
         said, self._said, self._trying = self._said, [], None
-        taken = {one.get("id_bson") for one in said if one.get("result") == "mended"}
+        taken = {str(one.get("id_bson")) for one in said if one.get("result") == "mended"}
         mended = [one for one in group if one.wanted.id.hex() in taken]
         for one in mended:
             self._known.pop(self._mark(one), None)

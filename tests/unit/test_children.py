@@ -10,11 +10,15 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+import bson
 import platformdirs
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pymongo.errors import PyMongoError
 
+from connectors import dead_letters
+from connectors.dead_letters import DeadLetter
+from connectors.errors import MongoUnreachable
 from connectors.supervising import Pulse
 from tests.support.awaited import until
 from tests.unit.test_supervising import FILE
@@ -46,7 +50,7 @@ def printing(*lines: str) -> str:
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(platformdirs, "user_state_path", lambda name: tmp_path)
     path = tmp_path / "shop.toml"
-    path.write_text(FILE)
+    path.write_text(FILE.replace("replicaSet=a", "serverSelectionTimeoutMS=200"))
     path.chmod(0o600)
     return path
 
@@ -204,3 +208,18 @@ def test_whatever_a_step_meets_is_told_and_the_next_one_is_made(
             ("trouble", str(error)),
         ]
         assert supervisor.verdict()[0] == 2
+
+
+def test_what_was_set_aside_while_a_side_is_away_is_not_forgotten(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = bson.encode({"_id": 5})
+    letter = DeadLetter(("shop.shop.orders", 0, 7), "shop.orders", "121", "refused", None, key, None, at=3)
+    monkeypatch.setattr(dead_letters, "end", lambda *_: 4)
+    monkeypatch.setattr(dead_letters, "letters", lambda *_, follow, start: [letter] if start <= letter.at else [])
+    with opened(file) as it:
+        aside = SetAside(it)
+        with pytest.raises(MongoUnreachable, match="cannot reach"):
+            list(aside.read(0.0))  # for no server is there
+        monkeypatch.setattr(SetAside, "_differing", lambda self, asked: {self._mark(one) for one in asked})
+        words = list(aside.read(0.0))
+    assert words == ["set aside 1 document of shop.orders: refused (121); tried again in 5 s"]
+    assert aside.left == 1
