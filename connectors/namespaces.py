@@ -7,6 +7,7 @@ compares without regard to case and, in the change stream, without anchors; `(?-
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -106,3 +107,12 @@ def refuse_bad_names(prefix: str, namespaces: Iterable[str], other_topics: Itera
                 f"the topics {twin!r} and {topic!r} would collide (Kafka does not tell '.' from '_' there)",
                 f"leave {namespace!r} out with [collections] exclude and move it in a pipeline of another name",
             )
+
+
+def renames_of(config: Mapping[str, str]) -> dict[str, str]:
+    """Namespace at the source → at the destination, of a sink; none where somebody else's says something else."""
+    try:
+        found = json.loads(config.get("towpath.rename", "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return {str(old): str(new) for old, new in found.items()} if isinstance(found, dict) else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from connectors.clusters import ReplicaSet
 from connectors.connect import Connect
 from connectors.definitions import plugins
 from connectors.errors import NoSuchConnector, Refused
-from connectors.namespaces import topic_of
+from connectors.namespaces import renames_of, topic_of
 from connectors.servers import Servers
 from connectors.source_state import SELECTION
 from connectors.spec import Pipeline
@@ -87,15 +86,6 @@ def writers(connect: Connect, destination: ReplicaSet, targets: Iterable[str], b
         taken = tuple(target for target in wanted if is_written(config, prefix, target))
         if taken:
             yield Writer(name, replay_of, taken)
-
-
-def renames_of(config: Mapping[str, str]) -> dict[str, str]:
-    """Namespace at the source → at the destination, of a sink; none where somebody else's says something else."""
-    try:
-        found = json.loads(config.get("towpath.rename", "{}"))
-    except (ValueError, RecursionError):
-        return {}
-    return {str(old): str(new) for old, new in found.items()} if isinstance(found, dict) else {}
 
 
 def is_written(config: Mapping[str, str], prefix: str, target: str) -> bool:

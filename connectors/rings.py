@@ -9,8 +9,8 @@ from connectors.clusters import ReplicaSet
 from connectors.connect import Connect
 from connectors.errors import Refused
 from connectors.lifecycle import statuses
-from connectors.namespaces import namespace_of
-from connectors.refusals import DESTINATION_SET, REPLAY_OF, SOURCE_SET, renames_of
+from connectors.namespaces import namespace_of, renames_of
+from connectors.refusals import DESTINATION_SET, REPLAY_OF, SOURCE_SET
 from connectors.source_state import SELECTION
 from connectors.spec import Pipeline
 from connectors.topics import Topics
