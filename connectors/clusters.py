@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from connectors.secrets import without_credentials
 REPLAY_SIDE = "replay's destination"
 # AuthenticationFailed, Unauthorized, UserNotFound in MongoDB's error_codes.yml
 _UNAUTHENTICATED, _UNAUTHORISED, _NO_SUCH_USER = 18, 13, 11
+#: Seconds for an answer to a question that a healthy server answers at once.
+ANSWER = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +34,25 @@ class Collection:
     options: dict[str, Any]
 
 
+def briefly(uri: str, side: str) -> AbstractContextManager[MongoClient[dict[str, Any]]]:
+    """As `connected`, for a look that comes by again: little is waited for, neither for a server nor for an answer."""
+    return connected(uri, side, timeout=5, answer=ANSWER)
+
+
 @contextmanager
-def connected(uri: str, side: str, *, timeout: float = 10) -> Iterator[MongoClient[dict[str, Any]]]:
+def connected(
+    uri: str, side: str, *, timeout: float = 10, answer: float | None = None
+) -> Iterator[MongoClient[dict[str, Any]]]:
     """A client of the cluster on one `side` (source, destination, or a replay's). Raises `MongoUnreachable` with words.
 
-    `timeout` is in seconds and bounds the choice of a server, unless the URI itself says serverSelectionTimeoutMS.
+    `timeout` is in seconds and bounds the choice of a server, unless the URI itself says serverSelectionTimeoutMS;
+    `answer` bounds each answer, unless it says socketTimeoutMS or timeoutMS.
     """
-    given = "serverselectiontimeoutms=" in uri.lower()
-    bound: dict[str, Any] = {} if given else {"serverSelectionTimeoutMS": int(timeout * 1000)}
+    bound: dict[str, Any] = {}
+    if "serverselectiontimeoutms=" not in uri.lower():
+        bound["serverSelectionTimeoutMS"] = int(timeout * 1000)
+    if answer is not None and not re.search(r"[?&](socket)?timeoutms=", uri.lower()):
+        bound["socketTimeoutMS"] = int(answer * 1000)
     address = without_credentials(uri)
     _refuse_unescaped(uri, side)
     _refuse_files(uri, side)
@@ -52,10 +66,10 @@ def connected(uri: str, side: str, *, timeout: float = 10) -> Iterator[MongoClie
         except ConnectionFailure as error:
             found = _trouble(uri) or Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
             raise MongoUnreachable(
-                f"cannot reach the {side} at {address}: {found.found}; {found.advice} ({_setting(side)})"
+                f"cannot reach the {side} at {address}: {found.found}", f"{found.advice} ({_setting(side)})"
             ) from error
         except OperationFailure as error:
-            raise MongoUnreachable(_refusal(side, address, error)) from error
+            raise MongoUnreachable(*_refusal(side, address, error)) from error
 
 
 def _refuse_unescaped(uri: str, side: str) -> None:
@@ -63,8 +77,8 @@ def _refuse_unescaped(uri: str, side: str) -> None:
     login, mark, _ = uri.partition("://")[2].rpartition("@")
     if mark and (set(login) & set("/?#[]@") or login.count(":") > 1):
         raise MongoUnreachable(
-            f"the URI of the {side} cannot be used: its user or password holds one of : / ? # [ ] @ as it is; write"
-            f" %3A %2F %3F %23 %5B %5D %40 ({_setting(side)})"
+            f"the URI of the {side} cannot be used: its user or password holds one of : / ? # [ ] @ as it is",
+            f"write %3A %2F %3F %23 %5B %5D %40 ({_setting(side)})",
         )
 
 
@@ -73,7 +87,7 @@ def _refuse_files(uri: str, side: str) -> None:
     found = _trust(_options(uri), uri).unusable() if "tlsc" in uri.lower() else None
     if found:
         raise MongoUnreachable(
-            f"the URI of the {side} cannot be used: {found.found}; {found.advice} ({_setting(side)})"
+            f"the URI of the {side} cannot be used: {found.found}", f"{found.advice} ({_setting(side)})"
         )
 
 
@@ -110,15 +124,15 @@ def _setting(side: str) -> str:
     return "--destination" if side == REPLAY_SIDE else f"[{side}] uri"
 
 
-def _refusal(side: str, address: str, error: OperationFailure) -> str:
+def _refusal(side: str, address: str, error: OperationFailure) -> tuple[str, str]:
+    """What was found, and what to do."""
     words = (error.details or {}).get("errmsg", str(error))
     if error.code in (_UNAUTHENTICATED, _NO_SUCH_USER):
-        return f"the {side} at {address} refuses the user or the password: {words} ({_setting(side)})"
+        return f"the {side} at {address} refuses the user or the password: {words}", f"see {_setting(side)}"
     if error.code == _UNAUTHORISED:
-        return (
-            f"the user in {_setting(side)} may not do what is needed at {address}: {words}; grant it the missing role"
-        )
-    return f"the {side} at {address} refused: {words}"
+        found = f"the user in {_setting(side)} may not do what is needed at {address}: {words}"
+        return found, "grant it the missing role"
+    return f"the {side} at {address} refused: {words}", ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +163,8 @@ def source_set(client: MongoClient[dict[str, Any]]) -> ReplicaSet:
     found = _identity(client, "source")
     if not found.name:
         raise Refused(
-            "the source is a standalone mongod, which has no change streams; start it with --replSet and initiate a"
-            " replica set of one node ([source] uri)"
+            "the source is a standalone mongod, which has no change streams",
+            "start it with --replSet and initiate a replica set of one node ([source] uri)",
         )
     return found
 
@@ -161,8 +175,9 @@ def destination_set(client: MongoClient[dict[str, Any]], *, transactions: bool) 
     found = _identity(client, "destination")
     if transactions and not found.name:
         raise Refused(
-            "the destination is a standalone mongod, which has no transactions; start it with --replSet and initiate a"
-            ' replica set of one node, or set mode = "plain", which writes without them ([destination] uri)'
+            "the destination is a standalone mongod, which has no transactions",
+            "start it with --replSet and initiate a"
+            ' replica set of one node, or set mode = "plain", which writes without them ([destination] uri)',
         )
     return found
 
@@ -171,7 +186,7 @@ def _identity(client: MongoClient[dict[str, Any]], side: str) -> ReplicaSet:
     hello = client.admin.command("hello")
     if hello.get("msg") == "isdbgrid":
         raise Refused(
-            f"the {side} is a mongos: sharded clusters are not supported; name a replica set ({_setting(side)})"
+            f"the {side} is a mongos: sharded clusters are not supported", f"name a replica set ({_setting(side)})"
         )
     if "setName" not in hello:
         host, port = client.address or ("", 0)
@@ -184,8 +199,8 @@ def replay_set(client: MongoClient[dict[str, Any]]) -> ReplicaSet:
     found = _identity(client, REPLAY_SIDE)
     if not found.name:
         raise Refused(
-            f"the {REPLAY_SIDE} is a standalone mongod, which has no transactions; start it with --replSet and initiate"
-            " a replica set of one node"
+            f"the {REPLAY_SIDE} is a standalone mongod, which has no transactions",
+            "start it with --replSet and initiate a replica set of one node",
         )
     return found
 
@@ -203,5 +218,11 @@ def collections(client: MongoClient[dict[str, Any]], databases: Iterable[str] | 
 
 def operation_time(client: MongoClient[dict[str, Any]]) -> ClusterTime:
     """The time of the primary's newest operation: all writes acknowledged so far are at or before it."""
-    stamp = client.admin.command("hello")["operationTime"]
-    return ClusterTime(stamp.time, stamp.inc)
+    return clocks(client)[0]
+
+
+def clocks(client: MongoClient[dict[str, Any]]) -> tuple[ClusterTime, float]:
+    """The same, and the primary's wall clock in seconds since the epoch."""
+    hello = client.admin.command("hello")
+    stamp = hello["operationTime"]
+    return ClusterTime(stamp.time, stamp.inc), hello["localTime"].timestamp()

@@ -19,11 +19,16 @@ T = TypeVar("T")
 
 _TIMEOUT = httpx.Timeout(10, read=90)  # validation of a connector connects to its cluster, which may take its time
 
+#: Status → what is wrong, and what to do.
 _REFUSALS = {
-    401: "Kafka Connect asks for a user and a password, or refuses those that it was given; write user:password into"
-    " the file of [connect] user_file",
-    403: "Kafka Connect, or a proxy before it, does not allow this to the user; let it, or name another in the file of"
-    " [connect] user_file",
+    401: (
+        "Kafka Connect asks for a user and a password, or refuses those that it was given",
+        "write user:password into the file of [connect] user_file",
+    ),
+    403: (
+        "Kafka Connect, or a proxy before it, does not allow this to the user",
+        "let it, or name another in the file of [connect] user_file",
+    ),
 }
 
 
@@ -185,7 +190,7 @@ class Connect:
             raise self._no_connect(method, path, "the answer is JSON, but not what Kafka Connect says") from error
 
     def _no_connect(self, method: str, path: str, found: str) -> ConnectError:
-        return ConnectError(f"{method} {self.url}{path}: {found}; is this Kafka Connect? ([connect] url)")
+        return ConnectError(f"{method} {self.url}{path}: {found}", advice="is this Kafka Connect? ([connect] url)")
 
     @_retry_rebalance
     def _ask(self, method: str, path: str, **request: Any) -> Any:
@@ -206,13 +211,15 @@ class Connect:
                 " something else listens there ([connect] url)",
                 404,
             )
-        words = _REFUSALS.get(answer.status_code) or answers.message(answer)
-        raise _kind(answer)(f"{method} {self.url}{path}: {answer.status_code}: {words}", answer.status_code)
+        words, advice = _REFUSALS.get(answer.status_code) or (answers.message(answer), "")
+        found = f"{method} {self.url}{path}: {answer.status_code}: {words}"
+        raise _kind(answer)(found, answer.status_code, advice)
 
     def _unreachable(self, error: Exception) -> ConnectUnreachable:
         trouble = self._login.trouble(self.url)
-        words = f"{trouble.found}; {trouble.advice}" if trouble else f"{error}; is a worker running there?"
-        return ConnectUnreachable(f"cannot reach Kafka Connect at {self.url}: {words} ([connect] url)")
+        words, advice = (trouble.found, trouble.advice) if trouble else (str(error), "is a worker running there?")
+        found = f"cannot reach Kafka Connect at {self.url}: {words}"
+        return ConnectUnreachable(found, advice=f"{advice} ([connect] url)")
 
     def _decoded(self, answer: httpx.Response, method: str, path: str) -> Any:
         try:

@@ -103,10 +103,11 @@ def refuse(pipeline: Pipeline) -> None:
     if found.state == "over":
         raise Refused(
             f"{pipeline.name} is cut over: the destination is primary, and its sink must stay stopped, or older changes"
-            " would be written over newer ones. `towpath cutover --back` returns to the source"
+            " would be written over newer ones",
+            "`towpath cutover --back` returns to the source",
         )
     raise Refused(
-        f"a cutover of {pipeline.name} is under way, or was interrupted; `towpath cutover --undo` puts things back"
+        f"a cutover of {pipeline.name} is under way, or was interrupted", "`towpath cutover --undo` puts things back"
     )
 
 

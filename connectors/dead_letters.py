@@ -17,6 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from connectors.errors import ConnectorsError, TopicError
+from connectors.reading import messages
 from connectors.records import Record, headers_of, readable, record
 from connectors.spec import Pipeline
 from connectors.topics import Topic, Topics
@@ -44,6 +45,8 @@ class DeadLetter:
     """None when it does not keep the record contract; the raw key and value are here all the same."""
     key: bytes | None
     value: bytes | None
+    at: int = 0
+    """Its own offset in the topic of the dead letters."""
 
     def as_json(self, *, canonical: bool) -> dict[str, Any]:
         topic, partition, offset = self.place
@@ -97,6 +100,7 @@ def dead_letter(message: Message) -> DeadLetter:
         record=_record(message),
         key=message.key(),
         value=message.value(),
+        at=message.offset() or 0,
     )
 
 
@@ -163,7 +167,7 @@ def end(pipeline: Pipeline, topics: Topics) -> int:
 
 def letters(pipeline: Pipeline, topics: Topics, *, follow: bool, start: int = 0) -> Iterator[DeadLetter]:
     """Every dead letter from the first at or after `start` on, as it lies in the topic; with `follow` also those that
-    come in later."""
+    come in later. Raises `TopicError` for what cannot be read, and for silence before the end."""
     topic = topics.all().get(pipeline.dead_letter_topic)
     if topic is None:
         raise TopicError(
@@ -174,14 +178,13 @@ def letters(pipeline: Pipeline, topics: Topics, *, follow: bool, start: int = 0)
     first = max(first, min(start, end))
     consumer = topics.consumer()
     try:
+        if not follow:
+            yield from (dead_letter(message) for _, message in messages(consumer, {place: (first, end)}))
+            return
         consumer.assign([TopicPartition(*place, first)])
-        while follow or first < end:
+        while True:
             message = _next(consumer)
-            if message is None:
-                continue
-            if message.error() is None:
+            if message is not None and message.error() is None:
                 yield dead_letter(message)
-            elif not follow:
-                return
     finally:
         consumer.close()

@@ -14,14 +14,19 @@ ConnectorsError                 root; its message says what was attempted, where
 
 
 class ConnectorsError(Exception):
-    """Root of all errors of this package."""
+    """Root of all errors of this package. `advice` is what to do, where the one who raises it knows; its message is
+    both."""
+
+    def __init__(self, found: str, advice: str = "") -> None:
+        super().__init__(f"{found}; {advice}" if advice else found)
+        self.found, self.advice = found, advice
 
 
 class ConnectError(ConnectorsError):
     """Connect answered a request with something other than success."""
 
-    def __init__(self, message: str, status: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, found: str, status: int | None = None, advice: str = "") -> None:
+        super().__init__(found, advice)
         self.status = status
 
 

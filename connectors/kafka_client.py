@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.errors import ConnectorsError
-from connectors.handshake import Trust, trouble
+from connectors.handshake import Trouble, Trust, trouble
 
 PROTOCOL, MECHANISM, LOGIN = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 CA, CERTIFICATE, KEY_PASSWORD = "ssl.truststore.location", "ssl.keystore.location", "ssl.key.password"
@@ -72,14 +72,14 @@ class KafkaClient:
             found["ssl_check_hostname"] = False
         return found
 
-    def trouble(self, bootstrap: str, said: Iterable[str]) -> str | None:
+    def trouble(self, bootstrap: str, said: Iterable[str]) -> Trouble | None:
         """What is wrong with TLS or the login, and what to do. `said`: errors of librdkafka's."""
         refused = next((words for words in said if "SASL" in words), None)
         if refused:
             said_by_broker = refused.partition(": ")[2] or refused
-            return (
-                f"the brokers refuse the user or the password: {said_by_broker}; correct them, or {MECHANISM}, in the"
-                " file of [kafka] client"
+            return Trouble(
+                f"the brokers refuse the user or the password: {said_by_broker}",
+                f"correct them, or {MECHANISM}, in the file of [kafka] client",
             )
         told = self.settings
         trust = Trust(
@@ -92,8 +92,7 @@ class KafkaClient:
             key_option=f"{CERTIFICATE} in the file of [kafka] client",
             checks_host=told.get(_HOST_CHECK) != "",
         )
-        found = trouble(_addresses(bootstrap), trust)
-        return f"{found.found}; {found.advice}" if found else None
+        return trouble(_addresses(bootstrap), trust)
 
     def references(self, secrets: Path) -> dict[str, str]:
         """Settings of a connector for all clients that Connect makes for it: setting → where in the secrets file.

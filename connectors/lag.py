@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from connectors.clusters import connected
+from connectors.clusters import ANSWER, connected
 from connectors.errors import TopicError
 from connectors.records import source_milliseconds
 from connectors.sink_state import positions
@@ -24,9 +24,13 @@ from connectors.topics import Place, Topics
 
 #: Up to this many offsets a gap is counted record by record; a larger one is given as the difference of offsets.
 COUNTED = 2_000
-_PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
-#: Little is read ahead, and an answer without records is not waited for.
+#: Up to this many bytes of it are read for that; what then is left of it is given as the difference of offsets.
+_COUNTED_BYTES = 2 << 20
+_PATIENCE = 20.0  # seconds without a message until a broker is given up
+#: Little is read ahead, and an answer without records is not waited for. A record that is larger than a fetch comes all
+#: the same, alone (KIP-74).
 _PEEKING = {
+    "fetch.message.max.bytes": 64 * 1024,
     "queued.min.messages": 1,
     "queued.max.messages.kbytes": 1024,
     "fetch.wait.max.ms": 10,
@@ -58,7 +62,7 @@ def applied(pipeline: Pipeline, topics: Topics) -> Iterator[Callable[[], dict[Pl
     if not pipeline.exactly_once:
         yield lambda: topics.committed(pipeline.sink_group)
         return
-    with connected(pipeline.destination_uri, "destination") as client:
+    with connected(pipeline.destination_uri, "destination", answer=ANSWER) as client:
         yield lambda: {place: found.offset for place, found in positions(client, pipeline).items()}
 
 
@@ -68,11 +72,19 @@ def gaps(ends: Mapping[Place, tuple[int, int]], done: Mapping[Place, int]) -> di
     return {place: (starts[place], end) for place, (_, end) in ends.items() if starts[place] < end}
 
 
-def measure(topics: Topics, ends: Mapping[Place, tuple[int, int]], done: Mapping[Place, int]) -> Lag:
-    """The lag between the ends of the log and what is done. Raises `TopicError` when the log cannot be read."""
+def measure(
+    topics: Topics,
+    ends: Mapping[Place, tuple[int, int]],
+    done: Mapping[Place, int],
+    now: Callable[[], float] = time.time,
+) -> Lag:
+    """The lag between the ends of the log and what is done. Raises `TopicError` when the log cannot be read.
+
+    `now`: the source's wall clock in seconds since the epoch, which is asked only where there is a lag.
+    """
     found = peek(topics, gaps(ends, done), most=COUNTED)
     oldest = [peeked.oldest_ms for peeked in found.values() if peeked.oldest_ms is not None]
-    age = time.time() - min(oldest) / 1000 if oldest else 0.0
+    age = now() - min(oldest) / 1000 if oldest else 0.0
     return Lag(sum(peeked.records for peeked in found.values()), max(0.0, age))
 
 
@@ -82,10 +94,13 @@ class Peeked:
 
     records: int = 0
     oldest_ms: int | None = None
+    size: int = 0
+    """Bytes that were read of it."""
 
 
 def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], most: int) -> dict[Place, Peeked]:
-    """Read each gap [from, end) up to `most` records; a larger one is given as the difference of its offsets."""
+    """Read each gap [from, end) up to `most` records; of a larger one only the first record, and the rest is given as
+    the difference of its offsets."""
     found = {place: Peeked() for place in open_gaps}
     if not open_gaps:
         return found
@@ -96,7 +111,11 @@ def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], most: int) 
         while unread:
             message = consumer.poll(0.5)
             if message is not None:
-                _take(message, open_gaps, found, unread, most)
+                patience = time.monotonic() + _PATIENCE
+                place = str(message.topic()), message.partition() or 0
+                if place in unread and _is_over(message, place, open_gaps[place], found, most):
+                    unread.discard(place)
+                    consumer.incremental_unassign([TopicPartition(*place)])  # nothing more of it is fetched
             elif time.monotonic() > patience:
                 raise TopicError(f"no answer when reading {', '.join(topic for topic, _ in sorted(unread)[:3])}")
     finally:
@@ -104,23 +123,16 @@ def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], most: int) 
     return found
 
 
-def _take(
-    message: Message,
-    open_gaps: Mapping[Place, tuple[int, int]],
-    found: dict[Place, Peeked],
-    unread: set[Place],
-    most: int,
-) -> None:
-    place, error, offset = (str(message.topic()), message.partition() or 0), message.error(), message.offset() or 0
+def _is_over(message: Message, place: Place, gap: tuple[int, int], found: dict[Place, Peeked], most: int) -> bool:
+    """Take in a message of a gap; whether no other is needed."""
+    error, offset, (start, end) = message.error(), message.offset() or 0, gap
     if error is not None and error.code() != KafkaError._PARTITION_EOF:
         raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
-    start, end = open_gaps[place]
-    if place not in unread or error is not None or offset >= end:
-        unread.discard(place)
-        return
+    if error is not None or offset >= end:
+        return True
     before = found[place]
-    counted = Peeked(before.records + 1, before.oldest_ms or source_milliseconds(message))
-    if end - start > most:
-        counted = replace(counted, records=end - offset)
-        unread.discard(place)
-    found[place] = counted
+    size = before.size + len(message.key() or b"") + len(message.value() or b"")
+    counted = Peeked(before.records + 1, before.oldest_ms or source_milliseconds(message), size)
+    enough = end - start > most or size > _COUNTED_BYTES
+    found[place] = replace(counted, records=before.records + end - offset) if enough else counted
+    return enough or offset + 1 >= end

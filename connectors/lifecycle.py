@@ -40,7 +40,7 @@ def require(connect: Connect, topics: Topics, pipeline: Pipeline) -> None:
     for connector in statuses(connect, pipeline.connectors):
         if connector.state == "MISSING" and connect.config(connector.name) is None:
             raise NoSuchConnector(
-                f"there is no connector {connector.name} at {connect.url}; has the pipeline been deployed?"
+                f"there is no connector {connector.name} at {connect.url}", advice="has the pipeline been deployed?"
             )
 
 

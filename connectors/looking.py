@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from functools import cached_property
 
 from connectors import copying, cutovers, ddl, dead_letters, requests, sink_state, unended
-from connectors.clusters import connected, operation_time
+from connectors.clusters import briefly, clocks
 from connectors.connect import Connect, Connector
 from connectors.copying import Copied
 from connectors.cutovers import Cutover
@@ -15,6 +16,7 @@ from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lag import Lag, measure, pipeline_ends
 from connectors.lifecycle import statuses
 from connectors.namespaces import namespace_of
+from connectors.position import ClusterTime
 from connectors.sink_state import Applied, TaskState
 from connectors.source_state import SELECTION, SourceState, read_state
 from connectors.spec import Pipeline
@@ -50,7 +52,7 @@ class _Look:
         if not self.pipeline.exactly_once:
             return None, (), None
         try:
-            with connected(self.pipeline.destination_uri, "destination", timeout=5) as client:
+            with briefly(self.pipeline.destination_uri, "destination") as client:
                 return (
                     sink_state.positions(client, self.pipeline),
                     sink_state.task_states(client, self.pipeline),
@@ -62,10 +64,25 @@ class _Look:
 
     def lag(self, found: Mapping[Place, Applied] | None) -> Lag | None:
         if not self.pipeline.exactly_once:
-            return measure(self.topics, self.ends, self.topics.committed(self.pipeline.sink_group))
+            return measure(self.topics, self.ends, self.topics.committed(self.pipeline.sink_group), self.source_now)
         if found is None:
             return None
-        return measure(self.topics, self.ends, {place: applied.offset for place, applied in found.items()})
+        done = {place: applied.offset for place, applied in found.items()}
+        return measure(self.topics, self.ends, done, self.source_now)
+
+    @cached_property
+    def source_clocks(self) -> tuple[ClusterTime, float] | None:
+        """As `clocks` reads them, once in a look; None, which is told, where the source does not answer."""
+        try:
+            with briefly(self.pipeline.source_uri, "source") as client:
+                return clocks(client)
+        except ConnectorsError as error:
+            self.trouble.append(str(error))
+            return None
+
+    def source_now(self) -> float:
+        """The source's wall clock; while it does not answer, this machine's."""
+        return self.source_clocks[1] if self.source_clocks else time.time()
 
     def rates(self) -> dict[str, float]:
         """Topic → records a second, control records of transactions included."""
@@ -126,16 +143,17 @@ class _Look:
         for (topic, _), (first, end) in self.ends.items():
             namespace = namespace_of(prefix, topic)
             records[namespace] = records.get(namespace, 0) + end - first
-        with connected(self.pipeline.source_uri, "source", timeout=5) as client:
+        with briefly(self.pipeline.source_uri, "source") as client:
             by_namespace = {namespace_of(prefix, topic): rate for topic, rate in rates.items()}
             return copying.copied_by_debezium(client, records, by_namespace)
 
     def behind(self, sources: Mapping[str, SourceState]) -> float:
         """Seconds by which the stream is behind the source."""
         seconds = [state.position.time.seconds for state in sources.values() if state.position]
-        with connected(self.pipeline.source_uri, "source", timeout=5) as client:
-            # both are whole seconds, and an idle source's stream moves on only with its next no-op
-            return float(max(0, operation_time(client).seconds - min(seconds) - 1))
+        if self.source_clocks is None:
+            return 0.0
+        # both are whole seconds, and an idle source's stream moves on only with its next no-op
+        return float(max(0, self.source_clocks[0].seconds - min(seconds) - 1))
 
 
 def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:

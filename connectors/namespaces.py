@@ -7,6 +7,7 @@ compares without regard to case and, in the change stream, without anchors; `(?-
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -97,11 +98,21 @@ def refuse_bad_names(prefix: str, namespaces: Iterable[str], other_topics: Itera
         if not TOPIC_NAME.fullmatch(topic):
             raise Refused(
                 f"{namespace!r} cannot be replicated: its topic would be called {topic!r}, and Kafka allows only"
-                " letters, digits, '.', '_' and '-', 249 of them at most; leave it out with [collections] exclude"
+                " letters, digits, '.', '_' and '-', 249 of them at most",
+                "leave it out with [collections] exclude",
             )
         twin = by_metric.setdefault(topic.replace(".", "_"), topic)
         if twin != topic:
             raise Refused(
-                f"the topics {twin!r} and {topic!r} would collide (Kafka does not tell '.' from '_' there);"
-                f" leave {namespace!r} out with [collections] exclude and move it in a pipeline of another name"
+                f"the topics {twin!r} and {topic!r} would collide (Kafka does not tell '.' from '_' there)",
+                f"leave {namespace!r} out with [collections] exclude and move it in a pipeline of another name",
             )
+
+
+def renames_of(config: Mapping[str, str]) -> dict[str, str]:
+    """Namespace at the source → at the destination, of a sink; none where somebody else's says something else."""
+    try:
+        found = json.loads(config.get("towpath.rename", "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return {str(old): str(new) for old, new in found.items()} if isinstance(found, dict) else {}

@@ -15,7 +15,7 @@ from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.collection import Collection
 
 from connectors import sink_state
-from connectors.clusters import connected
+from connectors.clusters import briefly
 from connectors.connect import Connect
 from connectors.course import Course
 from connectors.lag import measure
@@ -141,7 +141,7 @@ def look(pipeline: Pipeline, topics: Topics) -> State | None:
     """The rebuild that is under way. Raises `MongoUnreachable` when the destination, which tells, does not answer."""
     if not pipeline.exactly_once:
         return None
-    with connected(pipeline.destination_uri, "destination", timeout=5) as client:
+    with briefly(pipeline.destination_uri, "destination") as client:
         found = marker(client, pipeline)
         if found is None:
             return None

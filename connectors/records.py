@@ -23,6 +23,8 @@ _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
 )
 #: What decoding says of bytes that are no BSON, and of BSON that is deeper than anyone stores.
 NOT_BSON = (bson.errors.BSONError, RecursionError, OverflowError, IndexError)
+_DEEPEST = 250  # levels in a document: the most that mongod's `maxBSONDepth` can be set to
+_LEVEL = 8  # bytes that one takes at least
 _LONGEST_MS = 2**63  # as far as clocks count
 
 
@@ -53,17 +55,31 @@ class Record:
             "cluster_time": self.cluster_time,
             "op": self.op,
             "kind": self.kind,
-            "key": extended_json(self.key, canonical=canonical),
-            "value": None if self.value is None else extended_json(self.value, canonical=canonical),
+            "key": readable(self.key, canonical=canonical),
+            "value": readable(self.value, canonical=canonical),
         }
 
 
 def is_key(raw: object) -> TypeGuard[bytes]:
     """Whether bytes are `{_id: …}`: what is not has been written by somebody else, and is about no document."""
     try:
-        return isinstance(raw, bytes) and raw[5:9] == b"_id\0" and list(bson.decode(raw, _OPTIONS)) == ["_id"]
+        if not isinstance(raw, bytes) or raw[5:9] != b"_id\0":
+            return False
+        found = bson.decode(raw, _OPTIONS)
     except NOT_BSON:
         return False
+    return list(found) == ["_id"] and (len(raw) < _DEEPEST * _LEVEL or not _is_too_deep(found))
+
+
+def _is_too_deep(value: Any) -> bool:
+    """Whether it is deeper than any server stores; what orders and shows an `_id` goes down level by level."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        parts = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
+        level = [part for inside in parts for part in inside]
+        if not level:
+            return False
+    return True
 
 
 def readable(raw: bytes | None, *, canonical: bool) -> str | None:

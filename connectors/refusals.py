@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from connectors.clusters import ReplicaSet
 from connectors.connect import Connect
 from connectors.definitions import plugins
 from connectors.errors import NoSuchConnector, Refused
-from connectors.namespaces import topic_of
+from connectors.namespaces import renames_of, topic_of
 from connectors.servers import Servers
 from connectors.source_state import SELECTION
 from connectors.spec import Pipeline
@@ -31,8 +30,8 @@ def refuse_missing_plugins(pipeline: Pipeline, connect: Connect) -> None:
     missing = [plugin for plugin in plugins(pipeline) if plugin not in present]
     if missing:
         raise Refused(
-            f"Kafka Connect at {connect.url} lacks {', '.join(missing)}; put Towpath's plugin folder on the plugin.path"
-            " of every worker and restart the workers"
+            f"Kafka Connect at {connect.url} lacks {', '.join(missing)}",
+            "put Towpath's plugin folder on the plugin.path of every worker and restart the workers",
         )
 
 
@@ -43,14 +42,14 @@ def refuse_second_writer(pipeline: Pipeline, servers: Servers, connect: Connect)
         if one.replay_of:
             raise Refused(
                 f"the replay {one.connector} of the pipeline {one.replay_of} already writes {one.some} to this"
-                " destination, and two sinks on one namespace overtake each other; end it first: `towpath remove"
-                f" … --replay {one.label}` with that pipeline's file"
+                " destination, and two sinks on one namespace overtake each other",
+                f"end it first: `towpath remove … --replay {one.label}` with that pipeline's file",
             )
         raise Refused(
             f"the connector {one.connector} already writes {one.some} to this destination, and two pipelines on"
             " one namespace overtake each other. If you renamed the pipeline: its log and its position stay with"
-            f" the old name ({one.connector.removesuffix('-sink')}); keep that, or `towpath remove` the old pipeline"
-            " first"
+            f" the old name ({one.connector.removesuffix('-sink')})",
+            "keep that, or `towpath remove` the old pipeline first",
         )
 
 
@@ -91,7 +90,7 @@ def writers(connect: Connect, destination: ReplicaSet, targets: Iterable[str], b
 
 def is_written(config: Mapping[str, str], prefix: str, target: str) -> bool:
     """Whether a sink of this configuration, which reads topics `<prefix>.…`, writes the namespace `target`."""
-    renames: dict[str, str] = json.loads(config["towpath.rename"])
+    renames = renames_of(config)
     names = [old for old, new in renames.items() if new == target] + ([] if target in renames else [target])
     listed, pattern = config.get("topics", "").split(","), config.get("topics.regex")
     topics = [topic_of(prefix, name) for name in names]
@@ -109,7 +108,8 @@ def refuse_moved_cluster(servers: Servers, present: Configurations) -> None:
             if before and not ReplicaSet.parse(before).is_same(now):
                 raise Refused(
                     f"{name} was deployed with the {side} {before}, and the file now names {now}: its position means"
-                    f" nothing there; set [{side}] uri back, or {_REMOVE}, or give the new pipeline a name of its own"
+                    f" nothing there",
+                    f"set [{side}] uri back, or {_REMOVE}, or give the new pipeline a name of its own",
                 )
 
 
@@ -125,7 +125,8 @@ def refuse_changed_mode(
         raise Refused(
             f'{pipeline.name} was deployed with mode = "{other}", and the file now says "{pipeline.mode}": the two'
             f" sinks keep their positions in different places, and the log of one is not the history that the other"
-            f' needs; set mode = "{other}" again, or empty the destination\'s namespaces and {_REMOVE}'
+            f" needs",
+            f'set mode = "{other}" again, or empty the destination\'s namespaces and {_REMOVE}',
         )
     keys = ("connector.class", "towpath.copy", "snapshot.mode")
     same = _was(wanted, present, pipeline.source_connector, keys)
@@ -134,8 +135,8 @@ def refuse_changed_mode(
     if same is False:
         raise Refused(
             f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy.way}":'
-            " what was copied, and up to when, means nothing to another way of copying; set it back, or empty the"
-            f" destination's namespaces and {_REMOVE}"
+            " what was copied, and up to when, means nothing to another way of copying",
+            f"set it back, or empty the destination's namespaces and {_REMOVE}",
         )
 
 
@@ -158,7 +159,8 @@ def refuse_changed_capture(wanted: Configurations, present: Configurations, serv
         if before and after and before != after:
             raise Refused(
                 f"{namespace} is captured by {before} and would be by {after}: a collection cannot change its way of"
-                f" capture on the way; leave [capture] whole_documents as it was for it, or {_REMOVE}"
+                f" capture on the way",
+                f"leave [capture] whole_documents as it was for it, or {_REMOVE}",
             )
 
 
@@ -179,7 +181,8 @@ def refuse_uncopied(pipeline: Pipeline, wanted: Configurations, servers: Servers
         if after is not None and _has_position(late.connect, after):
             raise Refused(
                 f"{namespace} holds documents and was not captured by {after} when it started: they would not be"
-                f" copied. Give it a pipeline of its own, or {_REMOVE}"
+                f" copied",
+                f"give it a pipeline of its own, or {_REMOVE}",
             )
 
 
@@ -196,8 +199,8 @@ def refuse_taken_in_again(
         if end > 0:
             raise Refused(
                 f"{names[topic]} was in this pipeline before, and was taken out: its topic {topic} holds records, and"
-                " what was deleted at the source since then would stay at the destination for ever. Give it a pipeline"
-                f" of its own (and empty it at the destination), or {_REMOVE}"
+                " what was deleted at the source since then would stay at the destination for ever",
+                f"give it a pipeline of its own (and empty it at the destination), or {_REMOVE}",
             )
 
 
@@ -228,7 +231,8 @@ def refuse_lost_whole_documents(pipeline: Pipeline, present: Configurations) -> 
     if name not in pipeline.connectors and present.get(name) is not None:
         raise Refused(
             f"the connector {name} looks up whole documents, and the file no longer names any: a collection cannot"
-            f" change its way of capture on the way; name it again in [capture] whole_documents, or {_REMOVE}"
+            f" change its way of capture on the way",
+            f"name it again in [capture] whole_documents, or {_REMOVE}",
         )
 
 
@@ -236,7 +240,8 @@ def refuse_partition_count(topic: str, found: int, wanted: int) -> None:
     if found != wanted:
         raise Refused(
             f"the topic {topic} has {found} partitions and the file says {wanted}: with another count a document's"
-            f" changes would be on two partitions, out of order; set [kafka] partitions = {found}"
+            f" changes would be on two partitions, out of order",
+            f"set [kafka] partitions = {found}",
         )
 
 
@@ -244,6 +249,6 @@ def refuse_partitioned(topic: Topic) -> None:
     """Requests and dead letters lie on one partition."""
     if topic.partitions != 1:
         raise Refused(
-            f"the topic {topic.name} has {topic.partitions} partitions and must have one: it was not made by Towpath;"
-            " delete it, and deploy makes it anew"
+            f"the topic {topic.name} has {topic.partitions} partitions and must have one: it was not made by Towpath",
+            "delete it, and deploy makes it anew",
         )

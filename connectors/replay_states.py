@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors import sink_state
-from connectors.clusters import REPLAY_SIDE, connected
+from connectors.clusters import REPLAY_SIDE, briefly
 from connectors.connect import Connect
 from connectors.errors import ConnectorsError
 from connectors.lag import measure
@@ -74,7 +74,7 @@ def _state(replay: Replay, connect: Connect, topics: Topics) -> State:
         words = f"{replay.secrets} cannot be read from here, so that its destination cannot be asked"
         return dataclasses.replace(shown, trouble=words)
     try:
-        with connected(replay.uri, REPLAY_SIDE, timeout=5) as client:
+        with briefly(replay.uri, REPLAY_SIDE) as client:
             done = {place: found.offset for place, found in sink_state.positions(client, replay.sink).items()}
     except ConnectorsError as error:
         return dataclasses.replace(shown, trouble=str(error))

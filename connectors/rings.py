@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 
@@ -10,7 +9,7 @@ from connectors.clusters import ReplicaSet
 from connectors.connect import Connect
 from connectors.errors import Refused
 from connectors.lifecycle import statuses
-from connectors.namespaces import namespace_of
+from connectors.namespaces import namespace_of, renames_of
 from connectors.refusals import DESTINATION_SET, REPLAY_OF, SOURCE_SET
 from connectors.source_state import SELECTION
 from connectors.spec import Pipeline
@@ -30,7 +29,7 @@ def refuse_ring(
         mark = config.get(DESTINATION_SET)
         if mark is None or REPLAY_OF in config or not ReplicaSet.parse(mark).is_same(source):
             continue
-        other, renames = sink.removesuffix("-sink"), json.loads(config["towpath.rename"])
+        other, renames = sink.removesuffix("-sink"), renames_of(config)
         round_trip = [
             target
             for target in _captured(connect, other, destination, targets)
@@ -40,8 +39,8 @@ def refuse_ring(
         if round_trip and state != "STOPPED":
             raise Refused(
                 f"{pipeline.name} writes {round_trip[0]}, and the pipeline {other} brings that back to"
-                f" {targets[round_trip[0]]}, where {pipeline.name} captures it: each change would go round without end;"
-                f" `towpath remove` {other} first, or stop its sink"
+                f" {targets[round_trip[0]]}, where {pipeline.name} captures it: each change would go round without end",
+                f"`towpath remove` {other} first, or stop its sink",
             )
 
 

@@ -124,6 +124,6 @@ def write(file: Path, text: str) -> None:
 
 def _unusable(file: Path, error: OSError) -> ConnectorsError:
     return ConnectorsError(
-        f"cannot use {file}, from which the Connect workers read what is secret: {error.strerror};"
-        " mend that, or name another place with [connect] secrets"
+        f"cannot use {file}, from which the Connect workers read what is secret: {error.strerror}",
+        "mend that, or name another place with [connect] secrets",
     )

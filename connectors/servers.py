@@ -55,26 +55,28 @@ def refuse_collection(collection: Collection, pipeline: Pipeline) -> None:
     """Raise `Refused` for a kind of collection that cannot be replicated."""
     if collection.kind == "timeseries":
         raise Refused(
-            f"{collection.namespace} is a time-series collection, which has no change stream; leave it out with"
-            " [collections] exclude"
+            f"{collection.namespace} is a time-series collection, which has no change stream",
+            "leave it out with [collections] exclude",
         )
     if collection.options.get("capped") and pipeline.copy.way == "towpath":
         raise Refused(
             f"{collection.namespace} is a capped collection, which no server reads at a known time (readConcern"
-            ' "snapshot"), so that it cannot be copied to the byte; leave it out with [collections] exclude and give it'
-            ' a pipeline of its own with mode = "plain", or with [capture] copy = "none"'
+            ' "snapshot"), so that it cannot be copied to the byte',
+            "leave it out with [collections] exclude and give it"
+            ' a pipeline of its own with mode = "plain", or with [capture] copy = "none"',
         )
     if "collation" in collection.options and pipeline.copy.way == "towpath":
         raise Refused(
             f"{collection.namespace} has a default collation, by which the server orders its _ids, so that it cannot be"
-            " copied in ranges of them; leave it out with [collections] exclude and give it a pipeline of its own with"
-            ' mode = "plain" and [kafka] partitions = 1'
+            " copied in ranges of them",
+            "leave it out with [collections] exclude and give it a pipeline of its own with"
+            ' mode = "plain" and [kafka] partitions = 1',
         )
     if "collation" in collection.options and pipeline.partitions > 1:
         raise Refused(
             f"{collection.namespace} has a default collation, by which two _ids that differ in bytes can be equal:"
-            " with several partitions their order could be lost; leave it out with [collections] exclude and give"
-            " it a pipeline of its own with [kafka] partitions = 1"
+            " with several partitions their order could be lost",
+            "leave it out with [collections] exclude and give it a pipeline of its own with [kafka] partitions = 1",
         )
 
 
@@ -83,8 +85,9 @@ def refuse_missing(pattern: str, names: Iterable[str]) -> None:
     if not any(Selection((pattern,)).matches(name) for name in names):
         raise Refused(
             f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
-            " exclude; correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
-            " will be created later"
+            " exclude",
+            "correct it, grant what `towpath check` finds missing, or pass --allow-missing if the collection"
+            " will be created later",
         )
 
 
@@ -94,11 +97,11 @@ def refuse_targets(pipeline: Pipeline, names: Iterable[str], *, same_set: bool) 
     for name in names:
         target = pipeline.renames.destination(name)
         if target in sources:
-            raise Refused(f"{sources[target]} and {name} would both be written to {target}: see [collections.rename]")
+            raise Refused(f"{sources[target]} and {name} would both be written to {target}", "see [collections.rename]")
         sources[target] = name
         if same_set and pipeline.selection.matches(target):
             raise Refused(
                 f"source and destination are the same replica set, and {name} would be written to {target}, which the"
-                " pipeline captures again, without end; name another destination, or rename into a database that"
-                " [collections] include does not take in"
+                " pipeline captures again, without end",
+                "name another destination, or rename into a database that [collections] include does not take in",
             )

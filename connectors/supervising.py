@@ -1,4 +1,4 @@
-"""What to do about a connector that has failed: restart it, in time, or leave it and say what would help."""
+"""What to do about what has failed or hangs: restart it, in time, or leave it and say what would help."""
 
 from __future__ import annotations
 
@@ -85,3 +85,22 @@ class Backoff:
             self._well_since = now
         if now - self._well_since >= self.well:
             self.tries = 0
+
+
+@dataclass(slots=True)
+class Pulse:
+    """Whether something hangs that changes a sign of life while it works. Times are seconds of one clock.
+
+    It is judged once the sign has changed, since some work begins in silence.
+    """
+
+    longest: float
+    """For so long the sign may stay as it is."""
+    _sign: object = None
+    _changed: float | None = None
+
+    def hangs(self, sign: object, now: float) -> bool:
+        if sign != self._sign:
+            self._changed = None if self._sign is None else now
+            self._sign = sign
+        return self._changed is not None and now - self._changed > self.longest

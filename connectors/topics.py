@@ -27,6 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from connectors.errors import ConnectorsError, KafkaUnreachable, TopicError
+from connectors.handshake import Trouble
 from connectors.kafka_client import ANYBODY, KafkaClient
 
 #: A partition: topic and number.
@@ -89,7 +90,7 @@ class Topics:
             return AdminClient(self._client | {"error_cb": lambda error: self._said.append(error.str())})
         except KafkaException as error:  # a file of [kafka] client that cannot be used
             raise KafkaUnreachable(
-                f"cannot use [kafka] client: {error.args[0].str()}; see the files and the password of the key in it"
+                f"cannot use [kafka] client: {error.args[0].str()}", "see the files and the password of the key in it"
             ) from error
 
     def all(self) -> dict[str, Topic]:
@@ -112,11 +113,12 @@ class Topics:
                 return self._admin.list_topics(timeout=_ASKED)
             except KafkaException as error:
                 self._admin.poll(0)  # has the client say what came in between
-                words = self.client.trouble(self.bootstrap, self._said)
-                if words is None and time.monotonic() < until:
+                trouble = self.client.trouble(self.bootstrap, self._said)
+                if trouble is None and time.monotonic() < until:
                     continue
-                words = words or f"{error.args[0].str()}; is a broker running there? ([kafka] bootstrap)"
-                raise KafkaUnreachable(f"cannot reach Kafka at {self.bootstrap}: {words}") from error
+                found = trouble or Trouble(error.args[0].str(), "is a broker running there? ([kafka] bootstrap)")
+                words = f"cannot reach Kafka at {self.bootstrap}: {found.found}"
+                raise KafkaUnreachable(words, found.advice) from error
 
     def create(
         self,

@@ -56,8 +56,8 @@ def refuse(pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONG
         more = f", and {len(found) - 1} more" if len(found) > 1 else ""
         raise TopicError(
             f"{topic}, partition {partition}{more}: a transaction that began {first.seconds:,.0f} s ago, at offset"
-            f" {first.offset}, has not ended, and nothing behind it is read: Kafka seems to have lost its end."
-            " `towpath restart` ends it as had been decided, and so does `towpath run`"
+            f" {first.offset}, has not ended, and nothing behind it is read: Kafka seems to have lost its end",
+            "`towpath restart` ends it as had been decided, and so does `towpath run`",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import queue
 import signal
 import subprocess
@@ -10,12 +11,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LIBC = ctypes.CDLL(None)
 _LAST = 20  # lines of words that are kept, to tell why a process ended
+_LONGEST = 1 << 20  # characters of a line; what comes after them is dropped
+_SHOWN = 300  # characters of a line that are shown to people
+_AHEAD = 1_000  # lines that wait to be heard; a child that has more to say waits
+_REST = 5.0  # seconds for the last lines of one that has ended, and for the end of one that was killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,21 @@ class Line:
 
     stream: Literal["out", "err"]
     text: str
+
+    @property
+    def record(self) -> dict[str, Any] | None:
+        """The JSON object that it is; None for anything else, such as a line whose writer was killed."""
+        try:
+            found = json.loads(self.text)
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    @property
+    def shown(self) -> str:
+        """For people: what cannot be printed is left out, and what is long is cut short."""
+        words = "".join(character if character.isprintable() else " " for character in self.text[:_SHOWN])
+        return f"{words}…" if len(self.text) > _SHOWN else words
 
 
 @dataclass(slots=True)
@@ -34,13 +55,24 @@ class Child:
     process: subprocess.Popen[str]
     words: list[str] = field(default_factory=list)
     """The last lines of its standard error."""
-    _lines: queue.SimpleQueue[Line] = field(default_factory=queue.SimpleQueue)
+    began: float = field(default_factory=time.monotonic)
+    heard: int = 0
+    """Lines so far."""
+    heard_at: float = field(default_factory=time.monotonic)
+    """When the last one was heard; at first its beginning."""
+    _given_up: str = ""
+    _lines: queue.Queue[Line] = field(default_factory=lambda: queue.Queue(_AHEAD))
     _readers: list[threading.Thread] = field(default_factory=list)
 
     @classmethod
     def start(cls, verb: str, arguments: Sequence[str], given: str = "") -> Child:
         """`given` is its standard input. To be called by the main thread, with which the child ends."""
-        command = [sys.executable, "-P", "-m", "towpath.cli", verb, *arguments]  # -P: none of the user's own modules
+        # -P: none of the user's own modules
+        return cls.of(verb, [sys.executable, "-P", "-m", "towpath.cli", verb, *arguments], given)
+
+    @classmethod
+    def of(cls, verb: str, command: Sequence[str], given: str = "") -> Child:
+        """The same of any command, in place of a verb."""
         pipe = subprocess.PIPE
         process = subprocess.Popen(
             command,
@@ -61,23 +93,37 @@ class Child:
 
     def _read(self, stream: IO[str], name: Literal["out", "err"]) -> None:
         def read() -> None:
-            for text in stream:
-                self._lines.put(Line(name, text.rstrip("\n")))
+            for text in _lines_of(stream):
+                self._lines.put(Line(name, text))
 
         thread = threading.Thread(target=read, name=f"{self.verb}-{name}", daemon=True)
         thread.start()
         self._readers.append(thread)
 
     def lines(self) -> Iterator[Line]:
-        """What it has said since the last call; all of it, once it has ended."""
-        if self.ended is not None:
-            for thread in self._readers:
-                thread.join(1)
-        while not self._lines.empty():
-            line = self._lines.get()
+        """What it has said since the last call, up to a bound; all of it, once it has ended."""
+        most, until = (_AHEAD, 0.0) if self.ended is None else (sys.maxsize, time.monotonic() + _REST)
+        while most and (line := self._next(until)) is not None:
+            most, self.heard, self.heard_at = most - 1, self.heard + 1, time.monotonic()
             if line.stream == "err":
                 self.words = [*self.words, line.text][-_LAST:]
             yield line
+
+    def _next(self, until: float) -> Line | None:
+        """The next line; one that may still come is waited for until then."""
+        while True:
+            is_over = time.monotonic() >= until or not any(map(threading.Thread.is_alive, self._readers))
+            try:
+                return self._lines.get_nowait()
+            except queue.Empty:
+                if is_over:
+                    return None
+            time.sleep(0.01)
+
+    def give_up(self, why: str) -> None:
+        """Kill it, which tells `why` it ended."""
+        self._given_up = why
+        self.process.kill()
 
     @property
     def ended(self) -> int | None:
@@ -88,7 +134,8 @@ class Child:
     def why(self) -> str:
         """Why it ended, in a line."""
         last = next((line for line in reversed(self.words) if line.strip()), "")
-        return last.removeprefix("towpath: ") or f"it ended with {self.ended} and said nothing"
+        words = Line("err", last.removeprefix("towpath: ")).shown
+        return self._given_up or words or f"it ended with {self.ended} and said nothing"
 
 
 def end(children: Sequence[Child], grace: float) -> None:
@@ -102,7 +149,17 @@ def end(children: Sequence[Child], grace: float) -> None:
             child.process.wait(max(0.1, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             child.process.kill()
-            child.process.wait()
+            with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel
+                child.process.wait(_REST)
+
+
+def _lines_of(stream: IO[str]) -> Iterator[str]:
+    """Its lines, each up to a bound; the last one also where it has no end."""
+    is_rest = False
+    while text := stream.readline(_LONGEST):
+        if not is_rest:
+            yield text.rstrip("\n")
+        is_rest = not text.endswith("\n")
 
 
 def _give(stream: IO[str], text: str) -> None:

@@ -114,7 +114,7 @@ def _line(done: Round) -> None:
     oldest = "none" if done.oldest_seconds is None else f"{done.oldest_seconds:,.0f} s old"
     odd = f", {done.unreadable:,} not to be asked for (odd _id)" if done.unreadable else ""
     click.echo(
-        f"{time.strftime('%Y-%m-%d %H:%M:%S')}  read {counted(done.records, 'record')} of"
+        f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC  read {counted(done.records, 'record')} of"
         f" {counted(done.partitions, 'partition')}; asked for {counted(done.asked, 'document')},"
         f" {done.arrived:,} came{odd}; oldest unprotected update: {oldest}; {done.seconds:.1f} s"
     )

@@ -13,6 +13,7 @@ from connectors.lifecycle import wait_running
 from connectors.servers import look
 from connectors.spec import Pipeline
 from towpath import making, preparing
+from towpath.checks import preconditions
 from towpath.opened import json_option, opened, pipeline_argument, say
 from towpath.prepare import tell_rest
 from towpath.preparing import NOTHING, Plan
@@ -34,10 +35,13 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     """Create or update the topics and connectors of PIPELINE.
 
     Deploying again changes only what differs from the file. What would break the order of records or lose some of
-    them (another partition count, a renamed pipeline, colliding topic names, …) is refused.
+    them (another partition count, a renamed pipeline, colliding topic names, …) is refused, and so is what `towpath
+    check` calls an error; nothing is made then. Warnings do not stop it.
     """
     with opened(file) as it:
-        changes = Deployment(it.pipeline, look(it.pipeline, allow_missing=allow_missing), it.connect, it.topics).plan()
+        servers = look(it.pipeline, allow_missing=allow_missing)
+        changes = Deployment(it.pipeline, servers, it.connect, it.topics).plan()
+        preconditions.refuse(it, servers)
         made = _prepared(it.pipeline) if prepares else NOTHING
         if dry_run:
             for step in made.collections:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,8 +12,9 @@ import click
 
 import stack as embedded
 from connectors.spec import Mode
-from towpath.errors import TowpathError
+from towpath.errors import BadPipelineFile, TowpathError
 from towpath.opened import say
+from towpath.pipeline import read
 
 _TEMPLATE = Path(__file__).parent / "pipeline.toml"
 
@@ -64,37 +67,54 @@ def write_pipeline_file(
     stack: embedded.Stack | None = None,
     force: bool = False,
 ) -> Path:
-    """Write a pipeline file, with the addresses of a stack if there is one. Raises `TowpathError`."""
-    values = {
+    """Write a pipeline file, with the addresses of a stack if there is one. Raises `TowpathError`, also for what no
+    pipeline file can say."""
+    values: dict[str, str | Sequence[str]] = {
         "name": name or re.sub(r"[^A-Za-z0-9]+", "-", file.stem).strip("-") or "pipeline",
         "mode": mode,
         "copy": "towpath" if mode == "exactly-once" else "debezium",
-        "include": _strings(include),
-        "exclude": _strings(exclude),
+        "include": include,
+        "exclude": exclude,
         "source": "mongodb://source.example:27017/?replicaSet=rs0",
         "destination": "mongodb://destination.example:27017/?replicaSet=rs0",
         "bootstrap": "127.0.0.1:9092",
         "connect": "http://127.0.0.1:8083",
-        "secrets": '# secrets = "/etc/towpath"',
     }
+    secrets = '# secrets = "/etc/towpath"'
     if stack is not None:
         values |= {
             "source": stack.source,
             "destination": stack.destination,
             "bootstrap": stack.bootstrap,
             "connect": stack.connect,
-            "secrets": f'secrets = "{stack.directory.resolve() / "secrets"}"',
         }
-    try:
-        with file.open("w" if force else "x") as stream:
-            stream.write(_TEMPLATE.read_text() % values)
-        file.chmod(0o600)
-    except FileExistsError as error:
-        raise TowpathError(f"{file} is there already; pass --force to overwrite it") from error
-    except OSError as error:
-        raise TowpathError(f"cannot write {file}: {error.strerror}") from error
+        secrets = f"secrets = {_toml(str(stack.directory.resolve() / 'secrets'))}"
+    written = {key: _toml(value) for key, value in values.items()} | {"secrets": secrets}
+    _write(file, _TEMPLATE.read_text(encoding="utf-8") % written, force=force)
     return file
 
 
-def _strings(values: Sequence[str]) -> str:
-    return "[" + ", ".join(f'"{value}"' for value in values) + "]"
+def _toml(value: str | Sequence[str]) -> str:
+    """A string, or an array of strings. JSON's escapes are TOML's, but for the one character that JSON leaves as it
+    is."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _write(file: Path, text: str, *, force: bool) -> None:
+    """Only a file that can be read again comes to be there, and it comes in one piece."""
+    if file.exists() and not force:
+        raise TowpathError(f"{file} is there already", "pass --force to overwrite it")
+    new = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
+            stream.write(text)
+        read(new)
+        new.replace(file)
+    except BadPipelineFile as error:
+        raise TowpathError(f"no pipeline file is written: {str(error).replace(str(new), str(file))}") from error
+    except UnicodeEncodeError as error:
+        raise TowpathError(f"no pipeline file is written: {error.object[:80]!r} is not text in UTF-8") from error
+    except OSError as error:
+        raise TowpathError(f"cannot write {file}: {error.strerror}") from error
+    finally:
+        new.unlink(missing_ok=True)

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-from bson.errors import InvalidBSON
 
 from connectors.dead_letters import DeadLetter
 from connectors.log_check import BrokenKey, Headless, LogCheck
 from connectors.position import ClusterTime
-from connectors.records import extended_json
+from connectors.records import readable
 from connectors.replay_refusals import shown
 from towpath.checks.finding import counted
 
@@ -169,10 +168,7 @@ def _place(key: BrokenKey) -> str:
 
 def _key(raw: bytes | None) -> str:
     """The `_id` as Extended JSON, or the bytes in hexadecimal."""
-    try:
-        return extended_json(raw or b"", canonical=False)
-    except InvalidBSON:
-        return (raw or b"").hex()
+    return readable(raw or b"", canonical=False) or ""
 
 
 def _duration(seconds: float) -> str:

@@ -11,13 +11,13 @@ from types import FrameType
 
 import click
 
-from connectors.errors import ConnectorsError, KafkaUnreachable, NoSuchConnector
+from connectors.errors import NoSuchConnector
 from connectors.lifecycle import require
 from towpath import run_events
 from towpath.alone import alone
 from towpath.children import Child, end
 from towpath.ends import Ends
-from towpath.errors import TowpathError
+from towpath.errors import TROUBLE, TowpathError
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 from towpath.run_events import Events, Screen
 from towpath.services import Services
@@ -26,6 +26,7 @@ from towpath.supervising import Supervisor
 
 _TICK = 0.25  # seconds
 _GRACE = 20.0  # seconds in which what it has started may end
+_SILENCE = 900.0  # seconds after which a deployment that says nothing hangs
 
 
 @click.command()
@@ -82,7 +83,7 @@ def _first(it: Opened, events: Events, draw: Callable[[], None], *, deploys: boo
                 raise TowpathError(
                     f"{error} run: towpath deploy {it.file}; or have this do it: towpath run {it.file} --deploy"
                 ) from error
-        except (ConnectorsError, KafkaUnreachable) as error:
+        except TROUBLE as error:
             events.standing("away", "first", f"{error}; looked again until it answers")
             time.sleep(2)
             continue
@@ -92,13 +93,15 @@ def _first(it: Opened, events: Events, draw: Callable[[], None], *, deploys: boo
 
 def _deploy(it: Opened, events: Events, draw: Callable[[], None]) -> None:
     child = Child.start("deploy", [str(it.file)])
-    while child.ended is None:
+    has_ended = False
+    while not has_ended:
+        has_ended = child.ended is not None
         for line in child.lines():
-            events.tell("deploy", f"deploy: {line.text}")
+            events.tell("deploy", f"deploy: {line.shown}")
         draw()
-        time.sleep(_TICK)
-    for line in child.lines():
-        events.tell("deploy", f"deploy: {line.text}")
+        if time.monotonic() - child.heard_at > _SILENCE:
+            child.give_up(f"it said nothing for {_SILENCE:.0f} s, and was killed")
+        time.sleep(0 if has_ended else _TICK)
     if child.ended:
         raise TowpathError(f"the pipeline was not deployed: {child.why}")
 

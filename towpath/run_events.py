@@ -35,7 +35,7 @@ class Event:
 
     @property
     def line(self) -> str:
-        return f"{self.at:%Y-%m-%d %H:%M:%S}  {self.words}"
+        return f"{self.at:%Y-%m-%d %H:%M:%S} UTC  {self.words}"
 
 
 @dataclass(slots=True)

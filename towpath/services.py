@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectors.supervising import Backoff
+from connectors import compaction_refusals
+from connectors.supervising import Backoff, Pulse
 from towpath import running
 from towpath.checks.finding import counted
 from towpath.children import Child, Line
@@ -18,6 +20,13 @@ from towpath.run_events import Events, Row
 
 _FIRST, _LONGEST, _WELL = 5.0, 300.0, 300.0  # seconds
 _SHOWN, _SHOWN_FOR = 20, 60.0  # differences that are told one by one within so many seconds
+_LOOK = 5.0  # seconds between two looks for a sign of life
+#: Seconds without one after which a verb is taken to hang: `verify --follow` writes its verdict every second, and waits
+#: for a minute for a server that is away; `compact` tells of each round.
+_QUIET = {"verify": 900.0, "compact": 3600.0}
+_ROUNDS = 4  # of compaction without a word, where that is longer
+#: What comes of JSON that is not of the form that is asked for.
+_ODD = (KeyError, TypeError, ValueError, ArithmeticError, OSError)
 
 
 @dataclass(slots=True)
@@ -30,6 +39,10 @@ class Service:
     last: str = ""
     """What it said last, in a line."""
     pause: Backoff = field(default_factory=lambda: Backoff(_FIRST, _LONGEST, _WELL))
+    pulse: Pulse = field(default_factory=lambda: Pulse(math.inf))
+    quiet: float = math.inf
+    """Seconds without a sign of life after which it is begun anew; doubled each time, should it take so long."""
+    looked: float = float("-inf")
 
 
 @dataclass(slots=True)
@@ -42,9 +55,11 @@ class Services:
 
     @classmethod
     def of(cls, it: Opened, events: Events) -> Services:
-        keeps = it.pipeline.keeps
-        compact = [Service("compact", ("--json",))] if keeps.compact else []
-        verify = [Service("verify", ("--follow", "--json"))] if keeps.verify else []
+        keeps, compaction = it.pipeline.keeps, it.pipeline.compaction
+        rounds = _ROUNDS * compaction_refusals.interval(compaction, None) / 1000 if compaction else 0.0
+        quiet = max(_QUIET["compact"], rounds)
+        compact = [Service("compact", ("--json",), quiet=quiet)] if keeps.compact else []
+        verify = [Service("verify", ("--follow", "--json"), quiet=_QUIET["verify"])] if keeps.verify else []
         return cls(it, events, compact + verify)
 
     @property
@@ -64,6 +79,7 @@ class Services:
                 self._hear(service, line)
             if ended is None:
                 service.pause.is_well(now)
+                self._look_for_life(service, child, now)
                 return
             service.child = None
             pause = service.pause.failed(now)
@@ -72,7 +88,21 @@ class Services:
             if service.pause.due is not None:
                 service.pause.tried()
             service.child = Child.start(service.verb, [str(self.it.file), *service.options])
+            service.pulse = Pulse(service.quiet)
             self.events.tell(service.verb, f"{service.verb} begins")
+
+    def _look_for_life(self, service: Service, child: Child, now: float) -> None:
+        if now - service.looked < _LOOK:
+            return
+        service.looked = now
+        if service.verb == "verify":  # its first pass may take hours without a word
+            kept = running.read(self.it.pipeline.name)
+            sign = kept.at if kept else None
+        else:
+            sign = child.heard
+        if service.pulse.hangs(sign, now):
+            child.give_up(f"it gave no sign of life for {service.quiet:,.0f} s, and was killed")
+            service.quiet *= 2
 
     def _is_elsewhere(self, service: Service) -> bool:
         """Whether somebody else on this machine keeps the running verdict."""
@@ -89,12 +119,23 @@ class Services:
                 "source: "
             ):  # what was done to collections is told by the supervisor itself
                 return
-            service.last = line.text
-            self.events.standing(service.verb, f"{service.verb} says", f"{service.verb}: {line.text}")
-        elif service.verb == "compact":
-            service.last = _round(json.loads(line.text))
+            service.last = line.shown
+            self.events.standing(service.verb, f"{service.verb} says", f"{service.verb}: {line.shown}")
+            return
+        try:
+            self._take(service, line.record)
+        except _ODD:
+            words = f"{service.verb} printed what is not a line of its JSON: {line.shown}"
+            self.events.standing("trouble", f"{service.verb} prints", words)
+
+    def _take(self, service: Service, found: dict[str, Any] | None) -> None:
+        """Raises one of `_ODD` for what the verb does not print."""
+        if found is None:
+            raise ValueError
+        if service.verb == "compact":
+            service.last = _round(found)
         else:
-            self._verified(json.loads(line.text))
+            self._verified(found)
 
     def _verified(self, found: dict[str, Any]) -> None:
         """A line of `verify --json`: of a document, of options, views and indexes, or the counts at the end."""
@@ -122,4 +163,4 @@ def _round(done: dict[str, Any]) -> str:
     """One round of compaction in a line."""
     at = time.strftime("%H:%M:%S", time.gmtime(done["at"]))
     asked = counted(done["asked"], "document")
-    return f"at {at} read {counted(done['records'], 'record')}; asked for {asked}, {done['arrived']:,} came"
+    return f"at {at} UTC read {counted(done['records'], 'record')}; asked for {asked}, {done['arrived']:,} came"

@@ -6,13 +6,15 @@ others follow. What was set aside and is the same by now, whoever mended it, is 
 
 from __future__ import annotations
 
-import json
+import math
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 from connectors import dead_letters
-from connectors.clusters import connected
+from connectors.clusters import briefly
 from connectors.supervising import Backoff
 from towpath.checks.finding import counted
 from towpath.children import Child
@@ -28,6 +30,7 @@ _FIRST, _LONGEST = 5.0, 1800.0  # seconds between two tries of a cause
 _KEPT = 50_000  # documents that are remembered; of more only the newest
 _AT_ONCE = 1_000  # documents of one cause that are repaired together
 _TIMEOUT = 120  # seconds for them to be read again and applied
+_HANGS = 900.0  # seconds after which a repair that has not ended hangs
 
 _Id = tuple[Namespace, Key]
 
@@ -59,6 +62,8 @@ class SetAside:
     _known: dict[_Id, Refusal] = field(default_factory=dict)
     _pauses: dict[tuple[Namespace, str], Backoff] = field(default_factory=dict)
     _trying: tuple[Child, list[Refusal]] | None = None
+    _said: list[dict[str, Any]] = field(default_factory=list)
+    """What it has printed so far."""
 
     @property
     def left(self) -> int:
@@ -71,13 +76,17 @@ class SetAside:
             due = "being tried" if pause is None or pause.due is None else f"again in {max(0.0, pause.due - now):.0f} s"
             yield f"{len(group):,} of {_words(group[0])}; {due}"
 
-    def read(self, now: float) -> Iterator[str]:
-        """Take in new dead letters; tells of each new cause."""
-        end = dead_letters.end(self.it.pipeline, self.it.topics)
+    def read(self, now: float, seconds: float = math.inf) -> Iterator[str]:
+        """Take in new dead letters; tells of each new cause. What is not read within `seconds` is left to the next
+        call."""
+        end, until = dead_letters.end(self.it.pipeline, self.it.topics), time.monotonic() + seconds
         if end <= self._next:
             return
         fresh: dict[_Id, Refusal] = {}
         for letter in dead_letters.letters(self.it.pipeline, self.it.topics, follow=False, start=self._next):
+            if time.monotonic() > until:
+                end = letter.at
+                break
             wanted = refused(self.it.pipeline, letter.place[0], letter.key)
             if wanted is not None and self.it.pipeline.selection.matches(wanted.namespace):
                 mark = wanted.namespace, id_key(wanted.id)
@@ -85,9 +94,9 @@ class SetAside:
                 fresh[mark] = Refusal(wanted, letter.code, letter.reason)
                 if len(fresh) > _KEPT:
                     del fresh[next(iter(fresh))]
-        self._next = end
         new = {mark: one for mark, one in fresh.items() if mark not in self._known}
         left = self._differing(new.values())
+        self._next = end  # now, because either side may be away just then
         self._known |= {mark: one for mark, one in fresh.items() if mark in self._known or mark in left}
         for group in _by_cause(one for mark, one in new.items() if mark in left).values():
             pause = self._pause(group[0]).failed(now)
@@ -123,12 +132,19 @@ class SetAside:
     def _judge(self, now: float) -> Iterator[str]:
         assert self._trying is not None
         child, group = self._trying
-        if child.ended is None:
+        has_ended = child.ended is not None
+        for line in (line for line in child.lines() if line.stream == "out"):
+            if (found := line.record) is not None:
+                self._said.append(found)
+            else:
+                yield f"repair printed what is not a line of its JSON: {line.shown}"
+        if not has_ended:
+            if now - child.began > _HANGS:
+                child.give_up(f"`towpath repair` had not ended after {_HANGS:.0f} s, and was killed")
             return
-        self._trying = None
-        said = [json.loads(line.text) for line in child.lines() if line.stream == "out"]
-        taken = {bytes.fromhex(one["id_bson"]) for one in said if one.get("result") == "mended"}
-        mended = [one for one in group if one.wanted.id in taken]
+        said, self._said, self._trying = self._said, [], None
+        taken = {str(one.get("id_bson")) for one in said if one.get("result") == "mended"}
+        mended = [one for one in group if one.wanted.id.hex() in taken]
         for one in mended:
             self._known.pop(self._mark(one), None)
         self.mended += len(mended)
@@ -141,7 +157,7 @@ class SetAside:
         if len(mended) < len(group):
             self._rotate(group)
             pause = self._pause(group[0]).failed(now)
-            why = next((one["reason"] for one in said if one.get("result") == "left"), child.why)
+            why = next((str(one.get("reason")) for one in said if one.get("result") == "left"), child.why)
             left = counted(len(self._known), "document")
             again = f"; tried again in {pause:.0f} s" if pause else ""
             yield f"still set aside: {left}; of {group[0].wanted.namespace}: {why}{again}"
@@ -164,8 +180,8 @@ class SetAside:
         pipeline, found = self.it.pipeline, set[_Id]()
         groups = groupby(sorted(asked, key=lambda one: one.wanted.namespace), lambda one: one.wanted.namespace)
         with (
-            connected(pipeline.source_uri, "source", timeout=5) as source,
-            connected(pipeline.destination_uri, "destination", timeout=5) as destination,
+            briefly(pipeline.source_uri, "source") as source,
+            briefly(pipeline.destination_uri, "destination") as destination,
         ):
             settling = Settling(source, destination, Recheck(), None)
             for namespace, group in groups:

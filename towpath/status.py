@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.text import Text
 
 from connectors.looking import look
 from connectors.status import Status
 from towpath import log_seen, replay_status, unfollowed
+from towpath.errors import TROUBLE
 from towpath.log_seen import LogSeen
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 from towpath.replay_status import Replays
 from towpath.screen import screen
 from towpath.verified import Verified
 
+_PAUSE = 1.0  # seconds between two looks of --watch
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 
 
@@ -32,24 +36,22 @@ _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 def status(file: Path, watch: bool, as_json: bool) -> None:
     """Show how PIPELINE is doing: connectors, copy, lag, rate, what the sink wrote, retries, dead letters.
 
-    Exit 0 when it runs, 1 when not.
+    With --watch a part that does not answer is shown as such, and looked at again until interrupted.
+
+    Exit 0 when it runs, 1 when not, 2 when it could not be seen.
     """
     with opened(file) as it:
-        if watch and not as_json:
-            found = _watch(it)
+        if watch:
+            found = _watch_json(it) if as_json else _watch_screen(it)
         else:
             found = look(it.pipeline, it.connect, it.topics)
-            while watch:
-                click.echo(json.dumps(_as_json(it, found)))
-                time.sleep(1)
-                found = look(it.pipeline, it.connect, it.topics)
             if as_json:
                 click.echo(json.dumps(_as_json(it, found)))
             else:
                 ddl = unfollowed.lines(it, found.ddl)
                 show(found, Verified.read(it.pipeline.name), replay_status.look(it), log_seen.look(it), ddl)
-    if found.state != "running":
-        raise click.exceptions.Exit(1)
+    if found is None or found.state != "running":
+        raise click.exceptions.Exit(2 if found is None else 1)
 
 
 def _as_json(it: Opened, found: Status) -> dict[str, Any]:
@@ -72,15 +74,45 @@ def show(
     console.print(screen(found, verified, replays, log, ddl))
 
 
-def _watch(it: Opened) -> Status:
-    """Refresh in place until Ctrl-C; the last status seen."""
-    found = look(it.pipeline, it.connect, it.topics)
-    with Live(console=Console(), auto_refresh=False) as live, suppress(KeyboardInterrupt):
+def _watch(it: Opened, show: Callable[[Status], None], trouble: Callable[[str], None]) -> Status | None:
+    """Look again and again until Ctrl-C; the last status, None when the last look failed."""
+    found: Status | None = None
+    with suppress(KeyboardInterrupt, SystemError):  # the latter is what Kafka's client may leave of the former
         while True:
-            live.update(_screen(it, found), refresh=True)
-            time.sleep(1)
-            found = look(it.pipeline, it.connect, it.topics)
+            try:
+                found = look(it.pipeline, it.connect, it.topics)
+                show(found)
+            except TROUBLE as error:
+                found = None
+                trouble(str(error))
+            time.sleep(_PAUSE)
     return found
+
+
+def _watch_json(it: Opened) -> Status | None:
+    """A line for each look; `state` is unknown where it failed."""
+
+    def trouble(words: str) -> None:
+        click.echo(json.dumps({"name": it.pipeline.name, "state": "unknown", "trouble": [words]}))
+
+    return _watch(it, lambda found: click.echo(json.dumps(_as_json(it, found))), trouble)
+
+
+def _watch_screen(it: Opened) -> Status | None:
+    """Refreshed in place. While a look fails, the last one that did not stays, with the trouble below it."""
+    with Live(console=Console(), auto_refresh=False) as live:
+        last: list[RenderableType] = []
+
+        def shown(found: Status) -> None:
+            last[:] = [_screen(it, found)]
+            live.update(last[0], refresh=True)
+
+        def trouble(words: str) -> None:
+            at = datetime.now(UTC)
+            line = Text(f"not seen at {at:%H:%M:%S} UTC: {words}; looked again until it answers", style="red")
+            live.update(Group(*last, line), refresh=True)
+
+        return _watch(it, shown, trouble)
 
 
 def _screen(it: Opened, found: Status) -> RenderableType:

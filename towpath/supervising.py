@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from connectors.connect import Connector
-from connectors.errors import ConnectError, ConnectorsError, KafkaUnreachable, NoSuchConnector
+from connectors.errors import KafkaUnreachable, NoSuchConnector
 from connectors.looking import look
 from connectors.status import Status
 from connectors.supervising import Backoff, lasting
@@ -21,7 +22,7 @@ from towpath import log_seen, unfollowed
 from towpath.checks.finding import counted
 from towpath.ddl_words import Unfollowed
 from towpath.ends import Ends
-from towpath.errors import TowpathError
+from towpath.errors import TROUBLE, TowpathError
 from towpath.opened import Opened
 from towpath.run_events import Events, Row
 from towpath.services import Services
@@ -30,6 +31,7 @@ from towpath.verified import Verified
 
 _LOOK = 2.0  # seconds between two looks
 _SELDOM = 5.0  # seconds between two looks at what costs more
+_READING = 5.0  # seconds for reading dead letters before the next look
 _FIRST, _LONGEST, _WELL = 2.0, 300.0, 600.0  # seconds: pauses before a restart; running for so long begins anew
 
 
@@ -72,7 +74,7 @@ class Supervisor:
     def _look(self) -> None:
         try:
             self.found = self._really(look(self.it.pipeline, self.it.connect, self.it.topics))
-        except (ConnectorsError, TowpathError) as error:
+        except TROUBLE as error:
             if not self.away:
                 self._away_since = time.monotonic()
             self.away, self._without_kafka = str(error), isinstance(error, KafkaUnreachable)
@@ -137,7 +139,7 @@ class Supervisor:
             self.events.tell("transaction", words)
 
     def _repair(self) -> None:
-        for words in [*self.aside.read(time.monotonic()), *self.aside.turn(time.monotonic())]:
+        for words in chain(self.aside.read(time.monotonic(), _READING), self.aside.turn(time.monotonic())):
             self.events.tell("repair", words, {"left": self.aside.left})
 
     def _look_deeper(self) -> None:
@@ -158,7 +160,7 @@ class Supervisor:
             act()
         except NoSuchConnector:
             return  # told as its state
-        except (ConnectError, ConnectorsError, TowpathError) as error:
+        except TROUBLE as error:
             self.events.standing("trouble", f"{about} fails", str(error))
         else:
             self.events.standing("trouble", f"{about} fails", "")

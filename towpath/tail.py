@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from connectors.dead_letters import letters
 from connectors.errors import ConnectorsError, TopicError
 from connectors.namespaces import topic_of
+from connectors.reading import messages
 from connectors.records import readable, record
 from towpath.opened import Opened, json_option, opened, pipeline_argument
 
@@ -109,15 +110,18 @@ def _records(it: Opened, namespace: str, *, from_beginning: bool, follow: bool) 
     consumer = it.topics.consumer()
     try:
         starts = {place: first if from_beginning else end for place, (first, end) in ends.items()}
+        if not follow:
+            window = {place: (starts[place], end) for place, (_, end) in ends.items()}
+            yield from (message for _, message in messages(consumer, window))
+            return
         consumer.assign([TopicPartition(*place, offset) for place, offset in starts.items()])
-        open_ends = {p for (_, p), (_, end) in ends.items() if follow or starts[topic.name, p] < end}
-        while open_ends:
-            yield from _polled(consumer, open_ends, follow=follow)
+        while True:
+            yield from _polled(consumer)
     finally:
         consumer.close()
 
 
-def _polled(consumer: Consumer, open_ends: set[int], *, follow: bool) -> Iterator[Message]:
+def _polled(consumer: Consumer) -> Iterator[Message]:
     message = consumer.poll(0.5)
     if message is None:
         return
@@ -126,14 +130,12 @@ def _polled(consumer: Consumer, open_ends: set[int], *, follow: bool) -> Iterato
         yield message
     elif error.code() != KafkaError._PARTITION_EOF:
         raise TopicError(f"cannot read {message.topic()}: {error.str()}")
-    elif not follow:
-        open_ends.discard(message.partition() or 0)
 
 
 def _line(shown: dict[str, object]) -> str:
     try:
-        at = time.strftime("%H:%M:%S", time.localtime(int(str(shown.get("at_ms", shown["time_ms"]))) / 1000))
+        at = time.strftime("%H:%M:%SZ", time.gmtime(int(str(shown.get("at_ms", shown["time_ms"]))) / 1000))
     except (OverflowError, ValueError, OSError):
-        at = "--:--:--"  # a clock that no calendar has
+        at = "--:--:--Z"  # a clock that no calendar has
     place = f"{shown['partition']}:{shown['offset']}"
     return f"{at}  {place:>8}  {shown['kind']:<8}  {shown['key']}  {shown['value'] if shown['value'] else ''}".rstrip()

@@ -15,7 +15,7 @@ from typing import Any
 from bson.timestamp import Timestamp
 
 from connectors import ddl
-from connectors.clusters import connected
+from connectors.clusters import briefly
 from connectors.ddl import Ddl
 from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.namespaces import Selection
@@ -79,9 +79,9 @@ def look(it: Opened, found: Iterable[Ddl]) -> tuple[Unfollowed, ...]:
 
 def _sides(pipeline: Pipeline, asked: Sequence[Ddl]) -> Sides:
     names = {name for one in asked for name in one.namespaces if pipeline.selection.matches(name)}
-    with connected(pipeline.source_uri, "source", timeout=5) as client:
+    with briefly(pipeline.source_uri, "source") as client:
         here = frozenset(name for name in names if _count(client, name) is not None)
-    with connected(pipeline.destination_uri, "destination", timeout=5) as client:
+    with briefly(pipeline.destination_uri, "destination") as client:
         counts = {name: _count(client, pipeline.renames.destination(name)) for name in names}
     there = {name: count for name, count in counts.items() if count is not None}
     described = [one.namespace for one in asked if one.kind not in _DOCUMENTS]
@@ -140,7 +140,7 @@ def settled(name: str) -> set[str]:
     except FileNotFoundError:
         return set()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TowpathError(f"cannot read {place}: {error}; remove it, and what was settled is told again") from error
+        raise TowpathError(f"cannot read {place}: {error}", "remove it, and what was settled is told again") from error
 
 
 def settle(name: str, marks: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from connectors.clusters import connected
+from connectors.clusters import ANSWER, connected
 from connectors.errors import MongoUnreachable
 from connectors.spec import Pipeline
 from towpath.errors import TowpathError
@@ -31,8 +31,8 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
     compared = pairs(pipeline, only, views=True)
     try:
         with (
-            connected(pipeline.source_uri, "source") as source,
-            connected(pipeline.destination_uri, "destination") as destination,
+            connected(pipeline.source_uri, "source", answer=ANSWER) as source,
+            connected(pipeline.destination_uri, "destination", answer=ANSWER) as destination,
         ):
             looked = Looked.at(source, destination, compared)
     except MongoUnreachable as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from connectors.clusters import Collection, collections, connected
+from connectors.clusters import ANSWER, Collection, collections, connected
 from connectors.errors import Refused
 from connectors.namespaces import Selection
 from connectors.spec import Pipeline
@@ -20,9 +20,9 @@ def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> li
     pipeline, and are named only with `views`. Raises `Refused` when there are none.
     """
     selection = Selection(pipeline.include, pipeline.exclude, tuple(only))
-    with connected(pipeline.source_uri, "source") as client:
+    with connected(pipeline.source_uri, "source", answer=ANSWER) as client:
         ours = [one.namespace for one in collections(client) if _is_part(one, selection, views)]
-    with connected(pipeline.destination_uri, "destination") as client:
+    with connected(pipeline.destination_uri, "destination", answer=ANSWER) as client:
         # what is kept about positions needs no rights beyond reading and writing them
         databases = [name for name in client.list_database_names() if not (pipeline.exactly_once and name == _OWN)]
         theirs = list(_named_by_source(pipeline, selection, collections(client, databases), views))

@@ -13,7 +13,7 @@ from bson.son import SON
 
 from connectors.dead_letters import letters
 from connectors.namespaces import namespace_of
-from connectors.records import is_key
+from connectors.records import NOT_BSON, is_key
 from connectors.spec import Pipeline
 from connectors.topics import Topics
 from towpath import verdicts
@@ -50,7 +50,7 @@ def of_file(pipeline: Pipeline, name: str, file: TextIO) -> Iterator[Wanted]:
         if line.strip():
             try:
                 yield Wanted(namespace, _id(line))
-            except (ValueError, TypeError, bson.errors.BSONError) as error:
+            except (ValueError, TypeError, *NOT_BSON) as error:
                 raise TowpathError(
                     f"{file.name}, line {number}: {line.strip()[:80]!r} is no Extended JSON of an _id ({error});"
                     ' write {"$oid": "…"} for an ObjectId, "…" for a string'

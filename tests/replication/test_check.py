@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pymongo import MongoClient
 
 from connectors.connect import Connect
 from connectors.topics import Topics
 from tests.conftest import MakePipeline
+from tests.support.awaited import until
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
-from tests.support.servers import free_port, mongod
+from tests.support.servers import free_port, mongod, replica_set
 
 #: For a URI where nobody answers: that is known at once, and not after the 10 s that a server may take to come back.
 SOON = "serverSelectionTimeoutMS=500"
@@ -133,6 +137,34 @@ def test_collections_at_the_destination(pipeline: Pipeline) -> None:
     one(found, "ok", f"{place}.empty", "is there and empty")
     assert levels(found).count("error") == 2
     assert levels(found).count("warning") == 4
+    before = everything_there(pipeline)
+    for options in ((), ("--dry-run",)):
+        said = towpath("deploy", pipeline.file, *options, expect=2).stderr
+        assert f"{place}.folded: has a default collation" in said
+        assert "the first of 2 errors" in said
+    assert everything_there(pipeline) == before
+    for name in ("view", "folded"):
+        database.drop_collection(name)
+    pipeline.deploy()  # warnings do not stop it
+
+
+def test_an_upgrade_that_was_not_finished_is_finished_as_is_advised(filled: Pipeline, tmp_path: Path) -> None:
+    """The servers are of 6.0, and their feature compatibility version is that of 5.0."""
+    with replica_set(tmp_path) as address, MongoClient[dict[str, Any]](f"mongodb://{address}/") as client:
+        until("a primary", lambda: client.admin.command("hello")["isWritablePrimary"])
+        client.admin.command("setFeatureCompatibilityVersion", "5.0")
+        uri = f"mongodb://{address}/?replicaSet=guarded"
+        (error,) = [one for one in check(filled, expect=1, destination=uri) if one["level"] == "error"]
+        assert error["finding"].startswith("feature compatibility version 5.0")
+        other = replace(filled, addresses=replace(filled.addresses, destination=uri))
+        before = everything_there(filled)
+        assert error["finding"] in towpath("deploy", other.write(), expect=2).stderr
+        assert everything_there(filled) == before
+        assert client[filled.name].list_collection_names() == []
+        version = re.search(r'adminCommand\({setFeatureCompatibilityVersion: "([0-9.]+)"}\)', error["advice"])
+        assert version is not None
+        client.admin.command("setFeatureCompatibilityVersion", version[1])
+        check(filled, expect=0, destination=uri)
 
 
 def test_the_same_replica_set_on_both_sides(filled: Pipeline) -> None:

@@ -12,10 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
+from confluent_kafka import Consumer
 
+from connectors import reading
+from connectors.dead_letters import letters
+from connectors.errors import TopicError
+from connectors.topics import Topics
 from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
+from towpath.pipeline import read
 
 KEEPS = "[log]\ncompact = true\n[run]\nverify = true"
 REFUSING = {"refused": {"$exists": False}}
@@ -73,6 +80,27 @@ def test_a_supervisor_restarts_repairs_verifies_and_survives(make_pipeline: Make
     assert (end["event"], end["exit"], end["set_aside"], end["state"]) == ("end", 0, 0, "running")
     assert end["restarts"][f"{pipeline.name}-sink"] >= 1
     pipeline.assert_same("a", at_least=400)
+
+
+class Deaf(Topics):
+    """The stack's topics, and consumers to which nobody answers."""
+
+    def consumer(self, **settings: Any) -> Consumer:
+        return Topics("127.0.0.1:1").consumer(**settings)
+
+
+def test_dead_letters_of_a_silent_broker_hold_nothing_up(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = Deaf(pipeline.addresses.bootstrap)
+    name = f"{pipeline.name}.dead-letters"
+    topics.create(name, 1, 1, {})
+    producer = topics.producer()
+    producer.produce(name, b"of somebody else")
+    assert producer.flush(60) == 0
+    monkeypatch.setattr(reading, "_PATIENCE", 0.5)
+    with pytest.raises(TopicError, match=f"no answer from Kafka for 0 s when reading {name}"):
+        list(letters(read(pipeline.write()), topics, follow=False))
+    heard = letters(read(pipeline.file), Topics(pipeline.addresses.bootstrap), follow=False)
+    assert [(one.at, one.value) for one in heard] == [(0, b"of somebody else")]
 
 
 def refuse_and_accept(pipeline: Pipeline, run: Running) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from connectors.clusters import ReplicaSet
+from connectors.errors import ConnectError, ConnectUnreachable, Refused
 from connectors.namespaces import Renames
 from connectors.position import ClusterTime
 from connectors.refusals import DESTINATION_SET
@@ -13,8 +15,8 @@ from connectors.resnapshot import Captured
 from connectors.source_state import SourceState
 from connectors.spec import Copy, CopyWay, Pipeline
 from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic
-from towpath.checks import connect, file, foreign, kafka, oplog
-from towpath.checks.finding import Finding
+from towpath.checks import cluster, connect, file, foreign, kafka, oplog
+from towpath.checks.finding import Finding, refusal
 
 PIPELINE = Pipeline(
     name="move",
@@ -100,6 +102,50 @@ def test_a_topic_that_is_not_as_the_file_says(change: dict[str, str], partitions
     ((found_level, finding),) = told(kafka.topic(Topic("move.shop.orders", partitions), settings | change, 0, PIPELINE))
     assert found_level == level
     assert words in finding
+
+
+def test_advice_is_what_was_raised_as_such() -> None:
+    """Not what comes after a semicolon of somebody's sentence."""
+    for error, found, advice in (
+        (Refused("it; is; odd", "do; this"), "it; is; odd", "do; this"),
+        (ConnectError("GET /: 500: one; two", 500), "GET /: 500: one; two", "deploy would stop with the same words"),
+        (ConnectUnreachable("nobody is there", advice="start it"), "nobody is there", "start it"),
+    ):
+        finding = refusal("x", error)
+        assert (finding.finding, finding.advice) == (found, advice)
+        assert str(error) == (f"{found}; {advice}" if error.advice else found)
+
+
+@pytest.mark.parametrize(
+    ("servers", "level", "advice"),
+    [
+        ((6, 0, 5), "5.0", 'finish the upgrade: db.adminCommand({setFeatureCompatibilityVersion: "6.0"})'),
+        (
+            (7, 0, 1),
+            "5.0",
+            'finish the upgrade: db.adminCommand({setFeatureCompatibilityVersion: "7.0", confirm: true})',
+        ),
+        (
+            (5, 0, 4),
+            "5.0",
+            "upgrade the servers to MongoDB 6.0 or later, then: db.adminCommand({setFeatureCompatibilityVersion:"
+            ' "6.0"})',
+        ),
+    ],
+)
+def test_the_compatibility_version_that_is_needed_is_advised(servers: tuple[int, ...], level: str, advice: str) -> None:
+    found = cluster.Seen(ReplicaSet("a", ("h:1",)), servers)
+    assert [(one.level, one.advice) for one in cluster.judged(level, "source", found)] == [("error", advice)]
+    too_old = [one.level for one in cluster.topology(found, "source", "mongodb://h:1/")]
+    assert too_old == (["ok", "error"] if servers < (6, 0) else ["ok"])
+
+
+def test_an_upgrade_that_was_not_finished_and_one_that_was() -> None:
+    found = cluster.Seen(ReplicaSet("a", ("h:1",)), (8, 0, 4))
+    (behind,) = cluster.judged("7.0", "source", found)
+    assert behind.level == "warning"
+    assert 'setFeatureCompatibilityVersion: "8.0", confirm: true' in behind.advice
+    assert [one.level for one in cluster.judged("8.0", "source", found)] == ["ok"]
 
 
 def test_a_compacted_topic_is_an_error() -> None:

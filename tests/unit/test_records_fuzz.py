@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import bson
+import pytest
 from bson import Decimal128, Int64, ObjectId, Regex, Timestamp
 from confluent_kafka import Message
 
 from connectors.dead_letters import dead_letter
 from connectors.errors import ConnectorsError, TopicError
 from connectors.log_scan import Cut, Scan
-from connectors.records import is_key, record, source_milliseconds
+from connectors.records import Record, is_key, record, source_milliseconds
 from connectors.unprotected import Part
 from tests.support.fuzz import cases, told
+from tests.unit.test_checks_judgements import PIPELINE
+from towpath.errors import TowpathError
+from towpath.replay_verdict import _key
 from towpath.tail import _foreign, _line
-from towpath.wanted import refused
+from towpath.wanted import of_file, refused, unreadable
+from verifier.order import id_key
 
 KEY = bson.encode({"_id": Int64(5)})
 DOCUMENT = bson.encode(
@@ -123,6 +129,55 @@ def test_a_key_is_an_id_alone() -> None:
     assert is_key(b"\x13\0\0\0\x02_id\0\x05\0\0\0a\xff\xfeb\0\0"), "text that is not UTF-8"
     for other in (None, b"", "text", DOCUMENT, UPDATE, bson.encode({}), DEEP, KEY[:-1], KEY + b"\0"):
         assert not is_key(other), other
+
+
+@pytest.mark.parametrize("kind", [b"\x03", b"\x04"])
+@pytest.mark.parametrize("levels", [100, 200, 245, 255, 400, 900, 3000, 50_000])
+def test_a_key_of_many_levels_is_shown_and_sorted_or_nobodys(kind: bytes, levels: int) -> None:
+    key = b"\x05\0\0\0\0"
+    for name in [b"0"] * levels + [b"_id"]:
+        key = (len(key) + len(name) + 7).to_bytes(4, "little") + kind + name + b"\0" + key + b"\0"
+    headers = [("v", b"1"), ("op", b"u"), ("t", b"1700000000:1"), ("at", b"1700000000000")]
+    message = Message(topic="a.b.c", partition=0, offset=0, key=key, value=key, headers=headers, timestamp=(2, 1))
+    try:
+        shown = record(message).as_json(canonical=False)
+    except ConnectorsError as error:
+        shown = _foreign(message, str(error), canonical=False)
+    assert _line(shown)
+    assert dead_letter(message).as_json(canonical=True)["key"] == shown["key"] == _key(key)
+    assert is_key(key) is (levels < 250)
+    if is_key(key):
+        assert id_key(key) == id_key(bytes(key))
+        assert unreadable(key) == ""
+
+
+def test_a_value_of_many_levels_is_shown() -> None:
+    value = b"\x05\0\0\0\0"
+    for _ in range(900):
+        value = (len(value) + 8).to_bytes(4, "little") + b"\x03a\0" + value + b"\0"
+    found = Record("a.b.c", 0, 0, 1, "update", "u", "1:1", 1, KEY, value)
+    assert found.as_json(canonical=True)["value"] == value.hex()
+
+
+def test_ids_of_many_levels_in_a_file_are_words(tmp_path: Path) -> None:
+    file = tmp_path / "ids"
+    file.write_text("[" * 100_000 + "]" * 100_000)
+    with file.open() as stream, pytest.raises(TowpathError, match=r"line 1: .* is no Extended JSON of an _id"):
+        list(of_file(PIPELINE, "shop.orders", stream))
+
+
+def test_times_are_utc_and_say_so() -> None:
+    shown = {
+        "time_ms": 1,
+        "at_ms": 1_700_000_000_000,
+        "partition": 0,
+        "offset": 1,
+        "kind": "update",
+        "key": "",
+        "value": "",
+    }
+    assert _line(shown).startswith("22:13:20Z ")
+    assert _line({**shown, "at_ms": 1 << 80}).startswith("--:--:--Z ")
 
 
 def test_a_dead_letter_of_no_document_is_about_none() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from connectors import resnapshot
-from connectors.clusters import connected
+from connectors.clusters import briefly
 from connectors.errors import ConnectorsError
 from towpath.checks import oplog
 from towpath.checks.finding import Finding
@@ -18,7 +18,7 @@ def check(it: Opened) -> Iterator[Finding]:
         if not it.pipeline.has_own_source:
             return
         found = resnapshot.look(it.pipeline, it.connect)
-        with connected(it.pipeline.source_uri, "source", timeout=5) as client:
+        with briefly(it.pipeline.source_uri, "source") as client:
             window = oplog.read(client)
     except ConnectorsError:
         return

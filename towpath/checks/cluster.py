@@ -74,22 +74,37 @@ def compatibility(client: Client, side: str, found: Seen) -> Iterator[Finding]:
     if answer is None:
         yield ok(side, "feature compatibility version: not looked at, the user may not getParameter (clusterMonitor)")
         return
-    text = str(answer["featureCompatibilityVersion"]["version"])
+    yield from judged(str(answer["featureCompatibilityVersion"]["version"]), side, found)
+
+
+def judged(text: str, side: str, found: Seen) -> Iterator[Finding]:
+    """What a feature compatibility version means on these servers."""
     level = tuple(int(part) for part in text.split("."))
     if level < OLDEST:
+        upgrade = (
+            "finish the upgrade" if found.version >= OLDEST else "upgrade the servers to MongoDB 6.0 or later, then"
+        )
         yield error(
             side,
             f"feature compatibility version {text}: its change streams behave as before 6.0",
-            f'finish the upgrade: db.adminCommand({{setFeatureCompatibilityVersion: "{_short(found)}"}})',
+            f"{upgrade}: db.adminCommand({{setFeatureCompatibilityVersion: {_wanted(found)}}})",
         )
     elif text != _short(found):
         yield warning(
             side,
             f"feature compatibility version {text} on servers {_short(found)}: an upgrade that was not finished",
-            "finish it, or mind it when you compare both sides",
+            f"finish it: db.adminCommand({{setFeatureCompatibilityVersion: {_wanted(found)}}}); or mind it when you"
+            " compare both sides",
         )
     else:
         yield ok(side, f"feature compatibility version {text}")
+
+
+def _wanted(found: Seen) -> str:
+    """The version to set, as the command takes it: the servers' own, or the oldest that will do; since 7.0 it asks for
+    a confirmation."""
+    version = f'"{_short(found)}"' if found.version >= OLDEST else '"6.0"'
+    return f"{version}, confirm: true" if found.version >= (7, 0) else version
 
 
 def _short(found: Seen) -> str:

@@ -37,7 +37,7 @@ def check(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Findin
     try:
         yield ok(SUBJECT, f"{connect.url}: Kafka Connect {connect.version()}")
         yield from exposed(pipeline)
-        yield from _same_kafka(known, connect)
+        yield from same_kafka(known.kafka, connect)
         present = connect.plugins()
         try:
             refuse_missing_plugins(pipeline, connect)
@@ -75,12 +75,13 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def _same_kafka(known: Known, connect: Connect) -> Iterator[Finding]:
+def same_kafka(ours: str | None, connect: Connect) -> Iterator[Finding]:
+    """`ours`: the id of the cluster at [kafka] bootstrap; None where that is not known."""
     theirs = connect.kafka_cluster()
-    if known.kafka is not None and theirs != known.kafka:
+    if ours is not None and theirs != ours:
         yield error(
             SUBJECT,
-            f"its workers work with the Kafka cluster {theirs}, and [kafka] bootstrap leads to {known.kafka}: topics"
+            f"its workers work with the Kafka cluster {theirs}, and [kafka] bootstrap leads to {ours}: topics"
             " would be made in one and looked for in the other",
             "name in [kafka] bootstrap the brokers that are in the workers' bootstrap.servers",
         )

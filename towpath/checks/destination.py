@@ -33,21 +33,39 @@ def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Findi
     try:
         with connected(pipeline.destination_uri, SIDE) as client:
             found = known.destination = seen(client, destination_set(client, transactions=pipeline.exactly_once))
-            yield from topology(found, SIDE, pipeline.destination_uri)
-            yield from compatibility(client, SIDE, found)
             yield from _beside(pipeline, known, found)
             targets = sorted({pipeline.renames.destination(name) for name in known.namespaces})
             mine = privileges(client)
-            if mine is not None:
-                yield from _writes(mine, targets)
-                yield from _positions(mine, pipeline)
-                yield from _validation(mine, pipeline)
-            else:
+            yield from rules(client, pipeline, found, mine, targets)
+            if mine is None:
                 yield ok(SIDE, "no user is logged in, so the server must be without access control")
-            if mine is None or not _blind(mine, targets):
+            if is_seen(mine, targets):
                 yield from _targets(client, targets, pipeline, deployed=deployed)
     except ConnectorsError as failure:
         yield refusal(SIDE, failure)
+
+
+def rules(
+    client: MongoClient[dict[str, Any]], pipeline: Pipeline, found: Seen, mine: Privileges | None, targets: list[str]
+) -> Iterator[Finding]:
+    """What has to hold of the servers and of the user, who may `mine`; None without access control."""
+    yield from topology(found, SIDE, pipeline.destination_uri)
+    yield from compatibility(client, SIDE, found)
+    if mine is not None:
+        yield from _writes(mine, targets)
+        yield from _positions(mine, pipeline)
+        yield from _validation(mine, pipeline)
+
+
+def is_seen(mine: Privileges | None, targets: list[str]) -> bool:
+    """Whether the user may look at what is written to."""
+    return mine is None or not _blind(mine, targets)
+
+
+def there(client: MongoClient[dict[str, Any]], targets: list[str]) -> list[Collection]:
+    """What there is of the targets."""
+    found = collections(client, {name.partition(".")[0] for name in targets})
+    return [one for one in found if one.namespace in targets]
 
 
 def _beside(pipeline: Pipeline, known: Known, found: Seen) -> Iterator[Finding]:
@@ -141,12 +159,11 @@ def _validation(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
 def _targets(
     client: MongoClient[dict[str, Any]], targets: list[str], pipeline: Pipeline, *, deployed: bool
 ) -> Iterator[Finding]:
-    wanted = {name.partition(".")[0] for name in targets}
-    there: dict[str, Collection] = {c.namespace: c for c in collections(client, wanted)}
+    found = {collection.namespace: collection for collection in there(client, targets)}
     for name in targets:
-        if name in there:
-            yield from target(client, there[name], pipeline, deployed=deployed)
-    new = [name for name in targets if name not in there]
+        if name in found:
+            yield from target(client, found[name], pipeline, deployed=deployed)
+    new = [name for name in targets if name not in found]
     if new:
         more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
         yield ok(SIDE, f"would be created by the first document: {', '.join(new[:_SHOWN])}{more}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from connectors.errors import ConnectorsError
+
 Level = Literal["error", "warning", "ok"]
 #: From what must be mended to what is as it should be.
 LEVELS: tuple[Level, ...] = ("error", "warning", "ok")
@@ -42,7 +44,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def refusal(subject: str, cause: Exception) -> Finding:
-    """The error finding of an exception of `connectors`, whose messages say after their last semicolon what to do."""
-    found, _, advice = str(cause).rpartition("; ")
-    return error(subject, found or advice, advice if found else "deploy would stop with the same words")
+def refusal(subject: str, cause: ConnectorsError) -> Finding:
+    """The error finding of what was raised."""
+    return error(subject, cause.found, cause.advice or "deploy would stop with the same words")

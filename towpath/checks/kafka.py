@@ -27,7 +27,7 @@ def check(pipeline: Pipeline, known: Known, topics: Topics) -> Iterator[Finding]
         yield ok(SUBJECT, f"{pipeline.bootstrap}: {counted(len(brokers), 'broker')}, cluster {known.kafka}")
         for number in brokers:
             yield from broker(number, topics.broker_settings(number), len(brokers), pipeline)
-        yield from _would_create(pipeline, topics)
+        yield from would_create(pipeline, topics)
         existing = topics.all()
         yield from strangers(pipeline, existing)
         pattern = pipeline.selection.topic_regex(pipeline.name)
@@ -104,7 +104,7 @@ def _bytes(settings: Settings, key: str) -> int:
     return int(settings.get(key, LARGEST_RECORD))
 
 
-def _would_create(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
+def would_create(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
     """Ask for a topic as `deploy` would make it, validation only: policies, rights, replicas that cannot be had."""
     settings = change_settings(pipeline)
     try:

@@ -13,7 +13,7 @@ from connectors.namespaces import refuse_bad_names, topic_of
 from connectors.servers import refuse_collection, refuse_missing
 from connectors.spec import Pipeline
 from towpath.checks import oplog
-from towpath.checks.cluster import Known, compatibility, if_allowed, seen, topology
+from towpath.checks.cluster import Known, Seen, compatibility, if_allowed, seen, topology
 from towpath.checks.finding import Finding, counted, error, ok, refusal, warning
 from towpath.checks.privileges import COPY_ACTIONS, SOURCE_ACTIONS, privileges
 from towpath.checks.sample import sample
@@ -27,9 +27,8 @@ def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Findi
     try:
         with connected(pipeline.source_uri, SIDE) as client:
             known.source = seen(client, source_set(client))
-            yield from topology(known.source, SIDE, pipeline.source_uri)
-            yield from compatibility(client, SIDE, known.source)
-            lacking = list(_privileges(client, pipeline))
+            yield from rules(client, pipeline, known.source)
+            lacking = list(privileged(client, pipeline))
             yield from lacking
             window = oplog.read(client)
             yield from oplog.judge(window)
@@ -41,7 +40,21 @@ def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Findi
         yield refusal(SIDE, failure)
 
 
-def _privileges(client: MongoClient[dict[str, Any]], pipeline: Pipeline) -> Iterator[Finding]:
+def rules(client: MongoClient[dict[str, Any]], pipeline: Pipeline, found: Seen) -> Iterator[Finding]:
+    """What has to hold of the servers."""
+    yield from topology(found, SIDE, pipeline.source_uri)
+    yield from compatibility(client, SIDE, found)
+
+
+def limits(client: MongoClient[dict[str, Any]], pipeline: Pipeline, namespaces: Iterable[str]) -> Iterator[Finding]:
+    """Whether the oplog reaches back over a copy at the limits of [capture]; nothing is asked where there are none."""
+    if pipeline.copy.documents_per_second or pipeline.copy.bytes_per_second:
+        extents = [_extent(client, name) for name in namespaces]
+        documents, size = (sum(part) for part in zip(*extents, strict=True)) if extents else (0, 0)
+        yield from oplog.judge_copy(oplog.read(client), documents, size, pipeline.copy)
+
+
+def privileged(client: MongoClient[dict[str, Any]], pipeline: Pipeline) -> Iterator[Finding]:
     actions = SOURCE_ACTIONS + (COPY_ACTIONS if pipeline.copy.way == "towpath" else ())
     mine = privileges(client)
     if mine is None:

@@ -16,6 +16,19 @@ def target(
     client: MongoClient[dict[str, Any]], collection: Collection, pipeline: Pipeline, *, deployed: bool
 ) -> Iterator[Finding]:
     """What speaks against writing to it. `deployed` when its documents may be the pipeline's own."""
+    yield from rules(collection, pipeline)
+    if collection.kind != "collection":
+        return
+    subject = f"destination {collection.namespace}"
+    database, name = collection.namespace.split(".", 1)
+    yield from _contents(subject, client[database][name].estimated_document_count(), deployed=deployed)
+    yield from _options(collection, pipeline)
+    for index in client[database][name].list_indexes():
+        yield from _index(subject, dict(index), _refused(pipeline))
+
+
+def rules(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
+    """What must not be there."""
     subject = f"destination {collection.namespace}"
     if collection.kind != "collection":
         yield error(
@@ -23,12 +36,12 @@ def target(
             f"is a {collection.kind}, which cannot hold copies of documents",
             "drop it, or write elsewhere with [collections.rename]",
         )
-        return
-    database, name = collection.namespace.split(".", 1)
-    yield from _contents(subject, client[database][name].estimated_document_count(), deployed=deployed)
-    yield from _options(collection, pipeline)
-    for index in client[database][name].list_indexes():
-        yield from _index(subject, dict(index), _refused(pipeline))
+    elif "collation" in collection.options and pipeline.partitions > 1:
+        yield error(
+            subject,
+            "has a default collation, by which two _ids that differ in bytes can be equal: one overwrites the other",
+            "create the collection without one, or use [kafka] partitions = 1 where the source has the same collation",
+        )
 
 
 def _refused(pipeline: Pipeline) -> str:
@@ -63,12 +76,6 @@ def _options(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
             subject,
             "is capped: it drops documents on its own, and the sides differ from then on",
             "mean it, as for a capped collection at the source; else drop it and let the sink create it",
-        )
-    if "collation" in options and pipeline.partitions > 1:
-        yield error(
-            subject,
-            "has a default collation, by which two _ids that differ in bytes can be equal: one overwrites the other",
-            "create the collection without one, or use [kafka] partitions = 1 where the source has the same collation",
         )
 
 

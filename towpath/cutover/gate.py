@@ -70,8 +70,9 @@ def _of(check: Callable[..., Check], *arguments: Any) -> Check:
     try:
         return check(*arguments)
     except (ConnectorsError, TowpathError, VerifierError, PyMongoError) as error:
-        found, _, advice = str(error).rpartition("; ")
-        return Check(check.__name__.strip("_").replace("_", " "), False, found or advice, advice if found else "")
+        found = getattr(error, "found", str(error))  # other packages' errors are words alone
+        advice = getattr(error, "advice", "")
+        return Check(check.__name__.strip("_").replace("_", " "), False, found, advice)
 
 
 def _pipeline(it: Opened, limits: Limits) -> Iterator[Check]:
