@@ -21,6 +21,7 @@ from bson import ObjectId
 import stack as embedded
 from stack import Stack
 from tests.support.acknowledged import AcknowledgedWriter
+from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, towpath
 from tests.support.swapping import Swapping
 from tests.support.ticker import Ticker
@@ -28,6 +29,7 @@ from towpath import write_block
 from verifier.described import described
 
 _PATIENCE_S = 240
+_LIMITS = ("--last", "20000", "--max-pause", "2m")  # of machines that have more to do
 
 
 class Cutover:
@@ -36,7 +38,7 @@ class Cutover:
     def __init__(self, pipeline: Pipeline, folder: Path, *options: str) -> None:
         self._errors = folder / f"cutover-{datetime.now(UTC):%H%M%S%f}.err"
         with self._errors.open("w") as errors:
-            command: list[str | Path] = [TOWPATH, "cutover", pipeline.file, "--json", "--last", "20000", *options]
+            command: list[str | Path] = [TOWPATH, "cutover", pipeline.file, "--json", *_LIMITS, *options]
             pipe = subprocess.PIPE
             self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
         self.told: list[dict[str, Any]] = []
@@ -52,6 +54,10 @@ class Cutover:
 
     def event(self, kind: str) -> dict[str, Any]:
         return self.until(lambda one: one["event"] == kind)
+
+    def at(self, step: str) -> None:
+        """Return once it is at that step."""
+        until(f"the step {step!r}", lambda: f"{step} …" in self._errors.read_text(), _PATIENCE_S, 0.05)
 
     def answer(self) -> None:
         assert self.process.stdin is not None
@@ -219,6 +225,62 @@ def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: P
         assert "no way to go back" in towpath("cutover", pipeline.file, "--back", expect=2).stderr
         interrupted(pipeline, tmp_path, "putting the destination right")
         killed(pipeline, tmp_path, "beginning the way back")
+
+
+@contextmanager
+def without_sink(pipeline: Pipeline) -> Iterator[None]:
+    """Nothing is applied meanwhile."""
+    sink = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink"
+    httpx.put(f"{sink}/pause", timeout=90).raise_for_status()
+    try:
+        yield
+    finally:
+        httpx.put(f"{sink}/resume", timeout=90).raise_for_status()
+
+
+def seconds_until(told: list[dict[str, Any]], words: str, since: datetime) -> float:
+    at = next(datetime.fromisoformat(one["at"]) for one in told if one["words"].startswith(words))
+    return (at - since).total_seconds()
+
+
+def seen_late(pipeline: Pipeline, folder: Path) -> None:
+    """A write to a collection that came in the pause, while the sink goes on with nothing."""
+    with cutover(pipeline, folder) as running:
+        running.event("stop writes")
+        with without_sink(pipeline):
+            new_user(pipeline)
+            running.answer()
+            running.at("applying what is left")
+            pipeline.source("audit_12").insert_one({"_id": 5})
+            written = datetime.now(UTC)
+            told = running.ended(1)
+    seconds = seconds_until(told, "everything is as before", written)
+    print(f"all was as before {seconds:.2f} s after the late write")
+    assert f"{pipeline.namespace('audit_12')} got the insert of _id 5 at {written:%Y-%m-%d}" in told[-1]["words"]
+    assert seconds < 10, told
+
+
+def ended_at_its_limit(pipeline: Pipeline, folder: Path) -> None:
+    with cutover(pipeline, folder, "--max-pause", "3s") as running:
+        running.event("stop writes")
+        with without_sink(pipeline):
+            new_user(pipeline)
+            running.answer()
+            stopped = datetime.now(UTC)
+            told = running.ended(1)
+    seconds = seconds_until(told, "everything is as before", stopped)
+    print(f"all was as before {seconds:.2f} s after the beginning of a pause of 3 s at most")
+    assert "has reached its limit of 3 s while applying what is left (not in step in time: " in told[-1]["words"]
+    assert 3 <= seconds < 15, told
+
+
+def test_the_pause_ends_with_a_late_write_and_at_its_limit(pipeline: Pipeline, tmp_path: Path) -> None:
+    with ready(pipeline):
+        seen_late(pipeline, tmp_path)
+        assert_as_before(pipeline)
+        pipeline.assert_same("audit_12", at_least=1)
+        ended_at_its_limit(pipeline, tmp_path)
+        assert_as_before(pipeline)
 
 
 @pytest.mark.long

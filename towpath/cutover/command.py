@@ -18,11 +18,12 @@ from towpath.cutover import course, returning
 from towpath.cutover.checked import Checked
 from towpath.cutover.course import Asked
 from towpath.cutover.gate import Check, Limits, gate, gate_back, red
+from towpath.cutover.pause import ERRORS
 from towpath.cutover.report import write_report
 from towpath.cutover.sides import Sides, with_back
 from towpath.cutover.stopping import allow, hook
 from towpath.cutover.telling import Telling
-from towpath.cutover.undoing import ERRORS, NotUndone, undo, undone
+from towpath.cutover.undoing import NotUndone, undo, undone
 from towpath.errors import TowpathError
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.verify_log import duration
@@ -53,7 +54,10 @@ _NOT_DONE, _TROUBLE = 1, 2
     "--verified-within", default="24h", show_default=True, callback=duration, help="Age of the last full verification."
 )
 @click.option("--no-way-back", is_flag=True, help="Do without one: nothing is written to the source afterwards.")
-@click.option("--timeout", default=120.0, show_default=True, help="Seconds that a step may wait.")
+@click.option("--timeout", default=120.0, show_default=True, help="Seconds that a step before the pause may wait.")
+@click.option(
+    "--max-pause", default="30s", show_default=True, callback=duration, help="Hold writes up for so long at most."
+)
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write what was done as an HTML page.")
 @json_option
 def cutover(
@@ -70,6 +74,7 @@ def cutover(
     verified_within: timedelta,
     no_way_back: bool,
     timeout: float,
+    max_pause: timedelta,
     report: Path | None,
     as_json: bool,
 ) -> None:
@@ -77,7 +82,8 @@ def cutover(
 
     Looks whether all is ready, verifies what the newest records are about, ends the writes at the source, applies and
     verifies the rest, puts indexes, TTL and validators right, and starts a pipeline in the other direction, so that
-    --back returns without loss. Until the switch everything is taken back when something does not hold, and on Ctrl-C.
+    --back returns without loss. Until the switch everything is taken back when something does not hold, when somebody
+    writes all the same, when the pause reaches --max-pause, and on Ctrl-C.
 
     Exit 0 when it is done, 1 when it is not and all is as before, 2 when there is something left to do, which is said.
     """
@@ -90,7 +96,7 @@ def cutover(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     telling = Telling(as_json)
     limits = Limits(max_lag, verified_within.total_seconds())
-    asked = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout)
+    asked = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
     with ExitStack() as stack:
         it = stack.enter_context(opened(file))
         if not it.pipeline.exactly_once:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from connectors.clusters import connected
@@ -12,7 +13,10 @@ from towpath import write_block
 from towpath.cutover.telling import Telling
 from towpath.errors import TowpathError
 
+#: Who says that the writes have ended, or what ends them.
+ANSWER = "answer with Enter, or use --stop-with or --block-writes"
 _HOOK_S = 600  # seconds that a command of the user's may take
+_BLOCK_S, _TOLD_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +33,30 @@ class Stopping:
         """Whether somebody has to say that the writes have ended."""
         return self.command is None and not self.blocks
 
-    def stop(self, telling: Telling) -> None:
-        """Return when nobody writes any more, as far as can be told. Raises `TowpathError`."""
-        where = f"the {self.side} ({without_credentials(self.uri)})"
+    def ask(self, telling: Telling) -> None:
+        """Return when somebody says that nobody writes any more. Raises `TowpathError` when nobody can."""
+        words = f"Stop all writes to {self._where} now, then press Enter; Ctrl-C leaves all as it is"
+        telling.tell("stop writes", words)
+        if not sys.stdin.readline():
+            raise TowpathError(f"nobody said that the writes are stopped: standard input has ended; {ANSWER}")
+
+    def stop(self, telling: Telling, left: Callable[[float], float]) -> None:
+        """Return when nobody writes any more, as far as can be told. Raises `TowpathError`.
+
+        `left` tells how many of so many seconds a wait may take.
+        """
         if self.command is not None:
             with telling.step("stopping the writers"):
                 hook(self.command)
-        elif self.asks:
-            telling.tell("stop writes", f"Stop all writes to {where} now, then press Enter; Ctrl-C leaves all as it is")
-            if not sys.stdin.readline():
-                raise TowpathError(
-                    "nobody said that the writes are stopped: standard input has ended; answer with Enter, or use"
-                    " --stop-with or --block-writes"
-                )
         if self.blocks:
-            with telling.step(f"blocking writes to {where}"), connected(self.uri, self.side) as client:
-                write_block.block(client)
+            with telling.step(f"blocking writes to {self._where}"), connected(self.uri, self.side) as client:
+                write_block.block(client, patience=left(_BLOCK_S) - _TOLD_S)
             if self.command is None:
-                telling.tell("stop writes", f"writes to {where} are refused from now on")
+                telling.tell("stop writes", f"writes to {self._where} are refused from now on")
+
+    @property
+    def _where(self) -> str:
+        return f"the {self.side} ({without_credentials(self.uri)})"
 
 
 def hook(command: str) -> None:
