@@ -17,8 +17,9 @@ from towpath.alone import alone
 from towpath.cutover import course, returning
 from towpath.cutover.checked import Checked
 from towpath.cutover.course import Asked
-from towpath.cutover.gate import Check, Limits, gate, gate_back, red
+from towpath.cutover.gate import Check, Limits, gate, gate_back, looked, red
 from towpath.cutover.pause import ERRORS
+from towpath.cutover.preconditions import Preconditions
 from towpath.cutover.report import write_report
 from towpath.cutover.sides import Sides, with_back
 from towpath.cutover.stopping import allow, hook
@@ -101,7 +102,8 @@ def cutover(
         it = stack.enter_context(opened(file))
         if not it.pipeline.exactly_once:
             raise Refused(f'{file}: a cutover needs mode = "exactly-once", in which positions go with the documents')
-        stack.enter_context(alone(it.pipeline.name, "cutover"))
+        if not dry_run:
+            stack.enter_context(alone(it.pipeline.name, "cutover"))
         sides = _sides(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
         act = _Command(sides, asked, telling, dry_run, report, has_back=not no_way_back)
         act.undo() if undoes else act.go_back() if goes_back else act.cut_over()
@@ -140,6 +142,7 @@ class _Command:
         return self.sides.marker.state if self.sides.marker else ""
 
     def undo(self) -> None:
+        self.sides.keep_back_file()
         if self.state == "returned":
             returning.finish(self.sides, self.asked, self.telling)
         elif self.state == "over":
@@ -166,7 +169,8 @@ class _Command:
                 self._fail("the earlier one is taken back; run the same command again")
         it = self.sides.it
         require(it.connect, it.topics, it.pipeline)
-        self._gate(gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back))
+        self._gate(gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back), returns=False)
+        self.sides.keep_back_file()
         seconds = self._done(lambda: self.sides.enter("to the destination"), course.before, course.cut_over)
         self._switch("destination", seconds)
 
@@ -178,6 +182,7 @@ class _Command:
             raise Refused("there is no way to go back: it was cut over with --no-way-back")
         self._look_only("over")
         if not self.dry_run:
+            self.sides.keep_back_file()
             self.sides.take()
         if self.state == "back to the source":
             say("an earlier return was interrupted; what it had begun is taken back first")
@@ -188,7 +193,7 @@ class _Command:
             require(back.connect, back.topics, back.pipeline)
             if not self.dry_run:
                 returning.open_source(self.sides, self.asked, self.telling)
-            self._gate(gate_back(back, self.asked.limits, blocks=self.asked.blocks))
+            self._gate(gate_back(back, self.asked.limits, blocks=self.asked.blocks), returns=True)
             seconds = self._done(lambda: self.sides.enter("back to the source"), returning.before, returning.go_back)
             self._switch("source", seconds)
         returning.finish(self.sides, self.asked, self.telling)
@@ -200,7 +205,12 @@ class _Command:
             assert self.sides.marker is not None
             self._fail(f"not ready; cutover: {self.sides.marker.words}")
 
-    def _gate(self, checks: list[Check]) -> None:
+    def _gate(self, checks: list[Check], *, returns: bool) -> None:
+        sides = self.sides
+        besides = Preconditions(
+            sides.it, sides.back, self.asked, self.report, returns=returns, answers=not self.dry_run
+        )
+        checks += looked(besides.looks())
         self.telling.gate(checks)
         if found := red(checks):
             words = ", ".join(one.name for one in found)
@@ -221,7 +231,7 @@ class _Command:
             with undone(self.sides, self.telling):
                 return go(self.sides, self.asked, before(self.sides, self.asked, self.telling), self.telling)
         except (NotUndone, Overtaken):
-            self._write()
+            self._write_failure()
             raise
         except (KeyboardInterrupt, SystemError, *ERRORS) as error:  # SystemError: what Kafka's client makes of Ctrl-C
             self._fail(f"not done: {'interrupted' if isinstance(error, (KeyboardInterrupt, SystemError)) else error}")
@@ -255,13 +265,20 @@ class _Command:
 
     def _fail(self, words: str) -> None:
         self.telling.tell("end", words)
-        self._write()
+        self._write_failure()
         raise click.exceptions.Exit(_NOT_DONE)
 
     def _write(self) -> None:
         if self.report is not None:
             write_report(self.report, self.sides, self.telling.events)
             say(f"the report is in {self.report}")
+
+    def _write_failure(self) -> None:
+        """What is said of it matters more than that it cannot be written."""
+        try:
+            self._write()
+        except TowpathError as error:
+            say(str(error))
 
     @property
     def _back(self) -> str:

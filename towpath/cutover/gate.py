@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,11 @@ def _of(check: Callable[..., Check], *arguments: Any) -> Check:
     except (ConnectorsError, TowpathError, VerifierError, PyMongoError) as error:
         found, _, advice = str(error).rpartition("; ")
         return Check(check.__name__.strip("_").replace("_", " "), False, found or advice, advice if found else "")
+
+
+def looked(checks: Iterable[Look]) -> list[Check]:
+    """These as well."""
+    return [_of(check) for check in checks]
 
 
 def _pipeline(it: Opened, limits: Limits) -> Iterator[Check]:

@@ -44,6 +44,7 @@ def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
     with telling.step("verifying what was changed since the cutover") as figures:
         figures["documents"] = looks.since()
     catch_up(sides.back, looks, asked, telling)
+    barrier.wait_captured(sides.it.pipeline, sides.it.connect, asked.timeout, say)
     return looks
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 from connectors import cutovers
 from connectors.clusters import connected
 from connectors.cutovers import Cutover, State
-from towpath.back_file import back_path, write_back_file
+from towpath.back_file import back_path, other_refused, write_back_file
 from towpath.opened import Opened, opened
 
 
@@ -28,6 +28,11 @@ class Sides:
         """With the marker that is there. Raises `MongoUnreachable`."""
         with connected(it.pipeline.destination_uri, "destination") as client:
             return cls(it, back, cutovers.read(client, it.pipeline))
+
+    def keep_back_file(self) -> None:
+        """Write the pipeline file of the way back, unless there is one."""
+        if self.back is not None and not self.back.file.exists():
+            write_back_file(self.it.file)
 
     def begin(self, step: str) -> None:
         """Write down that a step begins."""
@@ -70,9 +75,8 @@ class Sides:
 
 @contextmanager
 def with_back(it: Opened, *, is_there: bool) -> Iterator[Opened]:
-    """The way back. Its pipeline file is written, unless it `is_there` already and counts as it is."""
+    """The way back. A pipeline file that `is_there` already counts as it is; it is not written yet where it is not."""
     place = back_path(it.file)
-    if not (is_there and place.exists()):
-        write_back_file(it.file)
-    with opened(place) as back:
+    counts = is_there and place.exists()
+    with opened(place, None if counts else other_refused(it.file)) as back:
         yield back

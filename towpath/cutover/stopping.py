@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +17,8 @@ from towpath.errors import TowpathError
 
 #: Who says that the writes have ended, or what ends them.
 ANSWER = "answer with Enter, or use --stop-with or --block-writes"
+#: The program at a command's beginning; what is quoted, or for the shell to expand, only the shell knows.
+_PROGRAM = re.compile(r"\s*([\w@%+:,./-]+)(?=[\s;&|]|$)")
 _HOOK_S = 600  # seconds that a command of the user's may take
 _BLOCK_S, _TOLD_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
 
@@ -69,6 +73,20 @@ def hook(command: str) -> None:
         raise TowpathError(f"{command!r} did not end within {_HOOK_S} s") from error
     if done.returncode:
         raise TowpathError(f"{command!r} ended with exit status {done.returncode}")
+
+
+def why_not(command: str) -> str:
+    """Why the shell cannot run a command, as far as that is seen without running it; empty when nothing is."""
+    read = subprocess.run(["/bin/sh", "-n", "-c", command], capture_output=True, text=True, check=False)
+    if read.returncode:
+        return f"{command!r} is no command: {read.stderr.strip()}"
+    program = _PROGRAM.match(command)
+    if program is None or shutil.which(program[1]):
+        return ""
+    if "/" in program[1]:
+        return f"{program[1]} is not there, or cannot be executed"
+    known = subprocess.run(["/bin/sh", "-c", 'command -v "$0"', program[1]], capture_output=True, check=False)
+    return f"there is no command {program[1]}" if known.returncode else ""
 
 
 def allow(uri: str, side: str) -> None:
