@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from bson import ObjectId
+from confluent_kafka.admin import AdminClient
 
 import stack as embedded
 from stack import Stack
@@ -110,6 +111,20 @@ def indexes(pipeline: Pipeline, client: Any) -> dict[str, Any]:
     return {namespace: dict(one.indexes) for namespace, one in found.items()}
 
 
+def not_returned(pipeline: Pipeline, folder: Path) -> None:
+    """Where the server would refuse Towpath's own writes as well, and while somebody writes on."""
+    with cutover(pipeline, folder, "--back", "--block-writes") as running:
+        checks = {one["name"]: one for one in running.event("gate")["checks"]}
+        told = running.ended(1)
+    assert [name for name, one in checks.items() if not one["good"]] == ["own writes"]
+    assert "while writes to the destination are blocked, Towpath has to write there" in checks["own writes"]["found"]
+    assert "--stop-with" in checks["own writes"]["advice"] and "nothing is changed" in told[-1]["words"]
+    with cutover(pipeline, folder, "--back", "--stop-with", "true") as running:
+        told = running.ended(1)
+    assert f"{pipeline.namespace('orders')} got the " in told[-1]["words"], told
+    assert told[-2]["words"] == "everything is as before: the destination is primary"
+
+
 def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None:
     source, destination = pipeline.source_client, pipeline.destination_client
     report = tmp_path / "cutover.html"
@@ -129,6 +144,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
         writer.wait_for_more(500)
         assert "its sink must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
         assert pipeline.status(expect=1)["cutover"]["state"] == "over"
+        not_returned(pipeline, tmp_path)
         with cutover(pipeline, tmp_path, "--back", "--quiet") as back:
             back.event("stop writes")
             writer.pause()
@@ -200,31 +216,48 @@ def killed(pipeline: Pipeline, folder: Path, step: str) -> None:
     assert_as_before(pipeline)
 
 
+def kept(pipeline: Pipeline) -> dict[str, Any]:
+    """All that a look must leave as it is, but for positions, which go on."""
+    addresses, state = pipeline.addresses, Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state"))
+    folders = pipeline.file.parent, addresses.secrets, state / "towpath" / pipeline.name
+    files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
+    names = httpx.get(f"{addresses.connect}/connectors", params={"expand": ["info", "status"]}, timeout=90).json()
+    topics = AdminClient({"bootstrap.servers": addresses.bootstrap}).list_topics(timeout=30).topics
+    clients = pipeline.source_client, pipeline.destination_client
+    return {
+        "files": {str(file): file.read_bytes() for file in files if file.suffix not in (".err", ".lock")},
+        "connectors": {name: one for name, one in names.items() if pipeline.name in name},
+        "topics": {name: len(one.partitions) for name, one in topics.items() if pipeline.name in name},
+        "documents": [client[pipeline.name].command("dbHash")["collections"] for client in clients],
+        "forms": [indexes(pipeline, client) for client in clients],
+        "towpath": [
+            [
+                (name, [one["_id"] for one in client.towpath[name].find()])
+                for name in client.towpath.list_collection_names()
+            ]
+            for client in clients
+        ],
+    }
+
+
 def refused(pipeline: Pipeline, folder: Path) -> None:
-    """What is not ready is red and nothing is begun; so is a writer who goes on."""
+    """What is not ready is red and nothing is begun, or changed by looking."""
     pipeline.destination("users").create_index("more", name="more")
     time.sleep(1.1)  # the verification is older than the second that is asked for
-    found = towpath("cutover", pipeline.file, "--verified-within", "1s", "--json", expect=1).stdout.splitlines()
+    before = kept(pipeline)
+    missing = str(folder / "nowhere" / "x")
+    options = ("--verified-within", "1s", "--stop-with", missing, "--report", missing, "--json")
+    found = towpath("cutover", pipeline.file, *options, expect=1).stdout.splitlines()
     checks = {one["name"]: one for one in json.loads(found[0])["checks"]}
-    assert {name for name, one in checks.items() if not one["good"]} == {"verified", "metadata"}
-    assert "the index more" in checks["metadata"]["found"] and "verified, metadata are red" in found[-1]
+    red = [name for name, one in checks.items() if not one["good"]]
+    assert red == ["verified", "metadata", "commands", "report"]
+    assert "the index more" in checks["metadata"]["found"] and f"{', '.join(red)} are red" in found[-1]
+    assert missing in checks["commands"]["found"] and missing in checks["report"]["found"]
+    assert kept(pipeline) == before
     pipeline.destination("users").drop_index("more")
+    before = kept(pipeline)
     assert "all is ready" in towpath("cutover", pipeline.file, "--dry-run").stdout
-    somebody = Cutover(pipeline, folder)
-    somebody.event("stop writes")
-    with Ticker(0.05, lambda: new_user(pipeline)):
-        somebody.answer()
-        assert "writes went on although they were to have ended" in somebody.ended(1)[-1]["words"]
-    assert_as_before(pipeline)
-
-
-def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
-    with ready(pipeline):
-        refused(pipeline, tmp_path)
-        assert "nothing to undo" in towpath("cutover", pipeline.file, "--undo").stdout
-        assert "no way to go back" in towpath("cutover", pipeline.file, "--back", expect=2).stderr
-        interrupted(pipeline, tmp_path, "putting the destination right")
-        killed(pipeline, tmp_path, "beginning the way back")
+    assert kept(pipeline) == before
 
 
 @contextmanager
@@ -272,15 +305,23 @@ def ended_at_its_limit(pipeline: Pipeline, folder: Path) -> None:
     print(f"all was as before {seconds:.2f} s after the beginning of a pause of 3 s at most")
     assert "has reached its limit of 3 s while applying what is left (not in step in time: " in told[-1]["words"]
     assert 3 <= seconds < 15, told
+    with cutover(pipeline, folder, "--max-pause", "1s", "--stop-with", "sleep 600") as running:
+        told = running.ended(1)
+    assert "has reached its limit of 1 s while stopping the writers;" in told[-1]["words"]
 
 
-def test_the_pause_ends_with_a_late_write_and_at_its_limit(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
     with ready(pipeline):
+        refused(pipeline, tmp_path)
+        assert "nothing to undo" in towpath("cutover", pipeline.file, "--undo").stdout
+        assert "no way to go back" in towpath("cutover", pipeline.file, "--back", expect=2).stderr
         seen_late(pipeline, tmp_path)
         assert_as_before(pipeline)
         pipeline.assert_same("audit_12", at_least=1)
         ended_at_its_limit(pipeline, tmp_path)
         assert_as_before(pipeline)
+        interrupted(pipeline, tmp_path, "putting the destination right")
+        killed(pipeline, tmp_path, "beginning the way back")
 
 
 @pytest.mark.long

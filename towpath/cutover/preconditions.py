@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
-import stat
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +18,7 @@ from towpath.checks.privileges import privileges
 from towpath.cutover.course import Asked
 from towpath.cutover.gate import Check
 from towpath.cutover.late import watch
-from towpath.cutover.stopping import ANSWER, why_not
+from towpath.cutover.stopping import ANSWER, unanswered, why_not
 from towpath.making import Step
 from towpath.opened import Opened
 from verifier.reading import now
@@ -62,7 +59,7 @@ class Preconditions:
         if found:
             return Check("commands", False, "; ".join(found), "correct it; nothing is run before all is green")
         asks = self.asked.stop_with is None and not self.asked.blocks
-        if asks and self.answers and (why := _unanswered()):
+        if asks and self.answers and (why := unanswered()):
             return Check("commands", False, f"nobody could say that the writes are stopped: {why}", ANSWER)
         return Check(
             "commands", True, "you are asked to stop the writers" if asks else "what stops the writers is there"
@@ -160,17 +157,3 @@ def _missing(side: str, uri: str, steps: Iterable[Step]) -> list[str]:
         for action in known.missing([_ACTIONS.get(command, command)], namespace)
     ]
     return list(dict.fromkeys(found))
-
-
-def _unanswered() -> str:
-    """Why nobody answers on standard input; empty when somebody may."""
-    try:
-        file, mode = sys.stdin.fileno(), os.fstat(sys.stdin.fileno())
-    except (AttributeError, OSError, ValueError):
-        return "standard input is closed"
-    if stat.S_ISCHR(mode.st_mode) and mode.st_rdev == Path(os.devnull).stat().st_rdev:
-        return f"standard input is {os.devnull}"
-    poll = select.poll()
-    poll.register(file, select.POLLIN)
-    ended = any(event & select.POLLHUP and not event & select.POLLIN for _, event in poll.poll(0))
-    return "standard input has ended" if ended else ""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from connectors.clusters import connected
 from connectors.secrets import without_credentials
@@ -87,6 +91,20 @@ def why_not(command: str) -> str:
         return f"{program[1]} is not there, or cannot be executed"
     known = subprocess.run(["/bin/sh", "-c", 'command -v "$0"', program[1]], capture_output=True, check=False)
     return f"there is no command {program[1]}" if known.returncode else ""
+
+
+def unanswered() -> str:
+    """Why nobody answers on standard input; empty when somebody may."""
+    try:
+        file, mode = sys.stdin.fileno(), os.fstat(sys.stdin.fileno())
+    except (AttributeError, OSError, ValueError):
+        return "standard input is closed"
+    if stat.S_ISCHR(mode.st_mode) and mode.st_rdev == Path(os.devnull).stat().st_rdev:
+        return f"standard input is {os.devnull}"
+    poll = select.poll()
+    poll.register(file, select.POLLIN)
+    ended = any(event & select.POLLHUP and not event & select.POLLIN for _, event in poll.poll(0))
+    return "standard input has ended" if ended else ""
 
 
 def allow(uri: str, side: str) -> None:
