@@ -350,6 +350,29 @@ def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
 
 
 @pytest.mark.long
+def test_a_destination_that_sleeps_holds_writes_up_no_longer_than_the_limit(
+    pipeline: Pipeline, tmp_path: Path, stack: Stack
+) -> None:
+    with ready(pipeline):
+        running = Cutover(pipeline, tmp_path, "--block-writes", "--max-pause", "10s")
+        running.until(lambda one: str(one.get("step", "")).startswith("blocking writes"))
+        embedded.kill(stack.directory, "destination-0", signal.SIGSTOP)
+        try:
+            stopped = datetime.now(UTC)
+            until("writes to be taken", lambda: not write_block.is_on(pipeline.source_client), 60, 0.1)
+            print(f"writes are taken after {(datetime.now(UTC) - stopped).total_seconds():.1f} s")
+            assert (datetime.now(UTC) - stopped).total_seconds() < 30
+        finally:
+            embedded.kill(stack.directory, "destination-0", signal.SIGCONT)
+        status = running.process.wait(_PATIENCE_S)
+        if status == 2:
+            towpath("cutover", pipeline.file, "--undo")
+        else:
+            assert status == 1
+        assert_as_before(pipeline)
+
+
+@pytest.mark.long
 def test_of_two_tools_only_the_later_goes_on(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

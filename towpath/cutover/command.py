@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from connectors.errors import MongoUnreachable, Overtaken, Refused
+from connectors.errors import Overtaken, Refused
 from connectors.lifecycle import require
 from towpath.alone import alone
 from towpath.cutover import course, returning
@@ -21,12 +21,12 @@ from towpath.cutover.gate import Check, Limits, gate, gate_back, looked, red
 from towpath.cutover.pause import ERRORS
 from towpath.cutover.preconditions import Preconditions
 from towpath.cutover.report import write_report
-from towpath.cutover.sides import Sides, with_back
-from towpath.cutover.stopping import allow, hook
+from towpath.cutover.sides import Sides, looked_at
+from towpath.cutover.stopping import hook
 from towpath.cutover.telling import Telling
 from towpath.cutover.undoing import NotUndone, undo, undone
 from towpath.errors import TowpathError
-from towpath.opened import Opened, json_option, opened, pipeline_argument, say
+from towpath.opened import json_option, opened, pipeline_argument, say
 from towpath.verify_log import duration
 from towpath.write_block import MONGOSH_UNDO
 
@@ -104,25 +104,9 @@ def cutover(
             raise Refused(f'{file}: a cutover needs mode = "exactly-once", in which positions go with the documents')
         if not dry_run:
             stack.enter_context(alone(it.pipeline.name, "cutover"))
-        sides = _sides(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
+        sides = looked_at(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
         act = _Command(sides, asked, telling, dry_run, report, has_back=not no_way_back)
         act.undo() if undoes else act.go_back() if goes_back else act.cut_over()
-
-
-def _sides(it: Opened, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
-    try:
-        sides = Sides.of(it, None)
-    except MongoUnreachable as error:
-        if undoes:
-            allow(it.pipeline.source_uri, "source")
-            raise TowpathError(
-                f"writes to the source are allowed; what else was begun is noted at the destination: {error}."
-                " Once it answers, the same command takes the rest back"
-            ) from error
-        raise
-    if sides.marker.has_back if sides.marker else has_back and goes_forward:
-        sides.back = stack.enter_context(with_back(it, is_there=not goes_forward or sides.marker is not None))
-    return sides
 
 
 @dataclass(slots=True)
@@ -169,7 +153,8 @@ class _Command:
                 self._fail("the earlier one is taken back; run the same command again")
         it = self.sides.it
         require(it.connect, it.topics, it.pipeline)
-        self._gate(gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back), returns=False)
+        checks = gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back)
+        self._gate([*checks, *self._besides(returns=False)])
         self.sides.keep_back_file()
         seconds = self._done(lambda: self.sides.enter("to the destination"), course.before, course.cut_over)
         self._switch("destination", seconds)
@@ -191,9 +176,11 @@ class _Command:
             back = self.sides.back
             assert back is not None
             require(back.connect, back.topics, back.pipeline)
-            if not self.dry_run:
+            besides = self._besides(returns=True)
+            if not (self.dry_run or red(besides)):
                 returning.open_source(self.sides, self.asked, self.telling)
-            self._gate(gate_back(back, self.asked.limits, blocks=self.asked.blocks), returns=True)
+            shut = self.sides.marker.blocked and red(besides)  # the rest is seen once the way back can write
+            self._gate(besides if shut else [*gate_back(back, self.asked.limits, blocks=self.asked.blocks), *besides])
             seconds = self._done(lambda: self.sides.enter("back to the source"), returning.before, returning.go_back)
             self._switch("source", seconds)
         returning.finish(self.sides, self.asked, self.telling)
@@ -205,12 +192,12 @@ class _Command:
             assert self.sides.marker is not None
             self._fail(f"not ready; cutover: {self.sides.marker.words}")
 
-    def _gate(self, checks: list[Check], *, returns: bool) -> None:
-        sides = self.sides
-        besides = Preconditions(
-            sides.it, sides.back, self.asked, self.report, returns=returns, answers=not self.dry_run
-        )
-        checks += looked(besides.looks())
+    def _besides(self, *, returns: bool) -> list[Check]:
+        it, back = self.sides.it, self.sides.back
+        answers = not self.dry_run
+        return looked(Preconditions(it, back, self.asked, self.report, returns=returns, answers=answers).looks())
+
+    def _gate(self, checks: list[Check]) -> None:
         self.telling.gate(checks)
         if found := red(checks):
             words = ", ".join(one.name for one in found)

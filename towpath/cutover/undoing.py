@@ -22,7 +22,7 @@ from towpath.cutover.telling import Telling
 from towpath.errors import TowpathError
 from towpath.opened import say
 
-_ASKED_S = 5.0  # writes wait meanwhile, and the destination may be what does not answer
+_ASKED_S = 2.0  # writes wait meanwhile, and the destination may be what does not answer
 
 
 class NotUndone(TowpathError):
