@@ -389,5 +389,8 @@ def test_of_two_tools_only_the_later_goes_on(
             first.ended(2)
             second.answer()
             second.ended(0)
+        before = kept(pipeline)
+        assert "all is ready" in towpath("cutover", pipeline.file, "--back", "--dry-run").stdout
+        assert kept(pipeline) == before
         towpath("cutover", pipeline.file, "--back", "--stop-with", "true")
         assert_as_before(pipeline)

@@ -119,7 +119,7 @@ def _set_aside(it: Opened) -> Check:
 
 
 def _collections(it: Opened, found: Status) -> Check:
-    lines = [one.line for one in unfollowed.look(it, found.ddl)]
+    lines = [one.line for one in unfollowed.look(it, found.ddl, remember=False)]
     words = "; ".join(lines[:_SHOWN]) if lines else "nothing was done to them that the other side has not followed"
     return Check("collections", not lines, words, f"towpath ddl {it.file}")
 
