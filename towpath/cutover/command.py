@@ -14,6 +14,7 @@ import click
 from connectors.errors import Overtaken, Refused
 from connectors.lifecycle import require
 from towpath.alone import alone
+from towpath.back_file import write_back_file
 from towpath.cutover import course, returning
 from towpath.cutover.checked import Checked
 from towpath.cutover.course import Asked
@@ -126,7 +127,6 @@ class _Command:
         return self.sides.marker.state if self.sides.marker else ""
 
     def undo(self) -> None:
-        self.sides.keep_back_file()
         if self.state == "returned":
             returning.finish(self.sides, self.asked, self.telling)
         elif self.state == "over":
@@ -155,7 +155,8 @@ class _Command:
         require(it.connect, it.topics, it.pipeline)
         checks = gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back)
         self._gate([*checks, *self._besides(returns=False)])
-        self.sides.keep_back_file()
+        if self.sides.back is not None and not self.sides.back.file.exists():
+            write_back_file(it.file)
         seconds = self._done(lambda: self.sides.enter("to the destination"), course.before, course.cut_over)
         self._switch("destination", seconds)
 
@@ -167,7 +168,6 @@ class _Command:
             raise Refused("there is no way to go back: it was cut over with --no-way-back")
         self._look_only("over")
         if not self.dry_run:
-            self.sides.keep_back_file()
             self.sides.take()
         if self.state == "back to the source":
             say("an earlier return was interrupted; what it had begun is taken back first")

@@ -62,12 +62,13 @@ class Pause:
     def end(self, why: str) -> None:
         """End it now, from any thread."""
         self._why = self._why or why
-        signal.setitimer(signal.ITIMER_REAL, _SOON_S, _AGAIN_S)
+        if self._armed:
+            signal.setitimer(signal.ITIMER_REAL, _SOON_S, _AGAIN_S)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Inside, in the main thread, whatever waits ends when the pause does; then raises `Red` with the reason."""
-        before = signal.signal(signal.SIGALRM, self._ring)
+        signal.signal(signal.SIGALRM, self._ring)  # for good: a ring that comes late must not end the process
         try:
             try:
                 self._armed = True
@@ -81,8 +82,6 @@ class Pause:
             if self._why or (self._began and not self.left(self.limit)):
                 raise Red(self._why or self._limit_words(error)) from error
             raise
-        finally:
-            signal.signal(signal.SIGALRM, before)
 
     def _begin(self) -> None:
         self._began = time.monotonic()

@@ -12,7 +12,7 @@ from connectors import cutovers
 from connectors.clusters import connected
 from connectors.cutovers import Cutover, State
 from connectors.errors import MongoUnreachable
-from towpath.back_file import back_path, other_refused, write_back_file
+from towpath.back_file import back_path, other_refused
 from towpath.cutover.stopping import allow
 from towpath.errors import TowpathError
 from towpath.opened import Opened, opened
@@ -31,11 +31,6 @@ class Sides:
         """With the marker that is there. Raises `MongoUnreachable`."""
         with connected(it.pipeline.destination_uri, "destination") as client:
             return cls(it, back, cutovers.read(client, it.pipeline))
-
-    def keep_back_file(self) -> None:
-        """Write the pipeline file of the way back, unless there is one."""
-        if self.back is not None and not self.back.file.exists():
-            write_back_file(self.it.file)
 
     def begin(self, step: str) -> None:
         """Write down that a step begins."""
