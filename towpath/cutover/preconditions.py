@@ -25,7 +25,7 @@ from verifier.reading import now
 
 _SHOWN = 3
 #: Command → the action that it takes, where they do not have one name.
-_ACTIONS = {"create": "createCollection", "createIndexes": "createIndex", "dropIndexes": "dropIndex"}
+_ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +150,16 @@ def _missing(side: str, uri: str, steps: Iterable[Step]) -> list[str]:
         known = privileges(client)
     if known is None:
         return []
-    wanted = ((step.namespace, next(iter(step.command.body))) for step in steps)
     found = [
-        f"{known.user} misses {action} on {namespace} at the {side}"
-        for namespace, command in wanted
-        for action in known.missing([_ACTIONS.get(command, command)], namespace)
+        f"{known.user} misses {action} on {step.namespace} at the {side}"
+        for step in steps
+        for action in known.missing([_action(step)], step.namespace)
     ]
     return list(dict.fromkeys(found))
+
+
+def _action(step: Step) -> str:
+    command = next(iter(step.command.body))
+    if command == "create":  # who may insert may create what is neither capped nor a view
+        return "insert" if {"capped", "viewOn"}.isdisjoint(step.command.body) else "createCollection"
+    return _ACTIONS.get(command, command)
