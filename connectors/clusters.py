@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from traceback import walk_tb
 from typing import Any
 
 from pymongo import MongoClient
@@ -45,15 +46,15 @@ def connected(
 ) -> Iterator[MongoClient[dict[str, Any]]]:
     """A client of the cluster on one `side` (source, destination, or a replay's). Raises `MongoUnreachable` with words.
 
-    `timeout` is in seconds and bounds the choice of a server, unless the URI itself says serverSelectionTimeoutMS;
-    `answer` bounds each answer, unless it says socketTimeoutMS or timeoutMS.
+    Several may be open at once: each translates the errors of its own client only. `timeout` is in seconds and bounds
+    the choice of a server, unless the URI itself says serverSelectionTimeoutMS; `answer` bounds each answer, unless it
+    says socketTimeoutMS or timeoutMS.
     """
     bound: dict[str, Any] = {}
     if "serverselectiontimeoutms=" not in uri.lower():
         bound["serverSelectionTimeoutMS"] = int(timeout * 1000)
     if answer is not None and not re.search(r"[?&](socket)?timeoutms=", uri.lower()):
         bound["socketTimeoutMS"] = int(answer * 1000)
-    address = without_credentials(uri)
     _refuse_unescaped(uri, side)
     _refuse_files(uri, side)
     try:
@@ -63,13 +64,32 @@ def connected(
     with client:
         try:
             yield client
-        except ConnectionFailure as error:
-            found = _trouble(uri) or Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
-            raise MongoUnreachable(
-                f"cannot reach the {side} at {address}: {found.found}", f"{found.advice} ({_setting(side)})"
-            ) from error
-        except OperationFailure as error:
-            raise MongoUnreachable(*_refusal(side, address, error)) from error
+        except (ConnectionFailure, OperationFailure) as error:
+            if _caller(error) not in (None, id(client)):
+                raise
+            raise MongoUnreachable(*_failure(uri, side, error)) from error
+
+
+def _caller(error: PyMongoError) -> int | None:
+    """`id()` of the client whose call failed: several can be open, and the driver's errors do not name theirs.
+
+    The driver's own frames on the way of the error hold the client. None when none of them does.
+    """
+    for frame, _ in walk_tb(error.__traceback__):
+        if str(frame.f_globals.get("__name__")).startswith("pymongo."):
+            for name in ("self", "client"):
+                if isinstance(found := frame.f_locals.get(name), MongoClient):
+                    return id(found)
+    return None
+
+
+def _failure(uri: str, side: str, error: ConnectionFailure | OperationFailure) -> tuple[str, str]:
+    """What was found, and what to do."""
+    address = without_credentials(uri)
+    if isinstance(error, OperationFailure):
+        return _refusal(side, address, error)
+    found = _trouble(uri) or Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
+    return f"cannot reach the {side} at {address}: {found.found}", f"{found.advice} ({_setting(side)})"
 
 
 def _refuse_unescaped(uri: str, side: str) -> None:

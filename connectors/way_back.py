@@ -115,17 +115,23 @@ def skip_to_end(pipeline: Pipeline, connect: Connect, topics: Topics) -> int:
     what it captures later is applied. Ends are those of all that was written and not the stable ones, which may be in
     front of what was committed last. Raises `Refused`.
     """
-    refuse_unstopped(connect, [pipeline.sink_connector])
+    refuse_unmovable(pipeline, connect)
     now = datetime.now(UTC)
     ends = pipeline_ends(pipeline, topics, stable=False)
+    with connected(pipeline.destination_uri, "destination") as client:
+        sink_state.skip_to(client, pipeline, {place: end for place, (_, end) in ends.items()}, now)
+    return len(ends)
+
+
+def refuse_unmovable(pipeline: Pipeline, connect: Connect) -> None:
+    """Raise `Refused` unless the sink can pass over what is in the log."""
+    refuse_unstopped(connect, [pipeline.sink_connector])
     with connected(pipeline.destination_uri, "destination") as client:
         if rebuilding.marker(client, pipeline) is not None:
             raise Refused(
                 f"{pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning;"
                 " `towpath replay --rebuild` ends that first"
             )
-        sink_state.skip_to(client, pipeline, {place: end for place, (_, end) in ends.items()}, now)
-    return len(ends)
 
 
 def refuse_unstopped(connect: Connect, names: Iterable[str]) -> None:

@@ -57,16 +57,25 @@ def write_back_file(path: Path) -> Path:
 
     Raises `TowpathError` for one that says something else, besides what `back_file` raises.
     """
-    file, text = back_path(path), back_file(path)
+    file, text = back_path(path), other_refused(path)
     try:
         if not file.exists():
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
                 stream.write(text)
-        if file.read_text(encoding="utf-8") != text:
-            raise TowpathError(f"{file} is there and is not the way back of {path} as it is now; move it away")
     except OSError as error:
         raise TowpathError(f"cannot write {file}: {error.strerror}") from error
     return file
+
+
+def other_refused(path: Path) -> str:
+    """`back_file`, where it can be written. Raises `TowpathError` when there is a file that says something else."""
+    file, text = back_path(path), back_file(path)
+    try:
+        if file.exists() and file.read_text(encoding="utf-8") != text:
+            raise TowpathError(f"{file} is there and is not the way back of {path} as it is now; move it away")
+    except OSError as error:
+        raise TowpathError(f"cannot read {file}: {error.strerror}") from error
+    return text
 
 
 def _name(name: str) -> str:

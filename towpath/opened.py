@@ -24,9 +24,12 @@ class Opened:
 
 
 @contextmanager
-def opened(file: Path) -> Iterator[Opened]:
-    """Read the pipeline file and be ready to talk to Connect and Kafka (nothing is asked yet)."""
-    pipeline = pipeline_file.read(file)
+def opened(file: Path, content: str | None = None) -> Iterator[Opened]:
+    """Read the pipeline file and be ready to talk to Connect and Kafka (nothing is asked yet).
+
+    With `content` the file need not be there yet.
+    """
+    pipeline = pipeline_file.read(file) if content is None else pipeline_file.parse(content, file)
     with Connect(pipeline.connect_url, pipeline.connect_login) as connect:
         yield Opened(pipeline, connect, Topics(pipeline.bootstrap, pipeline.kafka_client), file)
 

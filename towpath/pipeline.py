@@ -32,6 +32,11 @@ def read(path: Path) -> Pipeline:
         ) from error
     except (OSError, ValueError) as error:
         raise BadPipelineFile(f"cannot read the pipeline file {path}: {error}") from error
+    return parse(content, path)
+
+
+def parse(content: str, path: Path) -> Pipeline:
+    """What a pipeline file at `path` with this content says. Raises as `read` does."""
     said = _toml(content, path)
     try:
         file = PipelineFile.model_validate(said)

@@ -14,8 +14,8 @@ from towpath.errors import BadPipelineFile
 
 
 def refuse_open(file: Path, why: str) -> None:
-    """Raise `BadPipelineFile` for a file that others can read."""
-    if file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+    """Raise `BadPipelineFile` for a file that others can read; one that is yet to be written is not there for them."""
+    if file.exists() and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         raise BadPipelineFile(f"{file} can be read by others, and {why}; run: chmod 600 {file}")
 
 

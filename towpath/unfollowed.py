@@ -55,8 +55,8 @@ def _passed(it: Opened, asked: Sequence[Ddl]) -> list[Ddl]:
         return [one for one in asked if is_past(Timestamp(one.time.seconds, one.time.ordinal))]
 
 
-def look(it: Opened, found: Iterable[Ddl]) -> tuple[Unfollowed, ...]:
-    """What of this is not settled. What turns out to be is remembered on this machine.
+def look(it: Opened, found: Iterable[Ddl], *, remember: bool = True) -> tuple[Unfollowed, ...]:
+    """What of this is not settled. What turns out to be is remembered on this machine, unless told otherwise.
 
     Raises `ConnectorsError` or `TowpathError` when a side cannot be asked.
     """
@@ -72,7 +72,7 @@ def look(it: Opened, found: Iterable[Ddl]) -> tuple[Unfollowed, ...]:
     shown = [told for one in left if (told := judged(it.pipeline, it.file, one, sides)) is not None]
     waiting = {one.mark for one in left} - past | {one.ddl.mark for one in shown}
     new = {one.mark for one in known} - waiting
-    if new - old:
+    if remember and new - old:
         settle(name, new)
     return tuple(shown)
 

@@ -40,7 +40,8 @@ _ROLE = (
     + ", ".join(f'"{action}"' for action in ACTIONS)
     + "]}]}"
 )
-_BYPASS = ("bypassWriteBlockingMode",)
+#: Who has it on the resource {cluster: true} writes on.
+BYPASS = "bypassWriteBlockingMode"
 _SINCE = (6, 0)
 _ON = 2  # of repl.userWriteBlockMode; 1 is off, 0 is not known yet
 _TRY_S, _PAUSE_S, _LOOK_S = 2.0, 1.0, 0.01
@@ -75,7 +76,7 @@ def trouble(client: Client) -> str:
 def writes_through(client: Client) -> bool:
     """Whether this user's writes are taken while the cluster blocks writes; nobody's are without access control."""
     known = privileges(client)
-    return known is not None and not known.missing_on_cluster(_BYPASS)
+    return known is not None and not known.missing_on_cluster([BYPASS])
 
 
 def is_on(client: Client) -> bool:

@@ -56,7 +56,7 @@ def _events(stream: ChangeStream[Any], after: Timestamp, to: Timestamp) -> Itera
     while time.monotonic() < deadline:
         event = stream.try_next()
         if event is None:
-            if _time(stream.resume_token) >= to:
+            if token_time(stream.resume_token) >= to:
                 return
         elif event["clusterTime"] > to:
             return
@@ -93,6 +93,7 @@ def states(documents: Collection[Any], id: bytes, moments: Sequence[Timestamp]) 
         raise Unknown(str(error)) from error
 
 
-def _time(token: Any) -> Timestamp:
+def token_time(token: Any) -> Timestamp:
+    """Up to when a change stream has looked, by its resume token."""
     digits = bytes.fromhex(token["_data"][_TIME_IN_TOKEN])
     return Timestamp(int.from_bytes(digits[:4], "big"), int.from_bytes(digits[4:], "big"))

@@ -17,10 +17,12 @@ from typing import Any
 import httpx
 import pytest
 from bson import ObjectId
+from confluent_kafka.admin import AdminClient
 
 import stack as embedded
 from stack import Stack
 from tests.support.acknowledged import AcknowledgedWriter
+from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, towpath
 from tests.support.swapping import Swapping
 from tests.support.ticker import Ticker
@@ -28,6 +30,7 @@ from towpath import write_block
 from verifier.described import described
 
 _PATIENCE_S = 240
+_LIMITS = ("--last", "20000", "--max-pause", "2m")  # of machines that have more to do
 
 
 class Cutover:
@@ -36,7 +39,7 @@ class Cutover:
     def __init__(self, pipeline: Pipeline, folder: Path, *options: str) -> None:
         self._errors = folder / f"cutover-{datetime.now(UTC):%H%M%S%f}.err"
         with self._errors.open("w") as errors:
-            command: list[str | Path] = [TOWPATH, "cutover", pipeline.file, "--json", "--last", "20000", *options]
+            command: list[str | Path] = [TOWPATH, "cutover", pipeline.file, "--json", *_LIMITS, *options]
             pipe = subprocess.PIPE
             self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
         self.told: list[dict[str, Any]] = []
@@ -52,6 +55,10 @@ class Cutover:
 
     def event(self, kind: str) -> dict[str, Any]:
         return self.until(lambda one: one["event"] == kind)
+
+    def at(self, step: str) -> None:
+        """Return once it is at that step."""
+        until(f"the step {step!r}", lambda: f"{step} …" in self._errors.read_text(), _PATIENCE_S, 0.05)
 
     def answer(self) -> None:
         assert self.process.stdin is not None
@@ -104,6 +111,20 @@ def indexes(pipeline: Pipeline, client: Any) -> dict[str, Any]:
     return {namespace: dict(one.indexes) for namespace, one in found.items()}
 
 
+def not_returned(pipeline: Pipeline, folder: Path) -> None:
+    """Where the server would refuse Towpath's own writes as well, and while somebody writes on."""
+    with cutover(pipeline, folder, "--back", "--block-writes") as running:
+        checks = {one["name"]: one for one in running.event("gate")["checks"]}
+        told = running.ended(1)
+    assert [name for name, one in checks.items() if not one["good"]] == ["own writes"]
+    assert "while writes to the destination are blocked, Towpath has to write there" in checks["own writes"]["found"]
+    assert "--stop-with" in checks["own writes"]["advice"] and "nothing is changed" in told[-1]["words"]
+    with cutover(pipeline, folder, "--back", "--stop-with", "true") as running:
+        told = running.ended(1)
+    assert f"{pipeline.namespace('orders')} got the " in told[-1]["words"], told
+    assert told[-2]["words"] == "everything is as before: the destination is primary"
+
+
 def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None:
     source, destination = pipeline.source_client, pipeline.destination_client
     report = tmp_path / "cutover.html"
@@ -123,6 +144,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
         writer.wait_for_more(500)
         assert "its sink must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
         assert pipeline.status(expect=1)["cutover"]["state"] == "over"
+        not_returned(pipeline, tmp_path)
         with cutover(pipeline, tmp_path, "--back", "--quiet") as back:
             back.event("stop writes")
             writer.pause()
@@ -194,22 +216,98 @@ def killed(pipeline: Pipeline, folder: Path, step: str) -> None:
     assert_as_before(pipeline)
 
 
+def kept(pipeline: Pipeline) -> dict[str, Any]:
+    """All that a look must leave as it is, but for positions, which go on."""
+    addresses, state = pipeline.addresses, Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state"))
+    folders = pipeline.file.parent, addresses.secrets, state / "towpath" / pipeline.name
+    files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
+    names = httpx.get(f"{addresses.connect}/connectors", params={"expand": ["info", "status"]}, timeout=90).json()
+    topics = AdminClient({"bootstrap.servers": addresses.bootstrap}).list_topics(timeout=30).topics
+    clients = pipeline.source_client, pipeline.destination_client
+    return {
+        "files": {str(file): file.read_bytes() for file in files if file.suffix not in (".err", ".lock")},
+        "connectors": {name: one for name, one in names.items() if pipeline.name in name},
+        "topics": {name: len(one.partitions) for name, one in topics.items() if pipeline.name in name},
+        "documents": [client[pipeline.name].command("dbHash")["collections"] for client in clients],
+        "forms": [indexes(pipeline, client) for client in clients],
+        "towpath": [
+            [
+                (name, [one["_id"] for one in client.towpath[name].find()])
+                for name in client.towpath.list_collection_names()
+            ]
+            for client in clients
+        ],
+    }
+
+
 def refused(pipeline: Pipeline, folder: Path) -> None:
-    """What is not ready is red and nothing is begun; so is a writer who goes on."""
+    """What is not ready is red and nothing is begun, or changed by looking."""
     pipeline.destination("users").create_index("more", name="more")
     time.sleep(1.1)  # the verification is older than the second that is asked for
-    found = towpath("cutover", pipeline.file, "--verified-within", "1s", "--json", expect=1).stdout.splitlines()
+    before = kept(pipeline)
+    missing = str(folder / "nowhere" / "x")
+    options = ("--verified-within", "1s", "--stop-with", missing, "--report", missing, "--json")
+    found = towpath("cutover", pipeline.file, *options, expect=1).stdout.splitlines()
     checks = {one["name"]: one for one in json.loads(found[0])["checks"]}
-    assert {name for name, one in checks.items() if not one["good"]} == {"verified", "metadata"}
-    assert "the index more" in checks["metadata"]["found"] and "verified, metadata are red" in found[-1]
+    red = [name for name, one in checks.items() if not one["good"]]
+    assert red == ["verified", "metadata", "commands", "report"]
+    assert "the index more" in checks["metadata"]["found"] and f"{', '.join(red)} are red" in found[-1]
+    assert missing in checks["commands"]["found"] and missing in checks["report"]["found"]
+    assert kept(pipeline) == before
     pipeline.destination("users").drop_index("more")
+    before = kept(pipeline)
     assert "all is ready" in towpath("cutover", pipeline.file, "--dry-run").stdout
-    somebody = Cutover(pipeline, folder)
-    somebody.event("stop writes")
-    with Ticker(0.05, lambda: new_user(pipeline)):
-        somebody.answer()
-        assert "writes went on although they were to have ended" in somebody.ended(1)[-1]["words"]
-    assert_as_before(pipeline)
+    assert kept(pipeline) == before
+
+
+@contextmanager
+def without_sink(pipeline: Pipeline) -> Iterator[None]:
+    """Nothing is applied meanwhile."""
+    sink = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink"
+    httpx.put(f"{sink}/pause", timeout=90).raise_for_status()
+    try:
+        yield
+    finally:
+        httpx.put(f"{sink}/resume", timeout=90).raise_for_status()
+
+
+def seconds_until(told: list[dict[str, Any]], words: str, since: datetime) -> float:
+    at = next(datetime.fromisoformat(one["at"]) for one in told if one["words"].startswith(words))
+    return (at - since).total_seconds()
+
+
+def seen_late(pipeline: Pipeline, folder: Path) -> None:
+    """A write to a collection that came in the pause, while the sink goes on with nothing."""
+    with cutover(pipeline, folder) as running:
+        running.event("stop writes")
+        with without_sink(pipeline):
+            new_user(pipeline)
+            running.answer()
+            running.at("applying what is left")
+            pipeline.source("audit_12").insert_one({"_id": 5})
+            written = datetime.now(UTC)
+            told = running.ended(1)
+    seconds = seconds_until(told, "everything is as before", written)
+    print(f"all was as before {seconds:.2f} s after the late write")
+    assert f"{pipeline.namespace('audit_12')} got the insert of _id 5 at {written:%Y-%m-%d}" in told[-1]["words"]
+    assert seconds < 10, told
+
+
+def ended_at_its_limit(pipeline: Pipeline, folder: Path) -> None:
+    with cutover(pipeline, folder, "--max-pause", "3s") as running:
+        running.event("stop writes")
+        with without_sink(pipeline):
+            new_user(pipeline)
+            running.answer()
+            stopped = datetime.now(UTC)
+            told = running.ended(1)
+    seconds = seconds_until(told, "everything is as before", stopped)
+    print(f"all was as before {seconds:.2f} s after the beginning of a pause of 3 s at most")
+    assert "has reached its limit of 3 s while applying what is left (not in step in time: " in told[-1]["words"]
+    assert 3 <= seconds < 15, told
+    with cutover(pipeline, folder, "--max-pause", "1s", "--stop-with", "sleep 600") as running:
+        told = running.ended(1)
+    assert "has reached its limit of 1 s while stopping the writers;" in told[-1]["words"]
 
 
 def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
@@ -217,6 +315,11 @@ def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: P
         refused(pipeline, tmp_path)
         assert "nothing to undo" in towpath("cutover", pipeline.file, "--undo").stdout
         assert "no way to go back" in towpath("cutover", pipeline.file, "--back", expect=2).stderr
+        seen_late(pipeline, tmp_path)
+        assert_as_before(pipeline)
+        pipeline.assert_same("audit_12", at_least=1)
+        ended_at_its_limit(pipeline, tmp_path)
+        assert_as_before(pipeline)
         interrupted(pipeline, tmp_path, "putting the destination right")
         killed(pipeline, tmp_path, "beginning the way back")
 
@@ -247,6 +350,29 @@ def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
 
 
 @pytest.mark.long
+def test_a_destination_that_sleeps_holds_writes_up_no_longer_than_the_limit(
+    pipeline: Pipeline, tmp_path: Path, stack: Stack
+) -> None:
+    with ready(pipeline):
+        running = Cutover(pipeline, tmp_path, "--block-writes", "--max-pause", "10s")
+        running.until(lambda one: str(one.get("step", "")).startswith("blocking writes"))
+        embedded.kill(stack.directory, "destination-0", signal.SIGSTOP)
+        try:
+            stopped = datetime.now(UTC)
+            until("writes to be taken", lambda: not write_block.is_on(pipeline.source_client), 60, 0.1)
+            print(f"writes are taken after {(datetime.now(UTC) - stopped).total_seconds():.1f} s")
+            assert (datetime.now(UTC) - stopped).total_seconds() < 30
+        finally:
+            embedded.kill(stack.directory, "destination-0", signal.SIGCONT)
+        status = running.process.wait(_PATIENCE_S)
+        if status == 2:
+            towpath("cutover", pipeline.file, "--undo")
+        else:
+            assert status == 1
+        assert_as_before(pipeline)
+
+
+@pytest.mark.long
 def test_of_two_tools_only_the_later_goes_on(
     pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,5 +389,8 @@ def test_of_two_tools_only_the_later_goes_on(
             first.ended(2)
             second.answer()
             second.ended(0)
+        before = kept(pipeline)
+        assert "all is ready" in towpath("cutover", pipeline.file, "--back", "--dry-run").stdout
+        assert kept(pipeline) == before
         towpath("cutover", pipeline.file, "--back", "--stop-with", "true")
         assert_as_before(pipeline)

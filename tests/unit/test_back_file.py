@@ -13,9 +13,9 @@ from connectors.namespaces import Renames, Selection
 from connectors.reversing import renamed, reverse
 from connectors.spec import Copy, Keeps
 from tests.unit.test_pipeline_file import MINIMAL, PLAIN
-from towpath.back_file import back_file, write_back_file
+from towpath.back_file import back_file, other_refused, write_back_file
 from towpath.errors import TowpathError
-from towpath.pipeline import read
+from towpath.pipeline import parse, read
 
 NAMES = [f"{database}.{name}" for database, name in product(("a", "b", "towpath"), ("x", "y", "z", "x2"))]
 
@@ -155,6 +155,7 @@ def test_the_file_is_for_its_owner_and_is_not_written_over(file):
         os.umask(old)
     assert back.name == "shop-back.toml" and stat.S_IMODE(back.stat().st_mode) == 0o600
     assert write_back_file(path) == back
+    assert read(back) == parse(other_refused(path), back)
     back.write_text(back.read_text() + "# mine\n")
     with pytest.raises(TowpathError, match="move it away"):
         write_back_file(path)
@@ -185,3 +186,9 @@ def names(pipeline):
     groups = pipeline.sink_group, pipeline.compaction_group
     topics = pipeline.request_topic, pipeline.dead_letter_topic, *pipeline.heartbeat_topics
     return {*pipeline.connectors, *groups, *topics}
+
+
+def test_what_is_not_written_yet_can_be_used_also_with_passwords(file):
+    path = file(MINIMAL.replace("mongodb://", "mongodb://u:p@"))
+    back = parse(other_refused(path), path.with_name("shop-back.toml"))
+    assert back == reversed_by_hand(read(path)) and not path.with_name("shop-back.toml").exists()

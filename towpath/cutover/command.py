@@ -11,20 +11,23 @@ from pathlib import Path
 
 import click
 
-from connectors.errors import MongoUnreachable, Overtaken, Refused
+from connectors.errors import Overtaken, Refused
 from connectors.lifecycle import require
 from towpath.alone import alone
+from towpath.back_file import write_back_file
 from towpath.cutover import course, returning
 from towpath.cutover.checked import Checked
 from towpath.cutover.course import Asked
-from towpath.cutover.gate import Check, Limits, gate, gate_back, red
+from towpath.cutover.gate import Check, Limits, gate, gate_back, looked, red
+from towpath.cutover.pause import ERRORS
+from towpath.cutover.preconditions import Preconditions
 from towpath.cutover.report import write_report
-from towpath.cutover.sides import Sides, with_back
-from towpath.cutover.stopping import allow, hook
+from towpath.cutover.sides import Sides, looked_at
+from towpath.cutover.stopping import hook
 from towpath.cutover.telling import Telling
-from towpath.cutover.undoing import ERRORS, NotUndone, undo, undone
+from towpath.cutover.undoing import NotUndone, undo, undone
 from towpath.errors import TowpathError
-from towpath.opened import Opened, json_option, opened, pipeline_argument, say
+from towpath.opened import json_option, opened, pipeline_argument, say
 from towpath.verify_log import duration
 from towpath.write_block import MONGOSH_UNDO
 
@@ -53,7 +56,10 @@ _NOT_DONE, _TROUBLE = 1, 2
     "--verified-within", default="24h", show_default=True, callback=duration, help="Age of the last full verification."
 )
 @click.option("--no-way-back", is_flag=True, help="Do without one: nothing is written to the source afterwards.")
-@click.option("--timeout", default=120.0, show_default=True, help="Seconds that a step may wait.")
+@click.option("--timeout", default=120.0, show_default=True, help="Seconds that a step before the pause may wait.")
+@click.option(
+    "--max-pause", default="30s", show_default=True, callback=duration, help="Hold writes up for so long at most."
+)
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write what was done as an HTML page.")
 @json_option
 def cutover(
@@ -70,6 +76,7 @@ def cutover(
     verified_within: timedelta,
     no_way_back: bool,
     timeout: float,
+    max_pause: timedelta,
     report: Path | None,
     as_json: bool,
 ) -> None:
@@ -77,7 +84,8 @@ def cutover(
 
     Looks whether all is ready, verifies what the newest records are about, ends the writes at the source, applies and
     verifies the rest, puts indexes, TTL and validators right, and starts a pipeline in the other direction, so that
-    --back returns without loss. Until the switch everything is taken back when something does not hold, and on Ctrl-C.
+    --back returns without loss. Until the switch everything is taken back when something does not hold, when somebody
+    writes all the same, when the pause reaches --max-pause, and on Ctrl-C.
 
     Exit 0 when it is done, 1 when it is not and all is as before, 2 when there is something left to do, which is said.
     """
@@ -90,31 +98,16 @@ def cutover(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     telling = Telling(as_json)
     limits = Limits(max_lag, verified_within.total_seconds())
-    asked = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout)
+    asked = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
     with ExitStack() as stack:
         it = stack.enter_context(opened(file))
         if not it.pipeline.exactly_once:
             raise Refused(f'{file}: a cutover needs mode = "exactly-once", in which positions go with the documents')
-        stack.enter_context(alone(it.pipeline.name, "cutover"))
-        sides = _sides(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
+        if not dry_run:
+            stack.enter_context(alone(it.pipeline.name, "cutover"))
+        sides = looked_at(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
         act = _Command(sides, asked, telling, dry_run, report, has_back=not no_way_back)
         act.undo() if undoes else act.go_back() if goes_back else act.cut_over()
-
-
-def _sides(it: Opened, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
-    try:
-        sides = Sides.of(it, None)
-    except MongoUnreachable as error:
-        if undoes:
-            allow(it.pipeline.source_uri, "source")
-            raise TowpathError(
-                f"writes to the source are allowed; what else was begun is noted at the destination: {error}."
-                " Once it answers, the same command takes the rest back"
-            ) from error
-        raise
-    if sides.marker.has_back if sides.marker else has_back and goes_forward:
-        sides.back = stack.enter_context(with_back(it, is_there=not goes_forward or sides.marker is not None))
-    return sides
 
 
 @dataclass(slots=True)
@@ -160,7 +153,10 @@ class _Command:
                 self._fail("the earlier one is taken back; run the same command again")
         it = self.sides.it
         require(it.connect, it.topics, it.pipeline)
-        self._gate(gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back))
+        checks = gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back)
+        self._gate([*checks, *self._besides(returns=False)])
+        if self.sides.back is not None and not self.sides.back.file.exists():
+            write_back_file(it.file)
         seconds = self._done(lambda: self.sides.enter("to the destination"), course.before, course.cut_over)
         self._switch("destination", seconds)
 
@@ -180,9 +176,11 @@ class _Command:
             back = self.sides.back
             assert back is not None
             require(back.connect, back.topics, back.pipeline)
-            if not self.dry_run:
+            besides = self._besides(returns=True)
+            if not (self.dry_run or red(besides)):
                 returning.open_source(self.sides, self.asked, self.telling)
-            self._gate(gate_back(back, self.asked.limits, blocks=self.asked.blocks))
+            shut = self.sides.marker.blocked and red(besides)  # the rest is seen once the way back can write
+            self._gate(besides if shut else [*gate_back(back, self.asked.limits, blocks=self.asked.blocks), *besides])
             seconds = self._done(lambda: self.sides.enter("back to the source"), returning.before, returning.go_back)
             self._switch("source", seconds)
         returning.finish(self.sides, self.asked, self.telling)
@@ -193,6 +191,11 @@ class _Command:
         if self.dry_run and self.state != state:
             assert self.sides.marker is not None
             self._fail(f"not ready; cutover: {self.sides.marker.words}")
+
+    def _besides(self, *, returns: bool) -> list[Check]:
+        it, back = self.sides.it, self.sides.back
+        answers = not self.dry_run
+        return looked(Preconditions(it, back, self.asked, self.report, returns=returns, answers=answers).looks())
 
     def _gate(self, checks: list[Check]) -> None:
         self.telling.gate(checks)
@@ -215,7 +218,7 @@ class _Command:
             with undone(self.sides, self.telling):
                 return go(self.sides, self.asked, before(self.sides, self.asked, self.telling), self.telling)
         except (NotUndone, Overtaken):
-            self._write()
+            self._write_failure()
             raise
         except (KeyboardInterrupt, SystemError, *ERRORS) as error:  # SystemError: what Kafka's client makes of Ctrl-C
             self._fail(f"not done: {'interrupted' if isinstance(error, (KeyboardInterrupt, SystemError)) else error}")
@@ -249,13 +252,20 @@ class _Command:
 
     def _fail(self, words: str) -> None:
         self.telling.tell("end", words)
-        self._write()
+        self._write_failure()
         raise click.exceptions.Exit(_NOT_DONE)
 
     def _write(self) -> None:
         if self.report is not None:
             write_report(self.report, self.sides, self.telling.events)
             say(f"the report is in {self.report}")
+
+    def _write_failure(self) -> None:
+        """What is said of it matters more than that it cannot be written."""
+        try:
+            self._write()
+        except TowpathError as error:
+            say(str(error))
 
     @property
     def _back(self) -> str:

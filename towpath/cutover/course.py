@@ -14,23 +14,25 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+import pymongo
+
 from connectors import barrier, way_back
 from connectors.clusters import connected, operation_time
 from connectors.lifecycle import stop_sink
 from connectors.spec import Pipeline
 from towpath import making, preparing
 from towpath.cutover import checked
-from towpath.cutover.checked import Checked, Red
+from towpath.cutover.checked import Checked
 from towpath.cutover.gate import Limits
+from towpath.cutover.late import LateWrites
+from towpath.cutover.pause import Pause
 from towpath.cutover.sides import Sides
 from towpath.cutover.stopping import Stopping, writes_through
 from towpath.cutover.telling import Telling
 from towpath.opened import Opened, say
-from towpath.verify_namespaces import pairs
-from verifier.hashes import Watch, watch
-from verifier.reading import Client
 
 SHORT_S, LOOKS = 2.0, 5  # the pause begins after a look at what came that took no longer, or after so many
+SWITCH_S = 10.0  # seconds for the last word, which nobody takes back: a destination that is lost then is not primary
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,29 +49,11 @@ class Asked:
     switch_with: str | None
     timeout: float
     """Seconds for a step that waits."""
+    max_pause: float
+    """Seconds that writes are held up, at most."""
 
     def stopping(self, uri: str, side: str) -> Stopping:
         return Stopping(uri, side, self.stop_with, self.blocks)
-
-
-@dataclass(slots=True)
-class Pause:
-    """The time without writes."""
-
-    _began: float = 0.0
-
-    def end_writes(self, sides: Sides, stopping: Stopping, telling: Telling) -> None:
-        """Writes may end at any moment of this; where people stop them by hand, when they say so."""
-        if stopping.blocks:
-            sides.begin("block")
-        self._began = time.monotonic()
-        stopping.stop(telling)
-        if stopping.asks:
-            self._began = time.monotonic()
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._began
 
 
 def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
@@ -100,55 +84,51 @@ def cut_over(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> fl
 
     Raises what speaks against it; then it is to be undone.
     """
-    it, pause = sides.it, Pause()
-    pause.end_writes(sides, asked.stopping(it.pipeline.source_uri, "source"), telling)
-    with connected(it.pipeline.source_uri, "source") as source:
-        seen = still(source, it.pipeline, "source")
-        moment = operation_time(source)
-        settle(it, asked, looks, telling)
-        with telling.step("stopping the sink"):
-            sides.begin("sink")
-            stop_sink(it.pipeline, it.connect)
-        if sides.back is not None:
-            with telling.step("beginning the way back"):
-                back = sides.back
-                way_back.begin(back.pipeline, it.pipeline, back.connect, back.topics, asked.timeout)
-        with telling.step("putting the destination right") as figures:
-            sides.begin("form")
-            figures["commands"] = put_right(it.pipeline)
-        if sides.back is not None and (not asked.blocks or writes_through(it.pipeline.source_uri, "source")):
-            with telling.step("making the source a destination") as figures:
-                sides.begin("gentle")
-                figures["commands"] = ease(sides.back.pipeline)
-        refuse_writes(seen)
+    it, pause = sides.it, Pause(asked.max_pause, telling)
+    with pause.kept():
+        pause.end_writes(sides, asked.stopping(it.pipeline.source_uri, "source"))
+        with (
+            connected(it.pipeline.source_uri, "source") as source,
+            LateWrites(source, it.pipeline, "source", pause.end) as late,
+        ):
+            moment = operation_time(source)
+            settle(it, asked, looks, pause)
+            _turn_round(sides, asked, pause)
+            late.look()
     assert sides.marker is not None
-    sides.mark(replace(sides.marker, state="over", moment=str(moment), over=time.time(), blocked=asked.blocks))
+    over = replace(sides.marker, state="over", moment=str(moment), over=time.time(), blocked=asked.blocks)
+    with pymongo.timeout(SWITCH_S):
+        sides.mark(over)
     return pause.seconds
 
 
-def still(client: Client, pipeline: Pipeline, side: str) -> Watch:
-    """Sees from now on whether somebody writes on, to what the pipeline captures."""
-    return watch(client, [pair.source for pair in pairs(pipeline, ())], side)
+def _turn_round(sides: Sides, asked: Asked, pause: Pause) -> None:
+    """Between two sides that are the same: the sink stops, the way back begins, the forms change sides."""
+    it, back, telling = sides.it, sides.back, pause.telling
+    with telling.step("stopping the sink"):
+        sides.begin("sink")
+        stop_sink(it.pipeline, it.connect)
+    if back is not None:
+        with telling.step("beginning the way back"):
+            way_back.begin(back.pipeline, it.pipeline, back.connect, back.topics, pause.left(asked.timeout))
+    with telling.step("putting the destination right") as figures:
+        sides.begin("form")
+        figures["commands"] = put_right(it.pipeline)
+    if back is not None and (not asked.blocks or writes_through(it.pipeline.source_uri, "source")):
+        with telling.step("making the source a destination") as figures:
+            sides.begin("gentle")
+            figures["commands"] = ease(back.pipeline)
 
 
-def refuse_writes(seen: Watch) -> None:
-    """Raise `Red` where somebody wrote although the writes were said to have ended."""
-    if written := seen.written():
-        raise Red(
-            f"writes went on although they were to have ended: {', '.join(sorted(written))} was written to at the"
-            f" {seen.side}. Documents that expire count as well: then try again, or with --block-writes, under which"
-            " none expires"
-        )
-
-
-def settle(it: Opened, asked: Asked, looks: Checked, telling: Telling) -> None:
+def settle(it: Opened, asked: Asked, looks: Checked, pause: Pause) -> None:
     """Everything that was written is at the other side, and is the same there. Raises `Red`, `NotYet`."""
+    telling = pause.telling
     with telling.step("applying what is left"):
-        barrier.wait(it.pipeline, it.connect, it.topics, asked.timeout, lambda words: None)
+        barrier.wait(it.pipeline, it.connect, it.topics, pause.left(asked.timeout), lambda words: None)
     with telling.step("verifying what came since") as figures:
         figures["documents"] = looks.since()
     if asked.quiet:
-        with telling.step("comparing both sides whole") as figures:
+        with telling.step("comparing both sides whole") as figures, pymongo.timeout(pause.left(pause.limit)):
             figures["documents"] = checked.quiet(it)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,11 @@ def _of(check: Callable[..., Check], *arguments: Any) -> Check:
         return Check(check.__name__.strip("_").replace("_", " "), False, found, advice)
 
 
+def looked(checks: Iterable[Look]) -> list[Check]:
+    """These as well."""
+    return [_of(check) for check in checks]
+
+
 def _pipeline(it: Opened, limits: Limits) -> Iterator[Check]:
     try:
         found = look(it.pipeline, it.connect, it.topics)
@@ -115,7 +120,7 @@ def _set_aside(it: Opened) -> Check:
 
 
 def _collections(it: Opened, found: Status) -> Check:
-    lines = [one.line for one in unfollowed.look(it, found.ddl)]
+    lines = [one.line for one in unfollowed.look(it, found.ddl, remember=False)]
     words = "; ".join(lines[:_SHOWN]) if lines else "nothing was done to them that the other side has not followed"
     return Check("collections", not lines, words, f"towpath ddl {it.file}")
 

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pymongo
+
 from connectors import barrier, lifecycle, way_back
 from connectors.clusters import connected
 from connectors.lifecycle import stop_sink
 from towpath.cutover.checked import Checked
-from towpath.cutover.course import Asked, Pause, catch_up, ease, put_right, refuse_writes, settle, soften, still
+from towpath.cutover.course import SWITCH_S, Asked, catch_up, ease, put_right, settle, soften
+from towpath.cutover.late import LateWrites
+from towpath.cutover.pause import Pause
 from towpath.cutover.sides import Sides
 from towpath.cutover.stopping import allow, writes_through
 from towpath.cutover.telling import Telling
@@ -40,6 +44,7 @@ def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
     with telling.step("verifying what was changed since the cutover") as figures:
         figures["documents"] = looks.since()
     catch_up(sides.back, looks, asked, telling)
+    barrier.wait_captured(sides.it.pipeline, sides.it.connect, asked.timeout, say)
     return looks
 
 
@@ -48,26 +53,36 @@ def go_back(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> flo
 
     Raises what speaks against it; then it is to be undone.
     """
-    back, it, pause = sides.back, sides.it, Pause()
+    back, it, pause = sides.back, sides.it, Pause(asked.max_pause, telling)
     assert back is not None and sides.marker is not None
-    pause.end_writes(sides, asked.stopping(back.pipeline.source_uri, "destination"), telling)
-    with connected(back.pipeline.source_uri, "destination") as destination:
-        seen = still(destination, back.pipeline, "destination")
-        settle(back, asked, looks, telling)
-        with telling.step("stopping the way back's sink"):
-            sides.begin("sink")
-            stop_sink(back.pipeline, back.connect)
-        with telling.step("moving the sink to the end of the log"):
-            barrier.wait_captured(it.pipeline, it.connect, asked.timeout, lambda words: None)
-            way_back.skip_to_end(it.pipeline, it.connect, it.topics)
-        with telling.step("putting the source right") as figures:
-            sides.begin("form")
-            figures["commands"] = put_right(back.pipeline)
-        refuse_writes(seen)
+    with pause.kept():
+        pause.end_writes(sides, asked.stopping(back.pipeline.source_uri, "destination"))
+        with (
+            connected(back.pipeline.source_uri, "destination") as destination,
+            LateWrites(destination, back.pipeline, "destination", pause.end) as late,
+        ):
+            settle(back, asked, looks, pause)
+            _turn_round(sides, asked, pause)
+            late.look()
     if sides.marker.blocked:
         allow(it.pipeline.source_uri, "source")
-    sides.mark(replace(sides.marker, state="returned"))
+    with pymongo.timeout(SWITCH_S):
+        sides.mark(replace(sides.marker, state="returned"))
     return pause.seconds
+
+
+def _turn_round(sides: Sides, asked: Asked, pause: Pause) -> None:
+    it, back, telling = sides.it, sides.back, pause.telling
+    assert back is not None
+    with telling.step("stopping the way back's sink"):
+        sides.begin("sink")
+        stop_sink(back.pipeline, back.connect)
+    with telling.step("moving the sink to the end of the log"):
+        barrier.wait_captured(it.pipeline, it.connect, pause.left(asked.timeout), lambda words: None)
+        way_back.skip_to_end(it.pipeline, it.connect, it.topics)
+    with telling.step("putting the source right") as figures:
+        sides.begin("form")
+        figures["commands"] = put_right(back.pipeline)
 
 
 def finish(sides: Sides, asked: Asked, telling: Telling) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from connectors import cutovers
 from connectors.clusters import connected
 from connectors.cutovers import Cutover, State
-from towpath.back_file import back_path, write_back_file
+from connectors.errors import MongoUnreachable
+from towpath.back_file import back_path, other_refused
+from towpath.cutover.stopping import allow
+from towpath.errors import TowpathError
 from towpath.opened import Opened, opened
 
 
@@ -70,9 +73,25 @@ class Sides:
 
 @contextmanager
 def with_back(it: Opened, *, is_there: bool) -> Iterator[Opened]:
-    """The way back. Its pipeline file is written, unless it `is_there` already and counts as it is."""
+    """The way back. A pipeline file that `is_there` already counts as it is; it is not written yet where it is not."""
     place = back_path(it.file)
-    if not (is_there and place.exists()):
-        write_back_file(it.file)
-    with opened(place) as back:
+    counts = is_there and place.exists()
+    with opened(place, None if counts else other_refused(it.file)) as back:
         yield back
+
+
+def looked_at(it: Opened, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
+    """Both sides as they are now. Raises `MongoUnreachable`; before an undo the source takes writes even then."""
+    try:
+        sides = Sides.of(it, None)
+    except MongoUnreachable as error:
+        if undoes:
+            allow(it.pipeline.source_uri, "source")
+            raise TowpathError(
+                f"writes to the source are allowed; what else was begun is noted at the destination: {error}."
+                " Once it answers, the same command takes the rest back"
+            ) from error
+        raise
+    if sides.marker.has_back if sides.marker else has_back and goes_forward:
+        sides.back = stack.enter_context(with_back(it, is_there=not goes_forward or sides.marker is not None))
+    return sides

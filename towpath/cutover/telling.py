@@ -37,6 +37,8 @@ class Event:
 class Telling:
     as_json: bool
     events: list[Event] = field(default_factory=list)
+    doing: str = ""
+    """The step that was begun last."""
 
     def tell(self, kind: Kind, words: str, **figures: Any) -> None:
         event = Event(kind, words, time.time(), figures)
@@ -59,6 +61,7 @@ class Telling:
     def step(self, words: str) -> Iterator[dict[str, Any]]:
         """Something that takes a while; figures that are put into what it gives are told with it."""
         say(f"{words} …")
+        self.doing = words
         begun, figures = time.monotonic(), dict[str, Any]()
         yield figures
         seconds = round(time.monotonic() - begun, 3)

@@ -8,22 +8,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 
-from pymongo.errors import PyMongoError
+import pymongo
 
 from connectors import lifecycle
-from connectors.errors import ConnectorsError, MongoUnreachable, Overtaken
+from connectors.errors import MongoUnreachable, Overtaken
 from connectors.spec import Pipeline
 from towpath import write_block
 from towpath.cutover.course import ease, put_right, soften
+from towpath.cutover.pause import ERRORS
 from towpath.cutover.sides import Sides
 from towpath.cutover.stopping import allow
 from towpath.cutover.telling import Telling
 from towpath.errors import TowpathError
 from towpath.opened import say
-from verifier import VerifierError
 
-#: What a step fails with.
-ERRORS = (ConnectorsError, TowpathError, VerifierError, PyMongoError, OSError)
+_ASKED_S = 2.0  # writes wait meanwhile, and the destination may be what does not answer
 
 
 class NotUndone(TowpathError):
@@ -54,7 +53,7 @@ def undone(sides: Sides, telling: Telling) -> Iterator[None]:
         raise
     except BaseException as error:
         say("" if isinstance(error, KeyboardInterrupt) else f"towpath: {error}")
-        with suppress(MongoUnreachable):  # nobody else can be at it then
+        with suppress(MongoUnreachable), pymongo.timeout(_ASKED_S):  # nobody else can be at it then
             sides.mark(sides.marker)
         undo(sides, telling)
         raise

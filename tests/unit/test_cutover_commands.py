@@ -1,0 +1,65 @@
+"""What is to stop the writers, looked at before a cutover begins: commands that cannot run, and nobody to answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from towpath.cutover.stopping import unanswered, why_not
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    file = tmp_path / "stop"
+    file.write_text("#!/bin/sh\n")
+    return file
+
+
+@pytest.mark.parametrize("command", ["{}", "{} --all", " {}; true"])
+def test_a_program_has_to_be_there_and_to_be_executable(script: Path, command: str) -> None:
+    command = command.format(script)
+    assert why_not(command) == f"{script} is not there, or cannot be executed"
+    script.chmod(0o755)
+    assert why_not(command) == ""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "true",
+        "cd / && true",
+        "if true; then true; fi",
+        "A=1 nonsense",
+        "$HOME/stop",
+        "(stop)",
+        '"/a b/stop" x',
+        "~/stop",
+        "! true",
+    ],
+)
+def test_what_only_the_shell_knows_is_left_to_it(command: str) -> None:
+    assert why_not(command) == ""
+
+
+def test_what_is_no_command_is_told() -> None:
+    assert why_not("no-such-program-here --all") == "there is no command no-such-program-here"
+    assert why_not("if true").startswith("'if true' is no command: ")
+
+
+def test_who_cannot_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path(os.devnull).open() as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        assert unanswered() == "standard input is /dev/null"
+    assert unanswered() == "standard input is closed"
+    reads, writes = os.pipe()
+    with os.fdopen(reads) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert unanswered() == ""
+        os.write(writes, b"\n")
+        os.close(writes)
+        assert unanswered() == ""
+        stdin.readline()
+        assert unanswered() == "standard input has ended"

@@ -1,0 +1,87 @@
+"""The pause in writes ends whatever it is at: at its limit and with a late write."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from connectors.errors import NotYet, Overtaken
+from towpath.cutover.checked import Red
+from towpath.cutover.pause import Pause
+from towpath.cutover.sides import Sides
+from towpath.cutover.stopping import Stopping
+from towpath.cutover.telling import Telling
+
+LONG_S = 60.0
+
+
+def begun(limit: float, act: Callable[[Pause], None]) -> None:
+    """A pause in which this is done."""
+    pause = Pause(limit, Telling(as_json=True))
+    with pause.kept():
+        pause.end_writes(cast(Sides, None), Stopping("mongodb://h", "source", "true", blocks=False))
+        with pause.telling.step("waiting"):
+            act(pause)
+
+
+def raises(error: Exception) -> Callable[[Pause], None]:
+    def act(pause: Pause) -> None:
+        time.sleep(pause.left(LONG_S))
+        raise error
+
+    return act
+
+
+def wait(pause: Pause) -> None:
+    threading.Event().wait(LONG_S)
+
+
+def swallow(pause: Pause) -> None:
+    """As a callback of a library might."""
+    try:
+        wait(pause)
+    except BaseException:  # noqa: BLE001
+        wait(pause)
+
+
+@pytest.mark.parametrize("act", [wait, swallow])
+def test_what_waits_ends_at_the_limit(act: Callable[[Pause], None]) -> None:
+    start = time.monotonic()
+    with pytest.raises(Red, match=r"has reached its limit of 0\.3 s while waiting; .*--max-pause"):
+        begun(0.3, act)
+    assert time.monotonic() - start < LONG_S / 2
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_wait_that_knows_the_limit_says_what_it_has_seen_last() -> None:
+    with pytest.raises(Red, match=r"limit of 0.2 s while waiting \(the sink is PAUSED\); "):
+        begun(0.2, raises(NotYet("the sink is PAUSED")))
+
+
+def test_what_fails_before_the_limit_is_told_as_it_is() -> None:
+    with pytest.raises(NotYet, match=r"^gone$"):
+        begun(LONG_S, lambda pause: (_ for _ in ()).throw(NotYet("gone")))
+    with pytest.raises(Overtaken):
+        begun(0.1, raises(Overtaken("another")))
+
+
+def test_a_late_write_ends_it_from_another_thread() -> None:
+    def act(pause: Pause) -> None:
+        threading.Timer(0.1, pause.end, ["shop.orders got the insert"]).start()
+        wait(pause)
+
+    with pytest.raises(Red, match=r"^shop\.orders got the insert$"):
+        begun(LONG_S, act)
+
+
+def test_a_write_that_is_seen_when_it_is_over_disturbs_nobody() -> None:
+    pauses: list[Pause] = []
+    begun(LONG_S, pauses.append)
+    pauses[0].end("too late")
+    signal.raise_signal(signal.SIGALRM)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
