@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from towpath import kept
 from towpath.errors import TowpathError
 
+#: Held by `verify --follow`.
+FOLLOW = "follow"
+
+
+def lock(name: str, verb: str) -> Path:
+    """The lock file of a pipeline's command."""
+    return kept.folder(name) / f"{verb}.lock"
+
 
 @contextmanager
-def alone(name: str, verb: str) -> Iterator[None]:
-    """Raises `TowpathError` where another `towpath VERB` of the pipeline is at work on this machine."""
-    place = kept.folder(name) / f"{verb}.lock"
-    with kept.told(place):
-        file = place.open("a+")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
+def alone(name: str, verb: str, words: str = "") -> Iterator[None]:
+    """Raises `TowpathError` where another `towpath VERB` of the pipeline is at work on this machine.
+
+    `words`: the command, where the verb alone does not say it.
+    """
+    with kept.locked(lock(name, verb)) as holder:
+        if holder:
             raise TowpathError(
-                f"another `towpath {verb}` of {name} is at work here (pid {file.read().strip()}); one is enough:"
+                f"another `towpath {words or verb}` of {name} is at work here ({holder}); one is enough:"
                 " `towpath status` shows how the pipeline does"
-            ) from error
-        with kept.told(place):
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+            )
         yield

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.supervising import Backoff
-from towpath import running
+from towpath import kept
+from towpath.alone import FOLLOW, lock
 from towpath.checks.finding import counted
 from towpath.children import Child, Line
 from towpath.opened import Opened
@@ -78,10 +79,10 @@ class Services:
         """Whether somebody else on this machine keeps the running verdict."""
         if service.verb != "verify":
             return False
-        kept = running.read(self.it.pipeline.name)
-        busy = kept is not None and kept.is_kept
-        self.events.standing("verify", "elsewhere", "verified by another `towpath verify --follow`" if busy else "")
-        return busy
+        holder = kept.holder(lock(self.it.pipeline.name, FOLLOW))
+        words = f"verified by another `towpath verify --follow` ({holder})" if holder else ""
+        self.events.standing("verify", "elsewhere", words)
+        return bool(holder)
 
     def _hear(self, service: Service, line: Line) -> None:
         if line.stream == "err":
