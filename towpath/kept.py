@@ -67,6 +67,20 @@ def writing(place: Path, turn: AbstractContextManager[object] | None = None) -> 
             file.close()
 
 
+def publish(place: Path, text: str) -> None:
+    """Write a page for others, who find it whole at every moment. Raises `OSError`."""
+    target = place.resolve()
+    if (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK):  # a pipe, for one
+        place.write_text(text, encoding="utf-8", errors="backslashreplace")
+        return
+    new = target.with_name(f".{target.name}.{os.getpid()}{_NEW}")
+    try:
+        new.write_text(text, encoding="utf-8", errors="backslashreplace")
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
+
+
 def _sweep(place: Path) -> None:
     """Remove what writers of this file have left that were killed."""
     for left in place.parent.glob(f".{place.name}.*{_NEW}"):

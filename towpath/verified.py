@@ -47,7 +47,7 @@ class Verified:
 
     @property
     def left(self) -> int:
-        """Differences that a later verdict than that on everything has left, or `verify --follow` has found."""
+        """Documents that differ by a later verdict than that on everything, or by `verify --follow`."""
         later = self.last if self.full is None or (self.last and self.last["id"] != self.full["id"]) else None
         return (_total(later) if later else 0) + (self.following.differences if self.following else 0)
 
@@ -85,7 +85,7 @@ def _shown(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _total(verdict: Mapping[str, Any]) -> int:
-    return sum(verdict.get(name) or 0 for name in (*verdicts.KINDS, "metadata"))
+    return sum(verdict.get(name) or 0 for name in verdicts.KINDS)
 
 
 def words(last: Mapping[str, Any]) -> str:

@@ -20,6 +20,8 @@ from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath import verdicts
+from towpath.cutover.gate import Limits, _verified
+from towpath.opened import opened
 
 RUN_S = 120
 
@@ -32,13 +34,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def gate(pipeline: Pipeline) -> str:
     """What the cutover's gate says of the verification."""
-    done = subprocess.run(
-        [TOWPATH, "cutover", pipeline.file, "--dry-run", "--no-way-back"], capture_output=True, text=True, check=False
-    )
-    lines = done.stdout.splitlines()
-    place = next(place for place, line in enumerate(lines) if line.split()[1:2] == ["verified"])
-    assert lines[place].startswith("ok") or done.returncode == 1, lines
-    return " ".join(lines[place : place + 2])
+    with opened(pipeline.file) as it:
+        found = _verified(it, Limits(lag=10, verified=3600))
+    return f"{'ok' if found.good else 'red'} {found.found} {found.advice}"
 
 
 def verified(pipeline: Pipeline) -> list[str]:
@@ -78,6 +76,8 @@ def test_a_verdict_counts_for_one_life_of_a_pipeline_and_its_two_clusters(pipeli
     assert "same" not in "".join(verified(pipeline))
     said = gate(pipeline)
     assert said.startswith("red") and "deployed anew" in said and f"towpath verify {pipeline.file}" in said
+    ready = towpath("cutover", pipeline.file, "--dry-run", "--no-way-back", expect=1).stdout
+    assert [line.split()[1] for line in ready.splitlines() if line.startswith("red")] == ["verified"]
     towpath("verify", pipeline.file)
     assert gate(pipeline).startswith("ok")
 

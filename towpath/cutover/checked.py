@@ -72,7 +72,8 @@ def _refuse(it: Opened, found: list[Difference], verdict: Verdict, of: str, advi
     """What differs is kept as the last verdict, which `repair` mends."""
     if found:
         destination = it.pipeline.renames.destination
-        with kept.writing(verdicts.path(it.pipeline.name)) as file:
+        place = verdicts.path(it.pipeline.name)
+        with kept.writing(place, verdicts.turn(place)) as file:
             for one in found:
                 file.write(verdicts.line(verdicts.as_json(one, destination(one.namespace))))
             file.write(verdicts.line(counts(Found(verdict)) | {"of": of, "ddl": [], "only": []} | of_now(it)))
