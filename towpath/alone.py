@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from towpath import kept
 from towpath.errors import TowpathError
+from towpath.opened import say
+from verifier import Options
 
 #: Held by `verify --follow`.
 FOLLOW = "follow"
@@ -31,3 +34,25 @@ def alone(name: str, verb: str, words: str = "") -> Iterator[None]:
                 " `towpath status` shows how the pipeline does"
             )
         yield
+
+
+def following_alone(name: str) -> AbstractContextManager[None]:
+    """As `alone`, for `verify --follow`."""
+    return alone(name, FOLLOW, "verify --follow")
+
+
+@contextmanager
+def journaled(name: str, options: Options) -> Iterator[Options]:
+    """With the journal, which is of one verification at a time: others do without, and cannot be resumed.
+
+    Raises `TowpathError` where the run that is to be resumed is at work.
+    """
+    with kept.locked(lock(name, "verify")) as holder:
+        if holder and options.resume:
+            raise TowpathError(
+                f"another `towpath verify` of {name} is at work here ({holder}), and the journal is of its run: there"
+                " is none to go on with until it ends"
+            )
+        if holder:
+            say(f"another `towpath verify` of {name} is at work here ({holder}): this run keeps no journal to --resume")
+        yield options if holder else replace(options, journal=kept.folder(name) / "verify.journal")

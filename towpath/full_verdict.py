@@ -16,7 +16,7 @@ from connectors.clusters import connected
 from connectors.errors import ConnectorsError
 from towpath import kept, origin
 from towpath.errors import TowpathError
-from towpath.opened import Opened
+from towpath.opened import Opened, say
 from towpath.origin import Origin
 
 #: What a verdict is of that takes in every namespace of its pipeline.
@@ -92,6 +92,14 @@ def keep(it: Opened, verdict: Mapping[str, Any]) -> str:
     with kept.writing(_path(it.pipeline.name)) as file:
         file.write(json.dumps(summary | {"at_destination": not why}))
     return why
+
+
+def keep_and_say(it: Opened, verdict: Mapping[str, Any], unknown: str) -> None:
+    """Keep a verdict on everything; say so when it will not count, or not everywhere. `unknown`: why its origin is."""
+    if unknown:
+        say(f"this verdict will not count for a cutover, since it cannot be told of which deployment it is: {unknown}")
+    if why := keep(it, verdict):
+        say(f"the verdict is kept on this machine only: the destination does not take it into towpath.verdicts: {why}")
 
 
 def read(pipeline: str) -> dict[str, Any] | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -17,8 +17,7 @@ from connectors.lifecycle import require
 from connectors.namespaces import is_pattern
 from connectors.spec import Pipeline
 from towpath import full_verdict, kept, origin, unfollowed, verdicts
-from towpath.alone import FOLLOW, lock
-from towpath.alone import alone as only_one
+from towpath.alone import following_alone, journaled
 from towpath.errors import TowpathError
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.passing import passing
@@ -122,7 +121,7 @@ def verify(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
-    with opened(file) as it, _following_alone(it) if follows else nullcontext():
+    with opened(file) as it, following_alone(it.pipeline.name) if follows else nullcontext():
         done = () if recent or resume or alone else unfollowed.passed(it)  # before namespaces are listed
         besides = recent is None if described is None else described
         odd = metadata(it.pipeline, only) if besides else None
@@ -132,33 +131,11 @@ def verify(
             found = _described(asked)
         else:
             compared = [] if recent else pairs(it.pipeline, only)
-            with _journaled(it, options, wanted=not (recent or quiet)) as chosen:
+            with nullcontext(options) if recent or quiet else journaled(it.pipeline.name, options) as chosen:
                 found = run(it, compared, chosen, asked)
         if begin:
             end(found.verdict, _follow(it, begin, found, asked, options))
     end(found.verdict, found.differences)
-
-
-def _following_alone(it: Opened) -> AbstractContextManager[None]:
-    return only_one(it.pipeline.name, FOLLOW, "verify --follow")
-
-
-@contextmanager
-def _journaled(it: Opened, options: Options, *, wanted: bool) -> Iterator[Options]:
-    """With the journal, which is of one verification at a time; others do without."""
-    name = it.pipeline.name
-    if not wanted:
-        yield options
-        return
-    with kept.locked(lock(name, "verify")) as holder:
-        if holder and options.resume:
-            raise TowpathError(
-                f"another `towpath verify` of {name} is at work here ({holder}), and the journal is of its run: there"
-                " is none to go on with until it ends"
-            )
-        if holder:
-            say(f"another `towpath verify` of {name} is at work here ({holder}): this run keeps no journal to --resume")
-        yield options if holder else replace(options, journal=kept.folder(name) / "verify.journal")
 
 
 def _described(asked: Asked) -> Found:
@@ -217,7 +194,8 @@ def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Fou
     if asked.report:
         write_report(asked.report, it.pipeline, found)
         say(f"the report is in {asked.report}")
-    _keep_full(it, asked, whole, unknown)
+    if asked.of == full_verdict.EVERYTHING:
+        full_verdict.keep_and_say(it, whole, unknown)
     if not asked.alone:
         tell_unfollowed(it)
     return found
@@ -241,16 +219,6 @@ def _keep(file: kept.Writing, line: str, *, as_json: bool) -> None:
     file.write(line)
     if as_json:
         click.echo(line, nl=False)
-
-
-def _keep_full(it: Opened, asked: Asked, verdict: dict[str, Any], unknown: str) -> None:
-    """Keep a verdict on everything where a cutover looks for it; say so when it will not count there."""
-    if asked.of != full_verdict.EVERYTHING:
-        return
-    if unknown:
-        say(f"this verdict will not count for a cutover, since it cannot be told of which deployment it is: {unknown}")
-    if why := full_verdict.keep(it, verdict):
-        say(f"the verdict is kept on this machine only: the destination does not take it into towpath.verdicts: {why}")
 
 
 def lines(

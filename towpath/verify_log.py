@@ -15,10 +15,10 @@ from uuid import uuid4
 import click
 
 from connectors.lag import pipeline_ends
-from towpath import follow_state, origin, verdicts
+from towpath import follow_state, full_verdict, verdicts
 from towpath.follow import follow
 from towpath.follow_state import FollowState
-from towpath.full_verdict import EVERYTHING
+from towpath.full_verdict import EVERYTHING, Standing
 from towpath.opened import Opened, say
 from towpath.recent import ids
 from towpath.running import Running
@@ -99,14 +99,18 @@ class Beginning:
     def look(cls, it: Opened, asked: Asked, options: Options) -> Beginning:
         """Says why the last one's end is no beginning. Raises `ConnectorsError` when Kafka does not answer."""
         log = pipeline_ends(it.pipeline, it.topics)
-        now, _ = origin.look(it)
-        known = None if now is None else now.as_json()
+        standing = Standing.look(it)
+        known = None if standing.origin is None else standing.origin.as_json()
         ends = {place: end for place, (_, end) in log.items()}
         new = FollowState(asked.id, asked.of, options.ignore_field_order, True, known, time.time(), ends, ())
         left = None if asked.newest else follow_state.read(it.pipeline.name)
         if left is None:
             return cls(new, False)
-        if why := left.refuses(new, it.pipeline, {place: first for place, (first, _) in log.items()}):
+        why = left.refuses(new, it.pipeline, {place: first for place, (first, _) in log.items()})
+        if not why and asked.of == EVERYTHING:
+            full, doubt = standing.believed(full_verdict.read(it.pipeline.name))
+            why = "" if full else doubt or "no verdict on everything counts any more"
+        if why:
             say(f"everything is compared, as this cannot go on where the last `verify --follow` ended: {why}")
             return cls(new, False)
         say(

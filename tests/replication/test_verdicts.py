@@ -243,6 +243,9 @@ def _ends_of_the_log(pipeline: Pipeline, folder: Path) -> None:
         third.await_word("the log no longer reaches back to where it ended")
         third.await_word("following what changes")
         assert pipeline.status()["verify"]["missing"] == 1, "that no record was about"
+    pipeline.destination_client["towpath"]["verdicts"].delete_one({"_id": pipeline.name})
+    with verify(pipeline, folder, "--follow") as fourth:
+        fourth.await_word("restored from a backup")
 
 
 def test_one_that_follows_outlives_kafka_that_is_away(pipeline: Pipeline, stack: Stack, tmp_path: Path) -> None:
