@@ -180,7 +180,7 @@ class ReplicaSet:
 
 def source_set(client: MongoClient[dict[str, Any]]) -> ReplicaSet:
     """The replica set of the source. Raises `Refused` for a standalone and for a mongos."""
-    found = _identity(client, "source")
+    found = replica_set(client, "source")
     if not found.name:
         raise Refused(
             "the source is a standalone mongod, which has no change streams",
@@ -192,7 +192,7 @@ def source_set(client: MongoClient[dict[str, Any]]) -> ReplicaSet:
 def destination_set(client: MongoClient[dict[str, Any]], *, transactions: bool) -> ReplicaSet:
     """The replica set of the destination. Raises `Refused` for a mongos, and for a standalone that has to have
     `transactions`."""
-    found = _identity(client, "destination")
+    found = replica_set(client, "destination")
     if transactions and not found.name:
         raise Refused(
             "the destination is a standalone mongod, which has no transactions",
@@ -202,7 +202,8 @@ def destination_set(client: MongoClient[dict[str, Any]], *, transactions: bool) 
     return found
 
 
-def _identity(client: MongoClient[dict[str, Any]], side: str) -> ReplicaSet:
+def replica_set(client: MongoClient[dict[str, Any]], side: str) -> ReplicaSet:
+    """Who answers on a `side`. Raises `Refused` for a mongos."""
     hello = client.admin.command("hello")
     if hello.get("msg") == "isdbgrid":
         raise Refused(
@@ -216,7 +217,7 @@ def _identity(client: MongoClient[dict[str, Any]], side: str) -> ReplicaSet:
 
 def replay_set(client: MongoClient[dict[str, Any]]) -> ReplicaSet:
     """The replica set that a replay is to write to. Raises `Refused` for a standalone and for a mongos."""
-    found = _identity(client, REPLAY_SIDE)
+    found = replica_set(client, REPLAY_SIDE)
     if not found.name:
         raise Refused(
             f"the {REPLAY_SIDE} is a standalone mongod, which has no transactions",

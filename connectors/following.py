@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from connectors.errors import TopicError
+from connectors.errors import ConnectorsError, TopicError
 from connectors.lag import pipeline_ends
 from connectors.namespaces import namespace_of
 from connectors.recent import Touched
@@ -18,6 +18,22 @@ from connectors.topics import Place, Topics
 
 _REFRESH = 5.0  # seconds between two looks at which topics there are, and where they end
 _AT_ONCE = 1_000  # messages handed over by the client at a time
+#: What the client tells of brokers that are away, or no longer lead a partition; it goes on by itself.
+_PASSING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +46,16 @@ class Behind:
 
 
 class Following:
-    """A reader of all change topics of a pipeline; topics that come later are read from their beginning."""
+    """A reader of all change topics of a pipeline; topics that come later are read from their beginning.
+
+    While Kafka does not answer there is nothing to read, and it goes on where it was once it does.
+    """
 
     def __init__(self, pipeline: Pipeline, topics: Topics, starts: Mapping[Place, int]) -> None:
         """`starts`: the next offset of each partition that is there already."""
         self.records = 0
+        self.trouble = ""
+        """Why Kafka did not answer when it was asked last; empty when it did."""
         self._pipeline, self._topics = pipeline, topics
         self._next: dict[Place, int] = {}
         self._ends: dict[Place, int] = {}
@@ -71,6 +92,11 @@ class Following:
                     found[touched] = None
         return list(found)
 
+    @property
+    def places(self) -> dict[Place, int]:
+        """The next offset of each partition."""
+        return dict(self._next)
+
     def behind(self) -> Behind:
         records = sum(max(0, end - self._next.get(place, end)) for place, end in self._ends.items())
         waited = 0.0 if self._newest_ms is None else max(0.0, time.time() - self._newest_ms / 1000)
@@ -79,9 +105,10 @@ class Following:
     def _touched(self, message: Message) -> Touched | None:
         place, error = (str(message.topic()), message.partition() or 0), message.error()
         if error is not None:
-            if error.code() != KafkaError._PARTITION_EOF:
+            if error.code() == KafkaError._PARTITION_EOF:
+                self._next[place] = max(self._next[place], message.offset() or 0)
+            elif error.code() not in _PASSING:
                 raise TopicError(f"cannot follow {place[0]}, partition {place[1]}: {error.str()}")
-            self._next[place] = max(self._next[place], message.offset() or 0)
             return None
         self._next[place] = (message.offset() or 0) + 1
         self._newest_ms = message.timestamp()[1]
@@ -91,7 +118,11 @@ class Following:
 
     def _refresh(self) -> None:
         if time.monotonic() - self._looked > _REFRESH:
-            self._assign({})
+            try:
+                self._assign({})
+                self.trouble = ""
+            except ConnectorsError as error:
+                self.trouble, self._looked = str(error), time.monotonic()
 
     def _assign(self, starts: Mapping[Place, int]) -> None:
         found = pipeline_ends(self._pipeline, self._topics)

@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 
 import tenacity
+from pymongo.errors import PyMongoError
 
-from connectors import sink_state
+from connectors import sink_state, verdicts
 from connectors.clusters import connected
 from connectors.connect import Connect, Connector
 from connectors.errors import ConnectError, ConnectorsError, NoSuchConnector, NotYet
@@ -106,6 +107,8 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
         doomed = sorted(pipeline_topics(pipeline, topics))
         if pipeline.exactly_once or pipeline.dead_letter_topic in doomed:  # the file may have another mode by now
             _forget_at_destination(pipeline, say)
+        else:
+            _forget_verdict(pipeline, say)
         topics.delete(doomed)
         for name in doomed:
             say(f"deleted topic {name}")
@@ -117,6 +120,15 @@ def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> No
         count = sink_state.forget(client, pipeline)
     if count:
         say(f"removed the sink's positions at the destination ({count} documents in the database towpath)")
+
+
+def _forget_verdict(pipeline: Pipeline, say: Callable[[str], None]) -> None:
+    """All that the plain mode keeps there, where its user may write; it counts for no other pipeline."""
+    try:
+        with connected(pipeline.destination_uri, "destination", timeout=5) as client:
+            verdicts.forget(client, pipeline)
+    except (ConnectorsError, PyMongoError) as error:
+        say(f"the last verdict, if the destination holds it, is left there, and counts no longer: {error}")
 
 
 @tenacity.retry(

@@ -162,6 +162,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
     it = _Look(pipeline, connect, topics)
     unended.refuse(pipeline, topics, it.ends)  # Connect may wait for its end as well
     found = tuple(statuses(connect, pipeline.connectors))
+    state = _state(found)
     sources = it.sources()
     positions, tasks, cutover = it.sink()
     lag, rates = it.lag(positions), it.rates()
@@ -169,13 +170,13 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
     return Status(
         name=pipeline.name,
         mode=pipeline.mode,
-        state=_state(found),
+        state=state,
         snapshot_done=done,
         lag_records=lag.records if lag else None,
         apply_seconds=lag.seconds if lag else None,
         records_per_second=sum(rates.values()),
         connectors=found,
-        snapshot=copies,
+        snapshot=() if state == "missing" else copies,
         held=copying.held(copy for state in sources.values() for copy in state.held),
         capture_seconds=behind,
         dead_letters=it.dead_letters(),

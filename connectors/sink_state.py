@@ -28,6 +28,8 @@ DATABASE, OFFSETS, TASKS = "towpath", "offsets", "tasks"
 REBUILDS = "rebuilds"
 #: Cutovers that are under way, or over; see `connectors.cutovers`.
 CUTOVERS = "cutovers"
+#: The last verdict on everything; see `connectors.verdicts`.
+VERDICTS = "verdicts"
 Client = MongoClient[dict[str, Any]]
 
 
@@ -140,8 +142,8 @@ def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at
 
 
 def forget(client: Client, pipeline: Pipeline) -> int:
-    """Remove all that the sink keeps for the pipeline, which must be gone from Connect; the number of documents."""
-    for name in (REBUILDS, CUTOVERS):
+    """Remove all that is kept for the pipeline, which must be gone from Connect; the number of the sink's documents."""
+    for name in (REBUILDS, CUTOVERS, VERDICTS):
         _collection(client, name).delete_one({"_id": pipeline.name})
     return sum(
         _collection(client, name).delete_many(_whose(pipeline, second)).deleted_count

@@ -14,6 +14,7 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaException,
     Producer,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import (
@@ -133,6 +134,15 @@ class Topics:
         new = NewTopic(name, partitions, replication_factor, config=dict(settings))
         futures = self._admin.create_topics([new], request_timeout=_TIMEOUT, validate_only=validate_only)
         self._done(f"create the topic {name}", futures[name])
+
+    def ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Topic → the id that Kafka gave it: a topic that is deleted and made again has another."""
+        wanted = list(names)
+        if not wanted:
+            return {}  # the client refuses an empty list
+        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=_TIMEOUT)
+        found = {name: self._done(f"read the id of the topic {name}", future) for name, future in futures.items()}
+        return {name: str(topic.topic_id) for name, topic in found.items()}
 
     def settings(self, name: str) -> dict[str, str]:
         """Every setting that is in force for the topic."""

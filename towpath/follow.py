@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from connectors.clusters import connected
 from connectors.following import Following
-from connectors.lag import pipeline_ends
 from connectors.namespaces import Selection
-from connectors.topics import Place
-from towpath import kept, running, verdicts
+from towpath import follow_state, running, verdicts
+from towpath.follow_state import FollowState
 from towpath.opened import Opened, say
 from towpath.running import Running
-from verifier import Difference, Namespace, Pair, Passed, Recheck
+from verifier import Difference, Namespace, Options, Pair, Passed
 from verifier.judging import Outcome, Same, Unsettled
 from verifier.lost import patiently
 from verifier.order import Key, id_key
@@ -31,41 +31,38 @@ _EVERY = 1.0  # seconds for which records are gathered before their documents ar
 _AT_ONCE = 20_000  # documents that are compared at once
 _HELD = 50_000  # documents that wait to be looked at again; beyond it no more are read from the log
 _AGAIN = 30.0  # seconds between two looks at all that is known to differ
+_SAVED = 5.0  # seconds after which positions are kept anew
 _SHOWN = 10_000  # differences that are kept with the paths that differ; of more only the names
 
 _Id = tuple[Namespace, Key]
 
 
-def starts(it: Opened) -> dict[Place, int]:
-    """The ends of the log now: what a full pass that begins now may miss comes after them."""
-    return {place: end for place, (_, end) in pipeline_ends(it.pipeline, it.topics).items()}
-
-
 def follow(
     it: Opened,
-    begin: Mapping[Place, int],
+    begin: FollowState,
+    known: Path,
     passed: Passed | None,
     tell: Callable[[Difference], None],
     only: Sequence[str],
-    *,
-    recheck: Recheck | None = None,
-    ignore_field_order: bool = False,
+    options: Options,
 ) -> Running:
-    """Verify what is changed from these offsets on until interrupted; the verdict as it was then.
+    """Verify what is changed from where `begin` is on until interrupted; the verdict as it was then.
 
-    Starts with the differences of the last verdict, keeps that verdict up to date, and the running one, which
-    `status` shows. `tell` is given each difference once it has settled. `only` holds patterns of namespaces at the
-    source; empty takes all in.
+    Starts with the differences in `known`, a verdict; keeps what differs, where in the log it is, and the running
+    verdict, which `status` shows. `tell` is given each difference once it has settled. `only` holds patterns of
+    namespaces at the source; empty takes all in.
     """
     with (
         connected(it.pipeline.source_uri, "source") as source,
         connected(it.pipeline.destination_uri, "destination") as destination,
-        Following(it.pipeline, it.topics, begin) as log,
+        Following(it.pipeline, it.topics, begin.places) as log,
     ):
-        settling = Settling(source, destination, recheck or Recheck(), passed, ignore_field_order, say=say)
+        settling = Settling(
+            source, destination, options.recheck, passed, options.ignore_field_order, options.lost_for, say=say
+        )
         selection = Selection(it.pipeline.include, it.pipeline.exclude, tuple(only))
-        follower = _Follower(it, log, settling, tell, selection)
-        with follower.kept(), suppress(KeyboardInterrupt):
+        follower = _Follower(it, log, settling, tell, selection, begin)
+        with follower.kept(known), suppress(KeyboardInterrupt):
             while True:
                 follower.turn()
         return follower.verdict(following=False)
@@ -78,34 +75,40 @@ class _Follower:
     settling: Settling
     tell: Callable[[Difference], None]
     selection: Selection
+    state: FollowState
+    """Where it began, or was when it was kept last."""
     since: float = field(default_factory=time.time)
     compared: int = 0
     known: dict[_Id, dict[str, Any]] = field(default_factory=dict)
     """What differs, as lines of a verdict."""
-    waiting: set[_Id] = field(default_factory=set)
-    unsettled: set[_Id] = field(default_factory=set)
+    waiting: dict[_Id, bytes] = field(default_factory=dict)
+    unsettled: dict[_Id, bytes] = field(default_factory=dict)
     """What could not be judged, and has not been found equal or different since."""
+    mended: set[_Id] = field(default_factory=set)
+    """What turned out the same, and is still named by the verdict that this goes on from."""
     changed: bool = True
     again: float = 0.0
-    base: dict[str, Any] = field(default_factory=dict)
-    """What the full pass before was of: with what differs since, this is as good."""
+    saved: float = 0.0
+    away: str = ""
+    """Why Kafka did not answer, once that is told."""
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Begin with the last verdict, and leave what is true at the end."""
-        place = verdicts.path(self.it.pipeline.name)
-        self.base = {
-            name: value for name, value in verdicts.counts(place).items() if name in ("ddl", "only", "trouble")
-        }
-        for named in verdicts.read(place):
+    def kept(self, known: Path) -> Iterator[None]:
+        """Begin with what is known to differ, and leave what is true at the end."""
+        for named in verdicts.read(known):
             self._know((named.namespace, id_key(named.id)), _line(named))
-        self.again = time.monotonic() + _AGAIN
+        for namespace, group in groupby(sorted(self.state.waiting), lambda one: one[0]):
+            self._compare(namespace, [id for _, id in group])
+        self.state = replace(self.state, places=self.log.places)
+        self.again = time.monotonic() + (_AGAIN if not self.known else 0.0)
+        self._save(following=True)
         try:
             yield
         finally:
             self._save(following=False)
 
     def turn(self) -> None:
+        self._tell_of_kafka()
         if len(self.settling) < _HELD:
             touched = self.log.take(_EVERY, _AT_ONCE)
         else:
@@ -121,7 +124,13 @@ class _Follower:
         while self.settling.pause() == 0:
             for _, outcome in self.settling.step():
                 self._settled(outcome)
+        self.state = replace(self.state, places=self.log.places)  # all before is compared, and what differed is held
         self._save(following=True)
+
+    def _tell_of_kafka(self) -> None:
+        if bool(self.log.trouble) != bool(self.away):
+            say(f"{self.log.trouble}; this goes on once it answers" if self.log.trouble else "Kafka answers again")
+        self.away = self.log.trouble
 
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
         pair = Pair(namespace, self.it.pipeline.renames.destination(namespace))
@@ -136,36 +145,39 @@ class _Follower:
                 if (mark := (namespace, id_key(one))) not in unlike:
                     self._forget(mark)
             fresh = {mark: one for mark, one in unlike.items() if mark not in self.waiting}
-            self.waiting.update(fresh)
             if fresh:
+                self.waiting.update(fresh)
                 self.settling.add(pair, fresh.values())
 
     def _look_again(self) -> None:
-        """What was mended other than through the log is seen only so."""
-        for namespace, group in groupby(sorted(self.known, key=lambda mark: mark[0]), lambda mark: mark[0]):
-            self._compare(namespace, [bytes.fromhex(self.known[mark]["id_bson"]) for mark in list(group)])
+        """What was mended other than through the log is seen only so, and so is what could not be judged."""
+        ids = {mark: bytes.fromhex(line["id_bson"]) for mark, line in self.known.items()} | self.unsettled
+        for namespace, group in groupby(sorted(ids, key=lambda mark: mark[0]), lambda mark: mark[0]):
+            self._compare(namespace, [ids[mark] for mark in group])
         self.again = time.monotonic() + _AGAIN
 
     def _settled(self, outcome: Outcome) -> None:
         mark = outcome.namespace, id_key(outcome.id)
-        self.waiting.discard(mark)
-        self.unsettled.discard(mark)
         if isinstance(outcome, Same):
             self._forget(mark)
         elif isinstance(outcome, Unsettled):
-            self.unsettled.add(mark)
+            self.unsettled[mark] = outcome.id
         else:
+            self.unsettled.pop(mark, None)
             if mark not in self.known:
                 self.tell(outcome)
             self._know(mark, verdicts.as_json(outcome, self.it.pipeline.renames.destination(outcome.namespace)))
+        self.waiting.pop(mark, None)  # last, so that an interrupt loses nothing
 
     def _know(self, mark: _Id, line: dict[str, Any]) -> None:
         self.known[mark] = line if len(self.known) < _SHOWN else {**line, "paths": []}
         self.changed = True
 
     def _forget(self, mark: _Id) -> None:
-        self.unsettled.discard(mark)
-        self.changed = self.known.pop(mark, None) is not None or self.changed
+        self.unsettled.pop(mark, None)
+        if self.known.pop(mark, None) is not None:
+            self.mended.add(mark)
+            self.changed = True
 
     def verdict(self, *, following: bool) -> Running:
         counts = Counter(line["kind"] for line in self.known.values())
@@ -187,14 +199,18 @@ class _Follower:
         )
 
     def _save(self, *, following: bool) -> None:
+        """First what differs and the positions, in one file: it is never ahead of what was compared."""
         found, name = self.verdict(following=following), self.it.pipeline.name
+        if self.changed or not following or time.monotonic() - self.saved > _SAVED:
+            left = {**self.unsettled, **self.waiting}
+            self.state = replace(self.state, at=found.at, waiting=[(mark[0], id) for mark, id in left.items()])
+            follow_state.write(name, self.state, self.known.values(), _counts(found))
+            self.changed, self.saved = False, time.monotonic()
+        if self.mended:
+            place, mended = verdicts.path(name), self.mended
+            verdicts.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended, self.state.began)
+            self.mended = set()
         running.write(name, found)
-        if self.changed:
-            with kept.writing(verdicts.path(name)) as file:
-                for line in self.known.values():
-                    file.write(verdicts.line(line))
-                file.write(verdicts.line(self.base | _counts(found)))
-            self.changed = False
 
 
 def _line(named: verdicts.Named) -> dict[str, Any]:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
 import platformdirs
 
 from towpath.errors import TowpathError
+
+_NEW = ".new"
+_LEFT = 60.0  # seconds after which a file that nobody holds is taken for left behind
 
 
 def folder(pipeline: str) -> Path:
@@ -35,26 +43,90 @@ class Writing:
 
 
 @contextmanager
-def writing(place: Path) -> Iterator[Writing]:
+def writing(place: Path, turn: AbstractContextManager[object] | None = None) -> Iterator[Writing]:
     """A file that takes the place of `place` once everything is written to it; only its owner can read it.
 
-    Whatever goes wrong, what was there before is whole. Raises `TowpathError` when it cannot be written.
+    It does so inside of `turn`. Several may write at once: the last to end counts. Whatever goes wrong, what was there
+    before is whole. Raises `TowpathError` when it cannot be written.
     """
-    new = place.with_name(f".{place.name}.new")
     with told(place):
-        new.unlink(missing_ok=True)
-        new.touch(mode=0o600)
-        file = new.open("w")
+        _sweep(place)
+        number, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=_NEW, dir=place.parent)
+        file = os.fdopen(number, "w")
+        fcntl.flock(file, fcntl.LOCK_EX)  # so that nobody takes it for left behind
+    new = Path(name)
     try:
-        try:
-            yield Writing(place, file)
-        finally:
-            with told(place):
-                file.close()
+        yield Writing(place, file)
         with told(place):
-            new.replace(place)
+            file.flush()
+            with turn or nullcontext():
+                new.replace(place)
     finally:
         new.unlink(missing_ok=True)
+        with suppress(OSError):  # what could not be flushed was told
+            file.close()
+
+
+def publish(place: Path, text: str) -> None:
+    """Write a page for others, who find it whole at every moment. Raises `OSError`."""
+    target = place.resolve()
+    if (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK):  # a pipe, for one
+        place.write_text(text, encoding="utf-8", errors="backslashreplace")
+        return
+    new = target.with_name(f".{target.name}.{os.getpid()}{_NEW}")
+    try:
+        new.write_text(text, encoding="utf-8", errors="backslashreplace")
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _sweep(place: Path) -> None:
+    """Remove what writers of this file have left that were killed."""
+    for left in place.parent.glob(f".{place.name}.*{_NEW}"):
+        with suppress(OSError), left.open("r+") as file:
+            if time.time() - left.stat().st_mtime > _LEFT:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(place: Path, *, wait: bool = False) -> Iterator[str]:
+    """Hold the lock file `place`: empty text while it is ours; else who holds it, and nothing is held.
+
+    With `wait` it is ours in the end.
+    """
+    with told(place):
+        file = place.open("a+")
+        place.chmod(0o600)
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield _holder(file)
+            return
+        with told(place):
+            file.truncate(0)
+            file.write(f"{os.getpid()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
+            file.flush()
+        yield ""
+
+
+def holder(place: Path) -> str:
+    """Who holds a lock file; empty when nobody does."""
+    if not place.exists():
+        return ""
+    with told(place), place.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _holder(file)
+    return ""
+
+
+def _holder(file: TextIO) -> str:
+    file.seek(0)
+    return f"pid {file.read().strip() or 'unknown'}"
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from connectors.rebuilding import Rebuild
 from connectors.replays import namespaces
 from connectors.rings import refuse_ring_on_resuming
 from connectors.secrets import without_credentials
+from towpath import full_verdict
 from towpath.opened import Opened, say
 from towpath.replay_verdict import Verdict
 from towpath.replaying import checked, confirm, documents, length, run
@@ -64,6 +65,7 @@ def _begun(it: Opened, asked: Asked) -> tuple[Rebuild, LogCheck | None]:
             confirm(filled, without_credentials(pipeline.destination_uri), yes=asked.yes)
         begun = Rebuild(asked.only, found is not None, time.time(), letters, log)
         rebuilding.mark(client, pipeline, begun)
+    full_verdict.forget(it)
     return begun, found
 
 

@@ -14,7 +14,8 @@ import click
 
 from connectors import requests
 from connectors.spec import Pipeline
-from towpath import unfollowed, verdicts, wanted
+from towpath import follow_state, kept, running, unfollowed, verdicts, wanted
+from towpath.alone import FOLLOW, lock
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.passing import passing
 from towpath.repairing import Left, Mended, Repaired
@@ -67,7 +68,13 @@ def repair(
 def _wanted(it: Opened, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[Wanted]:
     if ids is not None:
         return wanted.of_file(it.pipeline, *ids)
-    return wanted.of_dead_letters(it.pipeline, it.topics) if dead_letters else wanted.of_verdict(it.pipeline)
+    return wanted.of_dead_letters(it.pipeline, it.topics) if dead_letters else wanted.of_verdicts(_named(it.pipeline))
+
+
+def _named(pipeline: Pipeline) -> list[Path]:
+    """The last verdict, and what `verify --follow` has found since."""
+    followed = follow_state.path(pipeline.name)
+    return [verdicts.path(pipeline.name), *([followed] if followed.exists() else [])]
 
 
 def _show(documents: Iterable[Wanted], *, as_json: bool) -> None:
@@ -75,7 +82,7 @@ def _show(documents: Iterable[Wanted], *, as_json: bool) -> None:
     for one in documents:
         counts[one.namespace] += 1
         if as_json:
-            click.echo(json.dumps(_named(one), ensure_ascii=False))
+            click.echo(json.dumps(_shown_id(one), ensure_ascii=False))
     if not as_json:
         for namespace, count in counts.items():
             click.echo(f"{namespace}: {count:,} documents would be read again")
@@ -91,8 +98,12 @@ def _struck(pipeline: Pipeline, of_verdict: bool) -> Iterator[set[tuple[str, Key
         yield mended
     finally:
         if of_verdict and mended:
-            place = verdicts.path(pipeline.name)
-            verdicts.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended)
+            last, *followed = _named(pipeline)
+            verdicts.strike(last, lambda namespace, id: (namespace, id_key(id)) in mended)
+            with kept.locked(lock(pipeline.name, FOLLOW)) as holder:
+                for place in () if holder else followed:  # one that follows sees it for itself
+                    verdicts.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended)
+                    running.strike(pipeline.name, verdicts.counts(place))
 
 
 def _report(it: Opened, found: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:
@@ -119,13 +130,13 @@ def _report(it: Opened, found: Iterable[Repaired], same: set[tuple[str, Key]], *
 
 
 def _line(pipeline: Pipeline, one: Repaired) -> dict[str, Any]:
-    shown = _named(one.wanted) | {"destination_namespace": pipeline.renames.destination(one.wanted.namespace)}
+    shown = _shown_id(one.wanted) | {"destination_namespace": pipeline.renames.destination(one.wanted.namespace)}
     if isinstance(one, Mended):
         return shown | {"result": "mended"}
     return shown | {"result": "left", "kind": one.kind, "reason": one.why}
 
 
-def _named(one: Wanted) -> dict[str, Any]:
+def _shown_id(one: Wanted) -> dict[str, Any]:
     shown = extended_json(one.id)
     return {
         "namespace": one.namespace,

@@ -13,10 +13,11 @@ from connectors import resnapshot as asking
 from connectors.errors import Refused
 from connectors.lifecycle import require
 from connectors.resnapshot import Captured
-from towpath import kept, verdicts, verify, wanted
+from towpath import full_verdict, kept, verdicts, verify, wanted
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.passing import passing
 from towpath.repairing import Left, repair
+from towpath.verify_log import Asked
 from towpath.verify_namespaces import pairs
 from towpath.verify_words import Examples, Found, counts
 from towpath.wanted import Wanted
@@ -53,9 +54,11 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
             return
         if name is None and not yes:
             click.confirm("Read these documents again?", abort=True)
+        if any(one.lost for one in found):
+            full_verdict.forget(it)
         name = _begun(it, name, only)
         _bring_back(it, name, only, timeout)
-        verdict = verify.run(it, pairs(it.pipeline, only), _options(), verify.Asked(as_json, None, False, only=only))
+        verdict = verify.run(it, pairs(it.pipeline, only), _options(), Asked(as_json, None, False, only=only))
     verify.end(verdict.verdict, verdict.differences)
 
 
@@ -136,9 +139,9 @@ def _options() -> Options:
 
 
 def _compare(it: Opened, only: tuple[str, ...]) -> None:
-    """Keep a verdict, as `verify` does, from which it is told what to read once more."""
+    """Keep what differs, in the form of a verdict, from which it is told what to read once more."""
     pipeline, examples = it.pipeline, Examples(0)
-    with verify.asking(it) as passed, kept.writing(verdicts.path(pipeline.name)) as file:
+    with verify.asking(it) as passed, kept.writing(_found(it)) as file:
         both = pairs(pipeline, only)
         comparing = Verification(
             pipeline.source_uri, pipeline.destination_uri, both, _options(), passed=passed, say=say
@@ -146,12 +149,17 @@ def _compare(it: Opened, only: tuple[str, ...]) -> None:
         for line in verify.lines(pipeline, comparing, examples, resumable=False):
             file.write(line)
         found = Found(comparing.verdict, examples.found, None)
-        file.write(verdicts.line(counts(found) | {"of": "everything"}))
+        file.write(verdicts.line(counts(found)))
+
+
+def _found(it: Opened) -> Path:
+    """No verdict: it is of before what was deleted is removed."""
+    return kept.folder(it.pipeline.name) / "resnapshot.jsonl"
 
 
 def _gone(it: Opened, only: tuple[str, ...]) -> Iterator[Wanted]:
     """What differs, and what the destination refused: the log has that, and it may be gone at the source."""
-    yield from wanted.of_verdict(it.pipeline)
+    yield from wanted.of_verdicts([_found(it)])
     if not it.pipeline.exactly_once:
         return
     names = {pair.source for pair in pairs(it.pipeline, only)}

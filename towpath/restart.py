@@ -10,6 +10,7 @@ from connectors import sink_state
 from connectors.clusters import connected
 from connectors.errors import Refused, TopicError
 from connectors.lifecycle import require, statuses, wait_running
+from towpath import full_verdict
 from towpath.ends import end
 from towpath.opened import Opened, opened, pipeline_argument, say
 
@@ -66,4 +67,5 @@ def _accept_missed_deletes(it: Opened) -> None:
         )
     with connected(it.pipeline.destination_uri, "destination") as client:
         count = sink_state.accept_missed_deletes(client, it.pipeline)
+    full_verdict.forget(it)
     say(f"{it.pipeline.name}: goes on at {count} positions, whatever deletes were missed there")

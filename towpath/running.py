@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,14 @@ def write(pipeline: str, found: Running) -> None:
     kept.folder(pipeline)
     with kept.writing(path(pipeline)) as file:
         file.write(json.dumps(asdict(found)))
+
+
+def strike(pipeline: str, counts: Mapping[str, int]) -> None:
+    """Have the running verdict of one that has ended count what is left."""
+    found = read(pipeline)
+    if found is not None:
+        missing, extra, different, order = (counts[name] for name in ("missing", "extra", "different", "order"))
+        write(pipeline, replace(found, missing=missing, extra=extra, different=different, order=order))
 
 
 def read(pipeline: str) -> Running | None:

@@ -52,6 +52,8 @@ def screen(
 
 
 def _copy(found: Status) -> Iterator[tuple[str, RenderableType]]:
+    if found.state == "missing":  # nothing copies, whatever was committed before
+        return
     yield "copy", "done" if found.snapshot_done else _total(found.snapshot)
     under_way = [copied for copied in found.snapshot if copied.begun and not copied.done]
     for copied in under_way[:_SHOWN]:

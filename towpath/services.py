@@ -12,7 +12,8 @@ from typing import Any
 
 from connectors import compaction_refusals
 from connectors.supervising import Backoff, Pulse
-from towpath import running
+from towpath import kept, running
+from towpath.alone import FOLLOW, lock
 from towpath.checks.finding import counted
 from towpath.children import Child, Line
 from towpath.opened import Opened
@@ -96,8 +97,8 @@ class Services:
             return
         service.looked = now
         if service.verb == "verify":  # its first pass may take hours without a word
-            kept = running.read(self.it.pipeline.name)
-            sign = kept.at if kept else None
+            state = running.read(self.it.pipeline.name)
+            sign = state.at if state else None
         else:
             sign = child.heard
         if service.pulse.hangs(sign, now):
@@ -108,10 +109,10 @@ class Services:
         """Whether somebody else on this machine keeps the running verdict."""
         if service.verb != "verify":
             return False
-        kept = running.read(self.it.pipeline.name)
-        busy = kept is not None and kept.is_kept
-        self.events.standing("verify", "elsewhere", "verified by another `towpath verify --follow`" if busy else "")
-        return busy
+        holder = kept.holder(lock(self.it.pipeline.name, FOLLOW))
+        words = f"verified by another `towpath verify --follow` ({holder})" if holder else ""
+        self.events.standing("verify", "elsewhere", words)
+        return bool(holder)
 
     def _hear(self, service: Service, line: Line) -> None:
         if line.stream == "err":

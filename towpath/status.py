@@ -49,13 +49,13 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
                 click.echo(json.dumps(_as_json(it, found)))
             else:
                 ddl = unfollowed.lines(it, found.ddl)
-                show(found, Verified.read(it.pipeline.name), replay_status.look(it), log_seen.look(it), ddl)
+                show(found, Verified.look(it), replay_status.look(it), log_seen.look(it), ddl)
     if found is None or found.state != "running":
         raise click.exceptions.Exit(2 if found is None else 1)
 
 
 def _as_json(it: Opened, found: Status) -> dict[str, Any]:
-    more = Verified.read(found.name).as_json() | replay_status.look(it).as_json()
+    more = Verified.look(it).as_json() | replay_status.look(it).as_json()
     more |= {"ddl": unfollowed.as_json(it, found.ddl)}
     return found.as_json() | more | {"log": log_seen.look(it).as_json()}
 
@@ -117,4 +117,4 @@ def _watch_screen(it: Opened) -> Status | None:
 
 def _screen(it: Opened, found: Status) -> RenderableType:
     ddl = unfollowed.lines(it, found.ddl)
-    return screen(found, Verified.read(found.name), replay_status.look(it), log_seen.look(it), ddl)
+    return screen(found, Verified.look(it), replay_status.look(it), log_seen.look(it), ddl)

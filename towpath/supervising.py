@@ -23,6 +23,7 @@ from towpath.checks.finding import counted
 from towpath.ddl_words import Unfollowed
 from towpath.ends import Ends
 from towpath.errors import TROUBLE, TowpathError
+from towpath.full_verdict import Standing
 from towpath.opened import Opened
 from towpath.run_events import Events, Row
 from towpath.services import Services
@@ -50,6 +51,8 @@ class Supervisor:
     hopeless: dict[str, str] = field(default_factory=dict)
     """Connector → what to run, where no restart helps."""
     ddl: tuple[Unfollowed, ...] = ()
+    standing: Standing | None = None
+    """What verdicts are held against; None before that was looked at."""
     since: float = field(default_factory=time.monotonic)
     _pauses: dict[str, Backoff] = field(default_factory=dict)
     _looked: float = float("-inf")
@@ -144,6 +147,7 @@ class Supervisor:
 
     def _look_deeper(self) -> None:
         assert self.found is not None
+        self.standing = Standing.look(self.it)
         before = {one.ddl.mark for one in self.ddl}
         self.ddl = unfollowed.look(self.it, self.found.ddl)
         for one in self.ddl:
@@ -188,7 +192,8 @@ class Supervisor:
 
     def _verified(self) -> Verified:
         try:
-            return Verified.read(self.it.pipeline.name)
+            self.standing = self.standing or Standing.look(self.it)
+            return Verified.read(self.it.pipeline.name, self.standing)
         except TowpathError as error:
             self.events.standing("trouble", "verdict", str(error))
             return Verified()
@@ -237,7 +242,7 @@ def _state(found: Status) -> str:
 
 
 def _numbers(found: Status) -> Iterator[Row]:
-    if not found.snapshot_done:
+    if not found.snapshot_done and found.state != "missing":
         copied = ", ".join(f"{one.namespace} {one.documents:,} of {one.of:,}" for one in found.snapshot if not one.done)
         yield "copy", f"under way: {copied}", ""
     lag = "unknown" if found.lag_records is None else f"{found.lag_records:,} records, {found.lag_seconds:.1f} s"

@@ -6,7 +6,6 @@ Told until it is settled: both sides turn out the same, or somebody accepts it (
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,14 +143,8 @@ def settled(name: str) -> set[str]:
 
 
 def settle(name: str, marks: Iterable[str]) -> None:
-    place = _place(name)
-    new = place.with_name(f".{place.name}.{os.getpid()}")  # others may settle at the same time
-    with kept.told(place):
-        try:
-            new.write_text(json.dumps({"settled": sorted(marks)}))
-            new.replace(place)
-        finally:
-            new.unlink(missing_ok=True)
+    with kept.writing(_place(name)) as file:
+        file.write(json.dumps({"settled": sorted(marks)}))
 
 
 def as_json(it: Opened, found: Sequence[Ddl]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,13 @@ class Named:
 def path(pipeline: str) -> Path:
     """Where the last verdict of a pipeline is kept on this machine."""
     return kept.folder(pipeline) / "verdict.jsonl"
+
+
+@contextmanager
+def turn(place: Path) -> Iterator[None]:
+    """Held by whoever replaces a verdict, or takes something out of it."""
+    with kept.locked(place.with_name(f"{place.name}.lock"), wait=True):
+        yield
 
 
 def as_json(found: Difference, destination_namespace: Namespace) -> dict[str, Any]:
@@ -86,19 +94,29 @@ def last(pipeline: str) -> dict[str, Any] | None:
     return counts(place) if place.exists() else None
 
 
-def strike(place: Path, mended: Callable[[Namespace, bytes], bool]) -> None:
-    """Take out of a verdict what is the same by now, so that it names what is left."""
+def strike(place: Path, mended: Callable[[Namespace, bytes], bool], only: str | None = None) -> None:
+    """Take out of a verdict what is the same by now, so that it names what is left.
+
+    `only`: just if the verdict has this id, and is no later one.
+    """
+    with turn(place):
+        if only is not None and (not place.exists() or counts(place).get("id") != only):
+            return
+        with kept.writing(place) as file:
+            _struck(place, file, mended)
+
+
+def _struck(place: Path, file: kept.Writing, mended: Callable[[Namespace, bytes], bool]) -> None:
     gone: Counter[str] = Counter()
-    with kept.writing(place) as file:
-        for found in _lines(place):
-            if "id_bson" in found and mended(found["namespace"], bytes.fromhex(found["id_bson"])):
-                gone[found["kind"]] += 1
-            elif "clean" in found:
-                left: dict[str, int] = {kind: found[kind] - gone[kind] for kind in KINDS}
-                clean = not any(left.values()) and not found.get("metadata") and not found.get("trouble")
-                file.write(line({**found, **left, "clean": clean, "repaired": found.get("repaired", 0) + gone.total()}))
-            else:
-                file.write(line(found))
+    for found in _lines(place):
+        if "id_bson" in found and mended(found["namespace"], bytes.fromhex(found["id_bson"])):
+            gone[found["kind"]] += 1
+        elif "clean" in found:
+            left: dict[str, int] = {kind: found[kind] - gone[kind] for kind in KINDS}
+            clean = not any(left.values()) and not found.get("metadata") and not found.get("trouble")
+            file.write(line({**found, **left, "clean": clean, "repaired": found.get("repaired", 0) + gone.total()}))
+        else:
+            file.write(line(found))
 
 
 def _lines(place: Path) -> Iterator[dict[str, Any]]:

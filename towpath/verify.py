@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -16,46 +16,22 @@ from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lifecycle import require
 from connectors.namespaces import is_pattern
 from connectors.spec import Pipeline
-from towpath import kept, unfollowed, verdicts
+from towpath import full_verdict, kept, origin, unfollowed, verdicts
+from towpath.alone import following_alone, journaled
 from towpath.errors import TowpathError
-from towpath.follow import starts
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.passing import passing
-from towpath.verify_log import Newest, duration, go_on, newest
-from towpath.verify_metadata import Metadata, metadata
+from towpath.verify_log import Asked, Beginning, duration, go_on, newest
+from towpath.verify_metadata import metadata
 from towpath.verify_namespaces import pairs
 from towpath.verify_progress import shown
 from towpath.verify_recent import RecentVerification
 from towpath.verify_report import write_report
 from towpath.verify_words import Examples, Found, counts, show
-from verifier import Options, Pair, Passed, Recheck, Verdict, Verification, VerifierError
+from verifier import Options, Pair, Passed, Progress, Recheck, Verdict, Verification, VerifierError
 
 _EXAMPLES, _IN_REPORT = 10, 50  # differences that are shown in full
 _DIFFERENT, _TROUBLE = 1, 2
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to do with what is found."""
-
-    as_json: bool
-    report: Path | None
-    alone: bool
-    """Without asking Connect and Kafka how far the pipeline is."""
-    newest: Newest | None = None
-    """Only what the newest records of the log are about."""
-    metadata: Metadata | None = None
-    """What differs besides documents; None when that is not compared."""
-    only: Sequence[str] = ()
-    """Patterns of the namespaces that are compared; empty for all."""
-    done: Sequence[str] = ()
-    """What was done to the source's collections as such, and was behind the pipeline, before anything was compared."""
-
-    @property
-    def of(self) -> str:
-        """What the verdict is on."""
-        part = "the newest records" if self.newest else "everything"
-        return f"{part} of {', '.join(self.only)}" if self.only else part
 
 
 @click.command()
@@ -144,25 +120,39 @@ def verify(
         recheck = Recheck(first, factor, jitter, tries, patience)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    with opened(file) as it:
-        journal = kept.folder(it.pipeline.name) / "verify.journal"
-        options = Options(
-            processes, recheck, ignore_field_order, screen, quiet, lost_for, journal=journal, resume=resume
-        )
+    options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
+    with opened(file) as it, following_alone(it.pipeline.name) if follows else nullcontext():
         done = () if recent or resume or alone else unfollowed.passed(it)  # before namespaces are listed
-        compared = [] if recent else pairs(it.pipeline, only)
         besides = recent is None if described is None else described
         odd = metadata(it.pipeline, only) if besides else None
         asked = Asked(as_json, report, alone or quiet, recent, odd, only, done)
-        begin = starts(it) if follows else {}
-        found = run(it, compared, options, asked)
-        if follows:
-            with nullcontext() if asked.alone else asking(it) as passed:
-                ended = go_on(it, begin, only, options, passed, as_json=as_json)
-            if ended.unsettled:
-                raise click.exceptions.Exit(_TROUBLE)
-            end(found.verdict, ended.differences + (len(odd.differences) if odd else 0))
+        begin = Beginning.look(it, asked, options) if follows else None
+        if begin and begin.goes_on:
+            found = _described(asked)
+        else:
+            compared = [] if recent else pairs(it.pipeline, only)
+            with nullcontext(options) if recent or quiet else journaled(it.pipeline.name, options) as chosen:
+                found = run(it, compared, chosen, asked)
+        if begin:
+            end(found.verdict, _follow(it, begin, found, asked, options))
     end(found.verdict, found.differences)
+
+
+def _described(asked: Asked) -> Found:
+    """What is found where no document needs to be compared but those that change: options, views and indexes."""
+    for one in asked.metadata.differences if asked.metadata else ():
+        click.echo(verdicts.line(one.as_json()) if asked.as_json else f"{one.pair.source}: {one.what}\n", nl=False)
+    return Found(Verdict([]), (), asked.metadata)
+
+
+def _follow(it: Opened, begin: Beginning, found: Found, asked: Asked, options: Options) -> int:
+    """How many differences there are at the end. Exits when documents could not be judged."""
+    begin = replace(begin, state=replace(begin.state, whole=begin.state.whole and not found.verdict.trouble))
+    with nullcontext() if asked.alone else asking(it) as passed:
+        ended = go_on(it, begin, asked.only, options, passed, as_json=asked.as_json)
+    if ended.unsettled:
+        raise click.exceptions.Exit(_TROUBLE)
+    return ended.differences + (len(found.metadata.differences) if found.metadata else 0)
 
 
 def refuse_together(*, quiet: bool, screen: bool, resume: bool, log: bool) -> None:
@@ -182,39 +172,53 @@ def refuse_bad_patterns(patterns: Sequence[str]) -> None:
 
 def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Found:
     """Compare, print what is found, keep the verdict. Raises `TowpathError` when it cannot be finished."""
-    examples = Examples(_IN_REPORT)
-    pipeline = it.pipeline
-
-    def keep(line: str) -> None:
-        file.write(line)
-        if asked.as_json:
-            click.echo(line, nl=False)
-
+    examples, place = Examples(_IN_REPORT), verdicts.path(it.pipeline.name)
+    now, unknown = origin.look(it)  # first: what is made anew while it runs is not what the verdict is of
     with ExitStack() as stack:
         passed = None if asked.alone else stack.enter_context(asking(it))
-        file = stack.enter_context(kept.writing(verdicts.path(pipeline.name)))
+        file = stack.enter_context(kept.writing(place, verdicts.turn(place)))
         tell = stack.enter_context(shown())
-        verification = (
-            asked.newest.verification(it, options, passed)
-            if asked.newest
-            else Verification(
-                pipeline.source_uri, pipeline.destination_uri, compared, options, passed=passed, tell=tell, say=say
-            )
-        )
+        verification = _verification(it, compared, options, asked, passed, tell)
         found = Found(verification.verdict, examples.found, asked.metadata)
-        for line in lines(pipeline, verification, examples, resumable=not (options.quiet or asked.newest)):
-            keep(line)
+        for line in lines(it.pipeline, verification, examples, resumable=options.journal is not None):
+            _keep(file, line, as_json=asked.as_json)
         for one in asked.metadata.differences if asked.metadata else ():
-            keep(verdicts.line(one.as_json()))
-        keep(verdicts.line(counts(found) | {"of": asked.of, "ddl": list(asked.done), "only": list(asked.only)}))
-    if not asked.as_json:
+            _keep(file, verdicts.line(one.as_json()), as_json=asked.as_json)
+        last = counts(found) | {"of": asked.of, "ddl": list(asked.done), "only": list(asked.only), "id": asked.id}
+        whole = last | {"origin": now and now.as_json()}
+        file.write(verdicts.line(whole))
+    if asked.as_json:
+        click.echo(verdicts.line(last), nl=False)
+    else:
         show(replace(found, examples=examples.found[:_EXAMPLES]))
     if asked.report:
-        write_report(asked.report, pipeline, found)
+        write_report(asked.report, it.pipeline, found)
         say(f"the report is in {asked.report}")
+    if asked.of == full_verdict.EVERYTHING:
+        full_verdict.keep_and_say(it, whole, unknown)
     if not asked.alone:
         tell_unfollowed(it)
     return found
+
+
+def _verification(
+    it: Opened,
+    compared: list[Pair],
+    options: Options,
+    asked: Asked,
+    passed: Passed | None,
+    tell: Callable[[Progress], None],
+) -> Verification | RecentVerification:
+    if asked.newest:
+        return asked.newest.verification(it, options, passed)
+    uris = it.pipeline.source_uri, it.pipeline.destination_uri
+    return Verification(*uris, compared, options, passed=passed, tell=tell, say=say)
+
+
+def _keep(file: kept.Writing, line: str, *, as_json: bool) -> None:
+    file.write(line)
+    if as_json:
+        click.echo(line, nl=False)
 
 
 def lines(

@@ -5,18 +5,25 @@ from __future__ import annotations
 import json
 import re
 import signal
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
 
 import click
 
-from connectors.topics import Place
-from towpath import verdicts
+from connectors.lag import pipeline_ends
+from towpath import follow_state, full_verdict, verdicts
 from towpath.follow import follow
+from towpath.follow_state import FollowState
+from towpath.full_verdict import EVERYTHING, Standing
 from towpath.opened import Opened, say
 from towpath.recent import ids
 from towpath.running import Running
+from towpath.verified import length
+from towpath.verify_metadata import Metadata
 from towpath.verify_recent import RecentVerification
 from towpath.verify_words import Example
 from verifier import Difference, Options, Passed
@@ -37,6 +44,33 @@ class Newest:
         return RecentVerification(it, touched, self.only, options, passed=passed)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to do with what is found."""
+
+    as_json: bool
+    report: Path | None
+    alone: bool
+    """Without asking Connect and Kafka how far the pipeline is."""
+    newest: Newest | None = None
+    """Only what the newest records of the log are about."""
+    metadata: Metadata | None = None
+    """What differs besides documents; None when that is not compared."""
+    only: Sequence[str] = ()
+    """Patterns of the namespaces that are compared; empty for all."""
+    done: Sequence[str] = ()
+    """What was done to the source's collections as such, and was behind the pipeline, before anything was compared."""
+
+    id: str = field(default_factory=lambda: uuid4().hex)
+    """Of the verdict."""
+
+    @property
+    def of(self) -> str:
+        """What the verdict is on."""
+        part = "the newest records" if self.newest else EVERYTHING
+        return f"{part} of {', '.join(self.only)}" if self.only else part
+
+
 def newest(last: int | None, since: timedelta | None, only: Sequence[str]) -> Newest | None:
     """None when neither is asked for. Raises `UsageError` when both are."""
     if last is not None and since is not None:
@@ -54,14 +88,44 @@ def duration(context: click.Context, option: click.Parameter, text: str | None) 
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where `verify --follow` begins, and whether the last one ended there, so that no full pass is needed."""
+
+    state: FollowState
+    goes_on: bool
+
+    @classmethod
+    def look(cls, it: Opened, asked: Asked, options: Options) -> Beginning:
+        """Says why the last one's end is no beginning. Raises `ConnectorsError` when Kafka does not answer."""
+        log = pipeline_ends(it.pipeline, it.topics)
+        standing = Standing.look(it)
+        known = None if standing.origin is None else standing.origin.as_json()
+        ends = {place: end for place, (_, end) in log.items()}
+        new = FollowState(asked.id, asked.of, options.ignore_field_order, True, known, time.time(), ends, ())
+        left = None if asked.newest else follow_state.read(it.pipeline.name)
+        if left is None:
+            return cls(new, False)
+        why = left.refuses(new, it.pipeline, {place: first for place, (first, _) in log.items()})
+        if not why and asked.of == EVERYTHING:
+            full, doubt = standing.believed(full_verdict.read(it.pipeline.name))
+            why = "" if full else doubt or "no verdict on everything counts any more"
+        if why:
+            say(f"everything is compared, as this cannot go on where the last `verify --follow` ended: {why}")
+            return cls(new, False)
+        say(
+            f"going on where the last `verify --follow` ended {length(new.at - left.at)} ago; to compare everything"
+            f" besides, run: towpath verify {it.file}"
+        )
+        return cls(left, True)
+
+    def known(self, pipeline: str) -> Path:
+        """The verdict that tells what differs there."""
+        return follow_state.path(pipeline) if self.goes_on else verdicts.path(pipeline)
+
+
 def go_on(
-    it: Opened,
-    begin: Mapping[Place, int],
-    only: Sequence[str],
-    options: Options,
-    passed: Passed | None,
-    *,
-    as_json: bool,
+    it: Opened, begin: Beginning, only: Sequence[str], options: Options, passed: Passed | None, *, as_json: bool
 ) -> Running:
     """Follow until interrupted; print each difference as it settles, and at the end how things are."""
     renames = it.pipeline.renames
@@ -76,8 +140,6 @@ def go_on(
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service's stop is an interrupt
     say("following what changes, until interrupted; `towpath status` shows how that goes")
-    ended = follow(
-        it, begin, passed, tell, only, recheck=options.recheck, ignore_field_order=options.ignore_field_order
-    )
+    ended = follow(it, begin.state, begin.known(it.pipeline.name), passed, tell, only, options)
     click.echo(json.dumps(ended.as_json()) if as_json else ended.words)
     return ended

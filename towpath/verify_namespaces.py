@@ -10,7 +10,7 @@ from connectors.namespaces import Selection
 from connectors.spec import Pipeline
 from verifier import Pair
 
-_OWN = "towpath"  # the destination's database of positions
+_OWN = "towpath"  # the destination's database of positions and verdicts
 
 
 def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> list[Pair]:
@@ -23,8 +23,8 @@ def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> li
     with connected(pipeline.source_uri, "source", answer=ANSWER) as client:
         ours = [one.namespace for one in collections(client) if _is_part(one, selection, views)]
     with connected(pipeline.destination_uri, "destination", answer=ANSWER) as client:
-        # what is kept about positions needs no rights beyond reading and writing them
-        databases = [name for name in client.list_database_names() if not (pipeline.exactly_once and name == _OWN)]
+        # what is kept about positions and verdicts needs no rights beyond reading and writing them
+        databases = [name for name in client.list_database_names() if name != _OWN]
         theirs = list(_named_by_source(pipeline, selection, collections(client, databases), views))
     found = sorted({*ours, *theirs})
     if not found:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from connectors.secrets import without_credentials
 from connectors.spec import Pipeline
+from towpath import kept
 from towpath.errors import TowpathError
 from towpath.verdicts import KINDS
 from towpath.verify_words import UNSEEN, Example, Found
@@ -36,7 +37,7 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .2em 1.5em; } d
 def write_report(place: Path, pipeline: Pipeline, found: Found) -> None:
     """Write the page. Raises `TowpathError` when it cannot be written."""
     try:
-        place.write_text(page(pipeline, found), encoding="utf-8", errors="backslashreplace")
+        kept.publish(place, page(pipeline, found))
     except OSError as error:
         raise TowpathError(f"cannot write the report {place}: {error.strerror}; name another place") from error
 

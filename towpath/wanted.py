@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TextIO
 
 import bson
@@ -37,10 +38,14 @@ class Wanted:
     id: bytes
 
 
-def of_verdict(pipeline: Pipeline) -> Iterator[Wanted]:
-    """What the last verdict names. Raises `TowpathError` when there is none."""
-    for named in verdicts.read(verdicts.path(pipeline.name)):
-        yield Wanted(named.namespace, named.id)
+def of_verdicts(places: Iterable[Path]) -> Iterator[Wanted]:
+    """What these verdicts name, each document once. Raises `TowpathError` when one is not there, or not whole."""
+    seen: set[tuple[Namespace, Key]] = set()
+    for place in places:
+        for named in verdicts.read(place):
+            if (mark := (named.namespace, id_key(named.id))) not in seen:
+                seen.add(mark)
+                yield Wanted(named.namespace, named.id)
 
 
 def of_file(pipeline: Pipeline, name: str, file: TextIO) -> Iterator[Wanted]:

@@ -15,6 +15,7 @@ from connectors.topics import Place
 from towpath import kept, recent, verdicts
 from towpath.errors import TowpathError
 from towpath.opened import Opened
+from towpath.origin import of_now
 from towpath.verify import asking
 from towpath.verify_namespaces import pairs
 from towpath.verify_recent import RecentVerification
@@ -71,10 +72,11 @@ def _refuse(it: Opened, found: list[Difference], verdict: Verdict, of: str, advi
     """What differs is kept as the last verdict, which `repair` mends."""
     if found:
         destination = it.pipeline.renames.destination
-        with kept.writing(verdicts.path(it.pipeline.name)) as file:
+        place = verdicts.path(it.pipeline.name)
+        with kept.writing(place, verdicts.turn(place)) as file:
             for one in found:
                 file.write(verdicts.line(verdicts.as_json(one, destination(one.namespace))))
-            file.write(verdicts.line(counts(Found(verdict)) | {"of": of, "ddl": [], "only": []}))
+            file.write(verdicts.line(counts(Found(verdict)) | {"of": of, "ddl": [], "only": []} | of_now(it)))
         shown = verdicts.as_json(found[0], "")["id"]
         raise Red(f"{len(found):,} documents differ, such as {found[0].namespace} {shown}; run towpath {advice}")
     if verdict.trouble:

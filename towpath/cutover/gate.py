@@ -20,7 +20,7 @@ from towpath.checks.finding import counted
 from towpath.errors import TowpathError
 from towpath.opened import Opened
 from towpath.set_aside import SetAside
-from towpath.verified import Verified, age, length
+from towpath.verified import Verified, age, length, words
 from towpath.verify_metadata import metadata
 from verifier import VerifierError
 
@@ -127,18 +127,15 @@ def _collections(it: Opened, found: Status) -> Check:
 
 def _verified(it: Opened, limits: Limits) -> Check:
     advice = f"towpath verify {it.file}"
-    found = Verified.read(it.pipeline.name)
-    last, following = found.last, found.following
-    if last is None or "at" not in last:
-        return Check("verified", False, "never on this machine", advice)
-    words = f"{last['verdict']}: {last['compared']:,} documents, {last['of']}, {length(age(last))} ago"
-    differing = following.differences if following else 0
-    if differing:
-        words += f"; {counted(differing, 'difference')} by `verify --follow`"
+    found = Verified.look(it)
+    if (full := found.full) is None:
+        return Check("verified", False, found.doubt or "never: no verdict on everything is known", advice)
+    told = words(full)
+    if found.left:
+        told += f"; {counted(found.left, 'difference')} found since"
         advice = f"towpath repair {it.file}"
-    whole = last["of"] == "everything" and last["verdict"] == "same"
-    good = whole and bool(last["clean"]) and age(last) <= limits.verified and not differing
-    return Check("verified", good, f"{words} (limit {length(limits.verified)})", advice)
+    good = full["verdict"] == "same" and bool(full["clean"]) and age(full) <= limits.verified and not found.left
+    return Check("verified", good, f"{told} (limit {length(limits.verified)})", advice)
 
 
 def _besides(it: Opened, blocks: bool) -> Iterator[Check]:
