@@ -13,6 +13,7 @@ from connectors.connect import Connect
 from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lag import gaps, peek
 from connectors.lifecycle import statuses
+from connectors.log_bounds import CODE
 from connectors.replays import Log
 from connectors.spec import Pipeline
 from connectors.topics import Place, Topics
@@ -85,7 +86,8 @@ class Course:
                     return
                 moved, done = (now, found.done) if found.done != done else (moved, done)
             if now > well + _FAILED_FOR:
-                raise ConnectorsError(f"{self.connector} has failed: {'; '.join(failures)}; {_AGAIN}")
+                words = f"{self.connector} has failed: {'; '.join(failures)}"
+                raise ConnectorsError(words if CODE.search(words) else f"{words}; {_AGAIN}")
             if now > moved + timeout:
                 raise ConnectorsError(self._stuck(timeout, trouble))
             time.sleep(_PAUSE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from connectors import copying, cutovers, ddl, dead_letters, requests, sink_state, unended
+from connectors import copying, cutovers, ddl, dead_letters, log_bounds, requests, sink_state, unended
 from connectors.clusters import connected, operation_time
 from connectors.connect import Connect, Connector
 from connectors.copying import Copied
@@ -14,6 +14,7 @@ from connectors.dead_letters import DeadLetters
 from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lag import Lag, measure, pipeline_ends
 from connectors.lifecycle import statuses
+from connectors.log_bounds import Break
 from connectors.namespaces import namespace_of
 from connectors.sink_state import Applied, TaskState
 from connectors.source_state import SELECTION, SourceState, read_state
@@ -66,6 +67,16 @@ class _Look:
         if found is None:
             return None
         return measure(self.topics, self.ends, {place: applied.offset for place, applied in found.items()})
+
+    def breaks(self, found: Mapping[Place, Applied] | None, cutover: Cutover | None) -> tuple[Break, ...]:
+        """Positions that are not in the log; of a sink that must stay stopped they are of no account."""
+        if cutover is not None or (self.pipeline.exactly_once and found is None):
+            return ()
+        try:
+            return log_bounds.look(self.pipeline, self.topics, found)
+        except ConnectorsError as error:
+            self.trouble.append(str(error))
+            return ()
 
     def rates(self) -> dict[str, float]:
         """Topic → records a second, control records of transactions included."""
@@ -148,6 +159,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
     positions, tasks, cutover = it.sink()
     lag, rates = it.lag(positions), it.rates()
     done, copies, behind = it.captured(sources, rates)
+    breaks = it.breaks(positions, cutover)
     return Status(
         name=pipeline.name,
         mode=pipeline.mode,
@@ -165,6 +177,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
         epochs={place: applied.epoch for place, applied in (positions or {}).items()},
         tasks=tasks,
         cutover=cutover,
+        breaks=breaks,
         ddl=ddl.in_order(state.ddl for state in sources.values() if state.ddl),
         trouble=tuple(it.trouble),
     )

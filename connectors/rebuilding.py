@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from bson.max_key import MaxKey
@@ -19,7 +20,7 @@ from connectors.clusters import connected
 from connectors.connect import Connect
 from connectors.course import Course
 from connectors.lag import measure
-from connectors.replays import Log
+from connectors.replays import Log, late_starts
 from connectors.sink_state import DATABASE, REBUILDS
 from connectors.spec import Pipeline
 from connectors.topics import Topics
@@ -99,6 +100,14 @@ def forget_positions(client: Client, pipeline: Pipeline, topics: Iterable[str]) 
     for topic in topics:
         one = {"pipeline": pipeline.name, "topic": topic}
         offsets.delete_many({"_id": {"$gte": one, "$lte": {**one, "partition": MaxKey()}}})  # a range: it has an index
+
+
+def begin_late(client: Client, pipeline: Pipeline, rebuild: Rebuild) -> None:
+    """Have the sink, which must be STOPPED, begin where the log began, of a log that was found not to be whole.
+
+    A sink that finds a beginning gone stops."""
+    if rebuild.forced:
+        sink_state.skip_to(client, pipeline, late_starts(rebuild.log), datetime.now(UTC))
 
 
 def empty(client: Client, targets: Mapping[str, int], say: Callable[[str], None]) -> None:

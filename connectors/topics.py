@@ -12,8 +12,10 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
+    KafkaError,
     KafkaException,
     Producer,
+    TopicCollection,
     TopicPartition,
 )
 from confluent_kafka.admin import (
@@ -181,6 +183,21 @@ class Topics:
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         firsts, ends = self._offsets(partitions, earliest), self._offsets(partitions, latest, level)
         return {place: (firsts[place], end) for place, end in ends.items()}
+
+    def ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Topic → its id, which a topic of the same name that is made later does not have; those that are there."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}  # the client refuses an empty list
+        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=_TIMEOUT)
+        found = {}
+        for name, future in futures.items():
+            try:
+                found[name] = str(future.result(timeout=2 * _TIMEOUT).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    self._done(f"read the id of the topic {name}", future)
+        return found
 
     def open_transactions(self) -> dict[tuple[str, int], int]:
         """(topic, partition) → where the first transaction begins that has not ended, in every topic that may be seen

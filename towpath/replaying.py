@@ -120,7 +120,7 @@ def _gone_on(it: Opened, asked: Asked, found: Replay, destination: ReplicaSet) -
     lost = replaying.overtaken(found, it.topics)
     if lost and not found.plan.forced:
         raise Refused(
-            "retention has deleted what the replay had not applied yet: " + "; ".join(lost) + "; begin anew: towpath"
+            "the log no longer holds what the replay had not applied yet: " + "; ".join(lost) + "; begin anew: towpath"
             f" remove PIPELINE --replay {found.label}, then replay with --empty"
         )
     say(f"replay {found.label}: going on with what was begun at {_utc(found.plan.began)}")

@@ -32,7 +32,7 @@ _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 def status(file: Path, watch: bool, as_json: bool) -> None:
     """Show how PIPELINE is doing: connectors, copy, lag, rate, what the sink wrote, retries, dead letters.
 
-    Exit 0 when it runs, 1 when not.
+    Exit 0 when it runs, 1 when not, or when records are gone from the log that the sink has not applied.
     """
     with opened(file) as it:
         if watch and not as_json:
@@ -48,7 +48,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
             else:
                 ddl = unfollowed.lines(it, found.ddl)
                 show(found, Verified.read(it.pipeline.name), replay_status.look(it), log_seen.look(it), ddl)
-    if found.state != "running":
+    if found.state != "running" or found.breaks:
         raise click.exceptions.Exit(1)
 
 

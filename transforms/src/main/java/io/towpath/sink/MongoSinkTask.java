@@ -28,6 +28,7 @@ public final class MongoSinkTask extends SinkTask {
     private MongoSinkConfig config;
     private Silence silence;
     private DeleteGuard guard;
+    private LogGuard log;
     private MongoClient client;
     private ClientSession session;
     private Writes writes;
@@ -47,6 +48,7 @@ public final class MongoSinkTask extends SinkTask {
         config = new MongoSinkConfig(properties);
         silence = new Silence(settings.silenceMs());
         guard = new DeleteGuard(settings.log());
+        log = LogGuard.of(settings.log());
         writes = new Writes(config);
         metrics = new SinkMetrics(settings.pipeline(), settings.task());
         polled = new Polled(settings.pollRecords(), settings.batchRecords(), settings.batchBytes());
@@ -57,7 +59,7 @@ public final class MongoSinkTask extends SinkTask {
     private void connect() {
         client = Destination.connect(config, silence.ms());
         facts = new TaskFacts(settings, client, metrics);
-        offsets = new Offsets(settings.pipeline(), client, guard);
+        offsets = new Offsets(settings.pipeline(), client, guard, log);
     }
 
     /** With the patience of now. All partitions are taken over once more, which ends what may be left of the old session's transaction. */
@@ -95,13 +97,18 @@ public final class MongoSinkTask extends SinkTask {
         while (!unopened.isEmpty()) {
             try {
                 if (session == null) begin();
-                for (TopicPartition partition : List.copyOf(unopened)) {
-                    context.offset(
-                            partition,
-                            offsets.open(partition, session.getServerSession().getIdentifier()));
-                    unopened.remove(partition);
+                for (TopicPartition partition : unopened) {
+                    offsets.open(partition, session.getServerSession().getIdentifier());
                     silence.answered();
                 }
+                offsets.requireLog(unopened);
+                for (TopicPartition partition : List.copyOf(unopened)) {
+                    context.offset(partition, offsets.next(partition).orElseThrow());
+                    unopened.remove(partition);
+                }
+            } catch (LogGuard.Unanswered error) {
+                metrics.retried(Reason.of(error));
+                retry.pause("take partitions over", error);
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.PASSING)
                     throw new ConnectException(
@@ -130,6 +137,7 @@ public final class MongoSinkTask extends SinkTask {
             List<SinkRecord> ready = records.stream()
                     .filter(record -> !late.contains(new TopicPartition(record.topic(), record.kafkaPartition())))
                     .toList();
+            offsets.came(ready);
             polled.add(ready);
             if (polled.isMoreThere()) context.timeout(AT_ONCE_MS);
             else write();
@@ -146,6 +154,7 @@ public final class MongoSinkTask extends SinkTask {
         List<SinkRecord> records = polled.all();
         if (records.isEmpty()) return;
         long began = System.nanoTime();
+        log.ask();
         try {
             writer.write(records);
         } catch (RetriableException error) {
@@ -185,6 +194,7 @@ public final class MongoSinkTask extends SinkTask {
         }
         if (metrics != null) metrics.close();
         if (client != null) client.close();
+        if (log != null) log.close();
     }
 
     @Override
