@@ -119,7 +119,7 @@ def _code(applied: Applied, first: int, end: int, topic_id: str | None, *, trans
 
 def suspected(pipeline: Pipeline, topics: Topics, done: Mapping[Place, Applied] | None = None) -> tuple[Break, ...]:
     """The breaks by one look, which may be over at the next: a sink may be just about to commit what the log has lost
-    by now. In plain mode by the offsets that the sink's consumers have committed; where there is none, nothing is known.
+    by now. In plain mode by the offsets that the sink's consumers have committed; no offset tells nothing.
 
     `done`: the positions, where they are known. Raises `MongoUnreachable` when the destination, which tells them, is.
     """

@@ -17,6 +17,7 @@ from confluent_kafka import (
     Producer,
     TopicCollection,
     TopicPartition,
+    Uuid,
 )
 from confluent_kafka.admin import (
     AdminClient,
@@ -48,9 +49,15 @@ TOPIC_SETTINGS = {
 #: Heartbeats are of no use after a while; small segments let retention take them.
 HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+_OF_URLS = str.maketrans("+/", "-_", "=")
 _REACHED = 10.0  # seconds until no broker is taken to answer
 _ASKED = 1.0  # seconds until it is looked at why none has answered yet
 _TIMEOUT = 15.0  # seconds for one request to the brokers
+
+
+def topic_id(found: Uuid) -> str:
+    """As Java writes it: librdkafka writes it in base64, Java in that of URLs."""
+    return str(found).translate(_OF_URLS)
 
 
 def retention_settings(retention_ms: int) -> dict[str, str]:
@@ -193,7 +200,7 @@ class Topics:
         found = {}
         for name, future in futures.items():
             try:
-                found[name] = str(future.result(timeout=2 * _TIMEOUT).topic_id)
+                found[name] = topic_id(future.result(timeout=2 * _TIMEOUT).topic_id)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     self._done(f"read the id of the topic {name}", future)

@@ -118,7 +118,7 @@ def _gone_on(it: Opened, asked: Asked, found: Replay, destination: ReplicaSet) -
         )
     found = Replay(found.pipeline, found.label, found.destination, asked.uri, found.plan)
     lost = replaying.overtaken(found, it.topics)
-    if lost and not found.plan.forced:
+    if lost:
         raise Refused(
             "the log no longer holds what the replay had not applied yet: " + "; ".join(lost) + "; begin anew: towpath"
             f" remove PIPELINE --replay {found.label}, then replay with --empty"

@@ -45,9 +45,12 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
             _accept_missed_deletes(it)
         if accept_gap:
             _accept_log_gap(it)
+        [sink] = statuses(it.connect, [it.pipeline.sink_connector])
         for name in it.pipeline.connectors:
             it.connect.restart(name, only_failed=not everything)
         wait_running(it.connect, it.pipeline, timeout)
+        if any(log_bounds.CODE.search(reason) for reason in sink.failures):
+            log_bounds.refuse(it.pipeline, it.topics)  # it runs until it has looked at its log
         click.echo(f"{it.pipeline.name}: running")
         if accept_gap:
             say(
