@@ -24,6 +24,8 @@ from connectors.topics import Place, Topics
 
 #: Records behind the position are gone; the log ends before it; the topic was deleted and made again.
 Code = Literal["TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC"]
+#: Of each partition: the first offset, and the end.
+Log = Mapping[Place, tuple[int, int]]
 #: In the reason of a failure, or in `Break.words`.
 CODE = re.compile(r"\bTWP-LOG-(?:GAP|END|TOPIC)\b")
 _AGAIN = 1.0  # seconds until it is looked again at what is found: a transaction may be under way
@@ -130,6 +132,26 @@ def suspected(pipeline: Pipeline, topics: Topics, done: Mapping[Place, Applied] 
     if pipeline.exactly_once:  # without a position a sink begins at offset 0
         done = dict.fromkeys(ends, Applied(0, 0)) | dict(done)
     return judge(done, ends, ids, transactional=pipeline.has_own_source)
+
+
+def broken_within(log: Log, topics: Topics, done: Mapping[Place, Applied]) -> tuple[Break, ...]:
+    """The same by one look, of a replay's or rebuild's positions in its stretch of the log."""
+    mine = {place: done.get(place, Applied(first, 0)) for place, (first, _) in log.items()}
+    return judge(mine, _ends(log, topics), topics.ids(topic for topic, _ in log), transactional=True)
+
+
+def still_there(log: Log, topics: Topics) -> dict[Place, tuple[int, int]]:
+    """What the brokers have left by now of a stretch of the log; nothing of partitions of which all is gone."""
+    if not log:
+        return {}
+    now = _ends(log, topics)
+    left = {place: (max(first, now[place][0]), end) for place, (first, end) in log.items() if place in now}
+    return {place: (first, end) for place, (first, end) in left.items() if first < end}
+
+
+def _ends(log: Log, topics: Topics) -> dict[Place, tuple[int, int]]:
+    existing, names = topics.all(), {topic for topic, _ in log}
+    return topics.ends((topic for name, topic in existing.items() if name in names), stable=False)
 
 
 def _done(pipeline: Pipeline, topics: Topics) -> Mapping[Place, Applied]:

@@ -20,6 +20,7 @@ from connectors.clusters import connected
 from connectors.connect import Connect
 from connectors.course import Course
 from connectors.lag import measure
+from connectors.log_bounds import still_there
 from connectors.replays import Log, late_starts
 from connectors.sink_state import DATABASE, REBUILDS
 from connectors.spec import Pipeline
@@ -156,5 +157,5 @@ def look(pipeline: Pipeline, topics: Topics) -> State | None:
             return None
         done = {place: applied.offset for place, applied in sink_state.positions(client, pipeline).items()}
     of = sum(end - first for first, end in found.log.values())
-    applied = 0 if found.phase == "emptying" else of - measure(topics, found.log, done).records
+    applied = 0 if found.phase == "emptying" else of - measure(topics, still_there(found.log, topics), done).records
     return State(found, applied, of)

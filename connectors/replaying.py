@@ -13,9 +13,9 @@ from connectors.dead_letters import DeadLetter, letters
 from connectors.deploy import put
 from connectors.errors import MongoUnreachable
 from connectors.lifecycle import forget_offsets, statuses, wait_state
-from connectors.log_bounds import judge
+from connectors.log_bounds import broken_within
 from connectors.replays import Log, Replay, change_topics, definition, late_starts
-from connectors.sink_state import Applied, Counts
+from connectors.sink_state import Counts
 from connectors.spec import Pipeline
 from connectors.topics import TOPIC_SETTINGS, Topics, retention_settings
 
@@ -68,10 +68,7 @@ def overtaken(replay: Replay, topics: Topics) -> list[str]:
     """Partitions in words whose log is no longer one that the replay can go on in: see `connectors.log_bounds`."""
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
         done = sink_state.positions(client, replay.sink)
-    ends = topics.ends(change_topics(replay.pipeline, (), topics.all()), stable=False)
-    mine = {place: done.get(place, Applied(first, 0)) for place, (first, _) in replay.plan.log.items()}
-    breaks = judge(mine, ends, topics.ids(topic for topic, _ in mine), transactional=True)
-    return [found.words for found in breaks]
+    return [found.words for found in broken_within(replay.plan.log, topics, done)]
 
 
 def moved_heads(pipeline: Pipeline, log: Log, topics: Topics) -> dict[tuple[str, int], tuple[int, str]]:

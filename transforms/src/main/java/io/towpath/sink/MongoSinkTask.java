@@ -10,6 +10,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Function;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -24,6 +25,7 @@ public final class MongoSinkTask extends SinkTask {
     /** Connect polls for so long at most when it is to come back with or without records. */
     private static final long AT_ONCE_MS = 1;
 
+    private final Function<LogSettings, LogGuard> logs;
     private SinkSettings settings;
     private MongoSinkConfig config;
     private Silence silence;
@@ -42,13 +44,21 @@ public final class MongoSinkTask extends SinkTask {
     /** Partitions given to this task, that it has not taken over at the destination yet. */
     private final Set<TopicPartition> unopened = new LinkedHashSet<>();
 
+    public MongoSinkTask() {
+        this(LogGuard::of);
+    }
+
+    MongoSinkTask(Function<LogSettings, LogGuard> logs) {
+        this.logs = logs;
+    }
+
     @Override
     public void start(Map<String, String> properties) {
         settings = SinkSettings.of(properties);
         config = new MongoSinkConfig(properties);
         silence = new Silence(settings.silenceMs());
         guard = new DeleteGuard(settings.log());
-        log = LogGuard.of(settings.log());
+        log = logs.apply(settings.log());
         writes = new Writes(config);
         metrics = new SinkMetrics(settings.pipeline(), settings.task());
         polled = new Polled(settings.pollRecords(), settings.batchRecords(), settings.batchBytes());
