@@ -3,6 +3,8 @@ cut short or made again. What is deleted after it was applied is nothing."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +20,7 @@ from connectors.log_settings import change_settings
 from connectors.supervising import lasting
 from tests.conftest import MakePipeline
 from tests.support.awaited import until
-from tests.support.pipeline import Pipeline, Settings, towpath
+from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath.opened import opened
 
 ONE = Settings(partitions=1)
@@ -101,6 +103,7 @@ def test_records_that_are_gone_before_they_are_applied_stop_everything_until_tha
     assert "A restart does not help: TWP-LOG-GAP" in towpath("status", pipeline.file, expect=1).stdout
     assert "TWP-LOG-GAP" in towpath("wait", pipeline.file, expect=2).stderr
     assert "TWP-LOG-GAP" in towpath("restart", pipeline.file, expect=2).stderr
+    supervised(pipeline)
     assert pipeline.destination("docs").count_documents({}) == 100
 
     said = towpath("restart", pipeline.file, "--accept-log-gap").stderr
@@ -127,6 +130,20 @@ def test_a_running_sink_stops_where_records_are_gone_and_a_rebuild_mends_it(make
     towpath("replay", pipeline.file, "--rebuild", "--yes", "--force", expect=1)
     assert pipeline.destination("docs").count_documents({}) == 50
     mend(pipeline, 200)
+
+
+def supervised(pipeline: Pipeline) -> None:
+    """`run` says what to do, restarts nothing, and ends with 1."""
+    failures(pipeline)
+    with subprocess.Popen([TOWPATH, "run", pipeline.file, "--json"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        events = (json.loads(line) for line in process.stdout)
+        stopped = next(event for event in events if event["event"] in ("stopped", "failed", "restart", "end"))
+        process.terminate()
+        end = [stopped, *events][-1]
+    assert stopped["event"] == "stopped" and "TWP-LOG-GAP" in stopped["reason"]
+    assert stopped["run"].startswith(f"towpath restart {pipeline.file} --accept-log-gap; towpath verify")
+    assert (process.returncode, end["exit"], end["restarts"]) == (1, 1, {})
 
 
 def noted(pipeline: Pipeline) -> dict[str, Any]:

@@ -52,7 +52,7 @@ final class LogGuard implements AutoCloseable {
         WeakReference<SinkRecord> first = new WeakReference<>(null);
         /** The first offset that was missing since the log was asked last; -1 when none was. */
         long hole = -1;
-        /** A record is known to lie behind this offset. */
+        /** A record is known to lie behind this offset, up to which the log was clear. */
         long unread = -1;
 
         long seenNs = System.nanoTime();
@@ -174,7 +174,7 @@ final class LogGuard implements AutoCloseable {
                     return reading != null
                             && position.offset() > 0
                             && position.clear() == position.offset()
-                            && reading.unread < 0;
+                            && reading.unread < position.clear();
                 });
         return isDue ? TimeUnit.NANOSECONDS.toMillis(QUIET_NS) : -1;
     }
@@ -202,7 +202,8 @@ final class LogGuard implements AutoCloseable {
                 long behind = bounds.stable() - position.clear();
                 // a log without open transactions ends in the mark of one
                 if (behind == 1 && bounds.stable() == bounds.end()) clear.put(partition, bounds.stable());
-                else if (behind > 0 && readings.get(partition).unread < 0) open.put(partition, bounds.stable());
+                else if (behind > 0 && readings.get(partition).unread < position.clear())
+                    open.put(partition, bounds.stable());
             });
         } catch (Unanswered error) {
             return Map.of(); // the next time
