@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from connectors import requests
+from connectors import log_bounds, requests
 from connectors.clusters import connected, operation_time
 from connectors.connect import Connect, Connector
 from connectors.errors import ConnectorsError, NoSuchConnector, NotYet
@@ -133,6 +133,7 @@ def unread(written: Mapping[Place, tuple[int, int]], ends: Mapping[Place, tuple[
 def _wait_applied(
     pipeline: Pipeline, connect: Connect, topics: Topics, ends: dict[Place, tuple[int, int]], deadline: float
 ) -> None:
+    log_bounds.refuse(pipeline, topics)
     looked_at: dict[Place, int] = {}
     with applied(pipeline, topics) as done:
         while True:
@@ -143,6 +144,7 @@ def _wait_applied(
                 if not found.records:  # control records only
                     del ends[place], left[place]
             if not left:
+                log_bounds.refuse(pipeline, topics)  # what is gone looks like what is applied
                 return
             (topic, partition), (start, end) = next(iter(left.items()))
             words = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"

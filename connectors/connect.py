@@ -68,7 +68,7 @@ def reason(trace: str) -> str:
     lines = [line.strip() for line in trace.splitlines()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     found = causes[-1] if causes else lines[0] if lines else ""
-    return re.sub(r"^org\.apache\.kafka\.connect\.errors\.\w+: ", "", found)
+    return re.sub(r"^(?:org\.apache\.kafka\.connect\.errors\.\w+|[\w.$]+(?=: TWP-)): ", "", found)
 
 
 class _Rebalancing(ConnectError):
@@ -164,6 +164,17 @@ class Connect:
     def forget_offsets(self, name: str) -> None:
         """Remove all offsets of a connector, which must be STOPPED."""
         self._ask("DELETE", f"/connectors/{name}/offsets")
+
+    def move_offsets(self, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Have a sink, which must be STOPPED, go on at these offsets: (topic, partition) → the next to read."""
+        moved = [
+            {
+                "partition": {"kafka_topic": topic, "kafka_partition": partition},
+                "offset": {"kafka_offset": offset},
+            }
+            for (topic, partition), offset in offsets.items()
+        ]
+        self._ask("PATCH", f"/connectors/{name}/offsets", json={"offsets": moved})
 
     def pause(self, name: str) -> None:
         self._ask("PUT", f"/connectors/{name}/pause")

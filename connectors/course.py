@@ -13,6 +13,7 @@ from connectors.connect import Connect
 from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lag import gaps, peek
 from connectors.lifecycle import statuses
+from connectors.log_bounds import CODE, broken_within, still_there
 from connectors.replays import Log
 from connectors.spec import Pipeline
 from connectors.topics import Place, Topics
@@ -65,15 +66,16 @@ class Course:
         for `timeout` seconds; a part that does not answer meanwhile is waited for as long."""
         moved = well = time.monotonic()
         done, trouble, told = -1, "", False
+        failures: tuple[str, ...] = ()
         while True:
+            found, trouble = None, ""
             try:
-                found = self.look()
                 failures = self._failures()
-                trouble = ""
+                found = self.look()
             except NoSuchConnector:
                 raise
             except ConnectorsError as error:
-                found, failures, trouble = None, (), str(error)
+                trouble = str(error)
             if trouble and not told:
                 say(f"{trouble}; waiting for it, up to {timeout:.0f} s")
             told = bool(trouble)
@@ -82,10 +84,12 @@ class Course:
             if found is not None:
                 tell(found)
                 if found.done >= found.of:
+                    self._refuse_broken()
                     return
                 moved, done = (now, found.done) if found.done != done else (moved, done)
             if now > well + _FAILED_FOR:
-                raise ConnectorsError(f"{self.connector} has failed: {'; '.join(failures)}; {_AGAIN}")
+                words = f"{self.connector} has failed: {'; '.join(failures)}"
+                raise ConnectorsError(words if CODE.search(words) else f"{words}; {_AGAIN}")
             if now > moved + timeout:
                 raise ConnectorsError(self._stuck(timeout, trouble))
             time.sleep(_PAUSE)
@@ -96,14 +100,22 @@ class Course:
             done = {place: found.offset for place, found in sink_state.positions(client, self.sink).items()}
         left = gaps(self.log, done)
         standing = {place: gap for place, gap in left.items() if self._seen.get(place) == gap[0]}
-        for place, found in peek(self.topics, standing, most=0).items():
-            if not found.records:
+        peeked = peek(self.topics, still_there(standing, self.topics), most=0)
+        for place in standing:
+            if place not in peeked or not peeked[place].records:
                 done[place] = self.log[place][1]
         self._seen = {place: start for place, (start, _) in left.items()}
         found_now = progress(self.log, done)
         self._looks.append((time.monotonic(), found_now.done))
         (then, before), (now, after) = self._looks[0], self._looks[-1]
         return Progress(found_now.done, found_now.of, (after - before) / (now - then) if now > then else 0.0)
+
+    def _refuse_broken(self) -> None:
+        """What is gone from the log looks like what is applied."""
+        with connected(self.sink.destination_uri, self.side) as client:
+            done = sink_state.positions(client, self.sink)
+        if found := broken_within(self.log, self.topics, done):
+            raise ConnectorsError(f"{self.connector} has not applied all of the log: {found[0].words}")
 
     def _failures(self) -> tuple[str, ...]:
         (connector,) = statuses(self.connect, [self.connector])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import tenacity
 from pymongo.errors import PyMongoError
@@ -14,7 +14,7 @@ from connectors.clusters import connected
 from connectors.connect import Connect, Connector
 from connectors.errors import ConnectError, ConnectorsError, NoSuchConnector, NotYet
 from connectors.spec import Pipeline
-from connectors.topics import Topics
+from connectors.topics import Place, Topics
 
 _PAUSE = 0.2  # seconds between two looks
 _FAILED_FOR = 5.0  # seconds: a failure may be that of the tasks that a change is about to replace
@@ -131,20 +131,29 @@ def _forget_verdict(pipeline: Pipeline, say: Callable[[str], None]) -> None:
         say(f"the last verdict, if the destination holds it, is left there, and counts no longer: {error}")
 
 
-@tenacity.retry(
+#: A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500.
+_while_leaving = tenacity.retry(
     retry=tenacity.retry_if_exception(lambda error: isinstance(error, ConnectError) and error.status == 500),
     wait=tenacity.wait_fixed(0.2),
     stop=tenacity.stop_after_delay(60),
     reraise=True,
 )
+
+
+@_while_leaving
 def forget_offsets(connect: Connect, name: str) -> None:
     """Forget a STOPPED connector's positions, if it has any.
 
-    A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500. It does
-    so for ever about a source connector that was made STOPPED and never had a task.
+    Connect answers 500 for ever about a source connector that was made STOPPED and never had a task.
     """
     if connect.offsets(name):
         connect.forget_offsets(name)
+
+
+@_while_leaving
+def move_offsets(connect: Connect, name: str, offsets: Mapping[Place, int]) -> None:
+    """Have a STOPPED sink's consumers go on at these offsets."""
+    connect.move_offsets(name, offsets)
 
 
 def pipeline_topics(pipeline: Pipeline, topics: Topics) -> list[str]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from functools import cached_property
 
-from connectors import copying, cutovers, ddl, dead_letters, requests, sink_state, unended
+from connectors import copying, cutovers, ddl, dead_letters, log_bounds, requests, sink_state, unended
 from connectors.clusters import briefly, clocks
 from connectors.connect import Connect, Connector
 from connectors.copying import Copied
@@ -15,6 +15,7 @@ from connectors.dead_letters import DeadLetters
 from connectors.errors import ConnectorsError, NoSuchConnector
 from connectors.lag import Lag, measure, pipeline_ends
 from connectors.lifecycle import statuses
+from connectors.log_bounds import Break
 from connectors.namespaces import namespace_of
 from connectors.position import ClusterTime
 from connectors.sink_state import Applied, TaskState
@@ -83,6 +84,16 @@ class _Look:
     def source_now(self) -> float:
         """The source's wall clock; while it does not answer, this machine's."""
         return self.source_clocks[1] if self.source_clocks else time.time()
+
+    def breaks(self, found: Mapping[Place, Applied] | None, cutover: Cutover | None) -> tuple[Break, ...]:
+        """Positions that are not in the log; of a sink that must stay stopped they are of no account."""
+        if cutover is not None or (self.pipeline.exactly_once and found is None):
+            return ()
+        try:
+            return log_bounds.look(self.pipeline, self.topics, found)
+        except ConnectorsError as error:
+            self.trouble.append(str(error))
+            return ()
 
     def rates(self) -> dict[str, float]:
         """Topic → records a second, control records of transactions included."""
@@ -167,6 +178,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
     positions, tasks, cutover = it.sink()
     lag, rates = it.lag(positions), it.rates()
     done, copies, behind = it.captured(sources, rates)
+    breaks = it.breaks(positions, cutover)
     return Status(
         name=pipeline.name,
         mode=pipeline.mode,
@@ -184,6 +196,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
         epochs={place: applied.epoch for place, applied in (positions or {}).items()},
         tasks=tasks,
         cutover=cutover,
+        breaks=breaks,
         ddl=ddl.in_order(state.ddl for state in sources.values() if state.ddl),
         trouble=tuple(it.trouble),
     )

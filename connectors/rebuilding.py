@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from bson.max_key import MaxKey
@@ -19,7 +20,8 @@ from connectors.clusters import briefly
 from connectors.connect import Connect
 from connectors.course import Course
 from connectors.lag import measure
-from connectors.replays import Log
+from connectors.log_bounds import still_there
+from connectors.replays import Log, late_starts
 from connectors.sink_state import DATABASE, REBUILDS
 from connectors.spec import Pipeline
 from connectors.topics import Topics
@@ -101,6 +103,14 @@ def forget_positions(client: Client, pipeline: Pipeline, topics: Iterable[str]) 
         offsets.delete_many({"_id": {"$gte": one, "$lte": {**one, "partition": MaxKey()}}})  # a range: it has an index
 
 
+def begin_late(client: Client, pipeline: Pipeline, rebuild: Rebuild) -> None:
+    """Have the sink, which must be STOPPED, begin where the log began, of a log that was found not to be whole.
+
+    A sink that finds a beginning gone stops."""
+    if rebuild.forced:
+        sink_state.skip_to(client, pipeline, late_starts(rebuild.log), datetime.now(UTC))
+
+
 def empty(client: Client, targets: Mapping[str, int], say: Callable[[str], None]) -> None:
     """Delete all documents of these namespaces; indexes and options stay."""
     for target, count in targets.items():
@@ -147,5 +157,5 @@ def look(pipeline: Pipeline, topics: Topics) -> State | None:
             return None
         done = {place: applied.offset for place, applied in sink_state.positions(client, pipeline).items()}
     of = sum(end - first for first, end in found.log.values())
-    applied = 0 if found.phase == "emptying" else of - measure(topics, found.log, done).records
+    applied = 0 if found.phase == "emptying" else of - measure(topics, still_there(found.log, topics), done).records
     return State(found, applied, of)

@@ -12,6 +12,7 @@ from connectors.connect import Connect
 from connectors.errors import ConnectorsError
 from connectors.lag import measure
 from connectors.lifecycle import statuses
+from connectors.log_bounds import still_there
 from connectors.replays import Replay, change_topics, every
 from connectors.spec import Pipeline
 from connectors.topics import Topics
@@ -79,5 +80,5 @@ def _state(replay: Replay, connect: Connect, topics: Topics) -> State:
     except ConnectorsError as error:
         return dataclasses.replace(shown, trouble=str(error))
     ends = topics.ends(change_topics(replay.pipeline, replay.plan.only, existing))
-    left = measure(topics, replay.plan.log, done).records
+    left = measure(topics, still_there(replay.plan.log, topics), done).records
     return dataclasses.replace(shown, done=shown.of - left, behind=measure(topics, ends, done).records)

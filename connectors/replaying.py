@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from connectors import secrets, sink_state
 from connectors.clusters import REPLAY_SIDE, connected
@@ -12,7 +13,8 @@ from connectors.dead_letters import DeadLetter, letters
 from connectors.deploy import put
 from connectors.errors import MongoUnreachable
 from connectors.lifecycle import forget_offsets, statuses, wait_state
-from connectors.replays import Log, Replay, change_topics, definition
+from connectors.log_bounds import broken_within
+from connectors.replays import Log, Replay, change_topics, definition, late_starts
 from connectors.sink_state import Counts
 from connectors.spec import Pipeline
 from connectors.topics import TOPIC_SETTINGS, Topics, retention_settings
@@ -28,6 +30,8 @@ def begin(replay: Replay, connect: Connect, topics: Topics, say: Callable[[str],
         say(f"created topic {replay.dead_letter_topic}")
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
         sink_state.forget(client, replay.sink)
+        if replay.plan.forced:  # a sink that finds a beginning gone stops
+            sink_state.skip_to(client, replay.sink, late_starts(replay.plan.log), datetime.now(UTC))
     write_secrets(replay)
     put(connect, replay.name, definition(replay), replay.secrets, _ADVICE)
     say(f"created connector {replay.name}")
@@ -61,11 +65,10 @@ def course(replay: Replay, connect: Connect, topics: Topics) -> Course:
 
 
 def overtaken(replay: Replay, topics: Topics) -> list[str]:
-    """Partitions in words of which the brokers have deleted what the replay had not applied yet."""
+    """Partitions in words whose log is no longer one that the replay can go on in: see `connectors.log_bounds`."""
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
         done = sink_state.positions(client, replay.sink)
-    moved = moved_heads(replay.pipeline, replay.plan.log, topics)
-    return [words for place, (first, words) in moved.items() if place not in done or done[place].offset < first]
+    return [found.words for found in broken_within(replay.plan.log, topics, done)]
 
 
 def moved_heads(pipeline: Pipeline, log: Log, topics: Topics) -> dict[tuple[str, int], tuple[int, str]]:

@@ -153,6 +153,11 @@ def chosen(pipeline: Pipeline, only: Iterable[str]) -> Selection:
     return replace(pipeline.selection, only=tuple(only))
 
 
+def late_starts(log: Log) -> dict[Place, int]:
+    """The partitions of a stretch of the log whose beginning was gone when it was looked at, and where they began."""
+    return {place: first for place, (first, _) in log.items() if first > 0}
+
+
 def change_topics(pipeline: Pipeline, only: Iterable[str], existing: Mapping[str, Topic]) -> list[Topic]:
     """The topics of these namespaces, by name."""
     pattern = chosen(pipeline, only).topic_regex(pipeline.name)

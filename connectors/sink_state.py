@@ -1,8 +1,10 @@
 """What MongoSink keeps at the destination, in the database `towpath`: its positions, and how its tasks do.
 
 `offsets` holds `{_id: {pipeline, topic, partition}, offset, epoch}`, written in the transaction of the batch that it
-tells of, so that it is never ahead of the documents and never behind them; of a compacted log also `at`, up to when
-deletes are known to be applied, and `began`, since when the sink's pass over the log counts. `tasks` holds
+tells of, so that it is never ahead of the documents and never behind them; `topicId` of the topic that the offset
+belongs to, `lastAt`, when the broker took in the last record applied, and `clear`, up to where the log holds no record
+behind the offset; of a compacted log also `at`, up to when deletes are known to be applied, and `began`, since when the
+sink's pass over the log counts. `tasks` holds
 `{_id: {pipeline, task}, records, writes, …, lastRetry}`, now and then.
 """
 
@@ -24,6 +26,8 @@ from connectors.topics import Place
 #: What a sink says that stopped because deletes may be gone from the log that it did not apply.
 MISSED_DELETES = "--accept-missed-deletes"
 DATABASE, OFFSETS, TASKS = "towpath", "offsets", "tasks"
+#: The option that has a sink go on whose position is not in its log.
+LOG_GAP = "--accept-log-gap"
 #: Rebuilds that are under way; see `connectors.rebuilding`.
 REBUILDS = "rebuilds"
 #: Cutovers that are under way, or over; see `connectors.cutovers`.
@@ -39,6 +43,23 @@ class Applied:
 
     offset: int
     epoch: int
+    clear: int = 0
+    """Up to here the log was seen to hold no record behind `offset`; 0 when nobody has looked."""
+    topic_id: str | None = None
+    """Of the topic that the offset belongs to; None where it is not noted yet."""
+    last_at: datetime | None = None
+    """When the broker took in the last record that was applied."""
+
+    @classmethod
+    def of(cls, found: Mapping[str, Any]) -> Self:
+        """A document of `towpath.offsets`."""
+        return cls(
+            offset=int(found["offset"]),
+            epoch=int(found["epoch"]),
+            clear=int(found.get("clear", 0)),
+            topic_id=found.get("topicId"),
+            last_at=found.get("lastAt"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +108,7 @@ class TaskState:
 def positions(client: Client, pipeline: Pipeline) -> dict[Place, Applied]:
     """(topic, partition) → how far the sink has come there, by what the destination's primary holds."""
     return {
-        (found["_id"]["topic"], int(found["_id"]["partition"])): Applied(int(found["offset"]), int(found["epoch"]))
+        (found["_id"]["topic"], int(found["_id"]["partition"])): Applied.of(found)
         for found in _mine(client, OFFSETS, pipeline, "topic")
     }
 
@@ -125,14 +146,19 @@ def accept_missed_deletes(client: Client, pipeline: Pipeline) -> int:
 def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at: datetime) -> None:
     """Have the sink, which must be STOPPED, begin at these offsets; all before them was appended before `at`.
 
-    The next epoch is taken, so that a task that Connect has lost sight of writes nothing any more. `at` counts where
-    the log is compacted; else the sink takes it out again when it opens the partition.
+    The next epoch is taken, so that a task that Connect has lost sight of writes nothing any more. The offsets are
+    those of the topics as they are now. `at` counts where the log is compacted; else the sink takes it out again when
+    it opens the partition.
     """
     collection = _collection(client, OFFSETS).with_options(write_concern=WriteConcern("majority"))
     writes = [
         UpdateOne(
             {"_id": {"pipeline": pipeline.name, "topic": topic, "partition": partition}},
-            {"$inc": {"epoch": Int64(1)}, "$set": {"offset": Int64(offset), "at": at, "began": at}},
+            {
+                "$inc": {"epoch": Int64(1)},
+                "$set": {"offset": Int64(offset), "at": at, "began": at},
+                "$unset": {"clear": "", "topicId": ""},
+            },
             upsert=True,
         )
         for (topic, partition), offset in offsets.items()

@@ -11,6 +11,7 @@ from connectors.copying import Copied, Held
 from connectors.cutovers import Cutover
 from connectors.ddl import Ddl
 from connectors.dead_letters import DeadLetters
+from connectors.log_bounds import Break
 from connectors.sink_state import Counts, TaskState
 from connectors.topics import Place
 
@@ -56,6 +57,8 @@ class Status:
     """What was done to collections of the source as such; the destination may have followed meanwhile."""
     cutover: Cutover | None = None
     """None while the source is primary and no cutover is under way."""
+    breaks: tuple[Break, ...] = ()
+    """Partitions whose position is not in their log: what the sink has not applied is gone."""
     trouble: tuple[str, ...] = ()
     """What kept a part of this from being found out, in words."""
 
@@ -98,6 +101,7 @@ class Status:
             "epochs": epochs,
             "connectors": [_connector(connector) for connector in self.connectors],
             "cutover": self.cutover and asdict(self.cutover),
+            "log_breaks": [found.as_json() for found in self.breaks],
             "trouble": list(self.trouble),
         }
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from connectors.sink_state import MISSED_DELETES
+from connectors import log_bounds
+from connectors.sink_state import LOG_GAP, MISSED_DELETES
 
 #: Verbs of the command line that are to be run, in this order, each with its options.
 Verbs = tuple[tuple[str, ...], ...]
 _MISSED = (("restart", MISSED_DELETES), ("verify",), ("repair",))
+_GAP = (("restart", LOG_GAP), ("verify",), ("repair",))
 _AGAIN = (("resnapshot",), ("verify",))
 #: Words in the reason of a failure that comes back however often the task is restarted, and what to run then.
 _LASTING: tuple[tuple[re.Pattern[str], str, Verbs], ...] = (
+    (log_bounds.CODE, "the log does not go on where the sink is", _GAP),
     (re.compile(re.escape(MISSED_DELETES)), "deletes may be gone from the log", _MISSED),
     (
         re.compile(r"towpath resnapshot|ChangeStreamHistoryLost|may no longer be in the oplog|error 286\b|code 286\b"),

@@ -12,10 +12,12 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
+    KafkaError,
     KafkaException,
     Producer,
     TopicCollection,
     TopicPartition,
+    Uuid,
 )
 from confluent_kafka.admin import (
     AdminClient,
@@ -48,9 +50,15 @@ TOPIC_SETTINGS = {
 #: Heartbeats are of no use after a while; small segments let retention take them.
 HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+_OF_URLS = str.maketrans("+/", "-_", "=")
 _REACHED = 10.0  # seconds until no broker is taken to answer
 _ASKED = 1.0  # seconds until it is looked at why none has answered yet
 _TIMEOUT = 15.0  # seconds for one request to the brokers
+
+
+def topic_id(found: Uuid) -> str:
+    """As Java writes it: librdkafka writes it in base64, Java in that of URLs."""
+    return str(found).translate(_OF_URLS)
 
 
 def retention_settings(retention_ms: int) -> dict[str, str]:
@@ -135,15 +143,6 @@ class Topics:
         futures = self._admin.create_topics([new], request_timeout=_TIMEOUT, validate_only=validate_only)
         self._done(f"create the topic {name}", futures[name])
 
-    def ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Topic → the id that Kafka gave it: a topic that is deleted and made again has another."""
-        wanted = list(names)
-        if not wanted:
-            return {}  # the client refuses an empty list
-        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=_TIMEOUT)
-        found = {name: self._done(f"read the id of the topic {name}", future) for name, future in futures.items()}
-        return {name: str(topic.topic_id) for name, topic in found.items()}
-
     def settings(self, name: str) -> dict[str, str]:
         """Every setting that is in force for the topic."""
         return self._configuration(ConfigResource(ResourceType.TOPIC, name), f"the settings of the topic {name}")
@@ -193,6 +192,21 @@ class Topics:
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         firsts, ends = self._offsets(partitions, earliest), self._offsets(partitions, latest, level)
         return {place: (firsts[place], end) for place, end in ends.items()}
+
+    def ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Topic → its id, which a topic of the same name that is made later does not have; those that are there."""
+        wanted = sorted(set(names))
+        if not wanted:
+            return {}  # the client refuses an empty list
+        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=_TIMEOUT)
+        found = {}
+        for name, future in futures.items():
+            try:
+                found[name] = topic_id(future.result(timeout=2 * _TIMEOUT).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    self._done(f"read the id of the topic {name}", future)
+        return found
 
     def open_transactions(self) -> dict[tuple[str, int], int]:
         """(topic, partition) → where the first transaction begins that has not ended, in every topic that may be seen

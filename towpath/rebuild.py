@@ -89,6 +89,7 @@ def _empty(it: Opened, begun: Rebuild) -> Rebuild:
     stop_sink(pipeline, it.connect)
     with connected(pipeline.destination_uri, "destination") as client:
         rebuilding.forget_positions(client, pipeline, begun.topics)
+        rebuilding.begin_late(client, pipeline, begun)
         targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, begun.log)]
         rebuilding.empty(client, refuse.holding(client, targets), say)
         emptied = replace(begun, phase="applying")

@@ -118,9 +118,9 @@ def _gone_on(it: Opened, asked: Asked, found: Replay, destination: ReplicaSet) -
         )
     found = Replay(found.pipeline, found.label, found.destination, asked.uri, found.plan)
     lost = replaying.overtaken(found, it.topics)
-    if lost and not found.plan.forced:
+    if lost:
         raise Refused(
-            "retention has deleted what the replay had not applied yet: " + "; ".join(lost) + "; begin anew: towpath"
+            "the log no longer holds what the replay had not applied yet: " + "; ".join(lost) + "; begin anew: towpath"
             f" remove PIPELINE --replay {found.label}, then replay with --empty"
         )
     say(f"replay {found.label}: going on with what was begun at {_utc(found.plan.began)}")

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from connectors import sink_state
+from connectors import cutovers, log_bounds, sink_state
 from connectors.clusters import connected
 from connectors.errors import Refused, TopicError
 from connectors.lifecycle import require, statuses, wait_running
+from connectors.rings import refuse_ring_on_resuming
 from towpath import full_verdict
 from towpath.ends import end
 from towpath.opened import Opened, opened, pipeline_argument, say
@@ -25,8 +26,15 @@ from towpath.opened import Opened, opened, pipeline_argument, say
     help="Have a sink go on that stopped because deletes may be gone from the log that it did not apply;"
     " verify and repair are to be run next.",
 )
+@click.option(
+    sink_state.LOG_GAP,
+    "accept_gap",
+    is_flag=True,
+    help="Have a sink go on whose position is not in its log, because records are gone that it did not apply, or the"
+    " topic was cut short or made again; verify and repair are to be run next.",
+)
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors run.")
-def restart(file: Path, everything: bool, accept: bool, timeout: float) -> None:
+def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeout: float) -> None:
     """Restart the connectors and tasks of PIPELINE that have failed; each goes on where it was.
 
     First ends the transactions whose end Kafka has lost, which a task may wait for, as had been decided.
@@ -36,10 +44,20 @@ def restart(file: Path, everything: bool, accept: bool, timeout: float) -> None:
         require(it.connect, it.topics, it.pipeline)
         if accept:
             _accept_missed_deletes(it)
+        if accept_gap:
+            _accept_log_gap(it)
+        [sink] = statuses(it.connect, [it.pipeline.sink_connector])
         for name in it.pipeline.connectors:
             it.connect.restart(name, only_failed=not everything)
         wait_running(it.connect, it.pipeline, timeout)
+        if any(log_bounds.CODE.search(reason) for reason in sink.failures):
+            log_bounds.refuse(it.pipeline, it.topics)  # it runs until it has looked at its log
         click.echo(f"{it.pipeline.name}: running")
+        if accept_gap:
+            say(
+                f"changes are missing at the destination: run `towpath verify {file}`, which finds what differs, and"
+                f" then `towpath repair {file}`, which has it read again at the source"
+            )
         if accept:
             say(
                 f"deletes may have been missed: run `towpath verify {file}`, which finds the documents that should be"
@@ -54,6 +72,16 @@ def _end_transactions(it: Opened) -> None:
             say(words)
     except TopicError as error:
         say(f"towpath: {error}")
+
+
+def _accept_log_gap(it: Opened) -> None:
+    cutovers.refuse(it.pipeline)
+    refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
+    found = log_bounds.accept(it.pipeline, it.topics, it.connect)
+    full_verdict.forget(it)
+    for one in found:
+        say(f"{one.words}; it goes on at {one.begin:,}")
+    it.connect.resume(it.pipeline.sink_connector)
 
 
 def _accept_missed_deletes(it: Opened) -> None:

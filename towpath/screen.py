@@ -10,6 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from connectors import log_bounds
 from connectors.copying import Copied
 from connectors.sink_state import Counts
 from connectors.status import RATE_WINDOW, Status
@@ -43,7 +44,9 @@ def screen(
     warnings = [*ddl, *(log.warnings if log else ())]
     words = [Text(f"{c.name}: {reason}", style="red") for c in found.connectors for reason in c.failures]
     words += [Text(trouble, style="red") for trouble in found.trouble]
-    if any("towpath resnapshot" in reason for c in found.connectors for reason in c.failures):
+    if found.breaks:
+        words.append(Text(f"A restart does not help: {log_bounds.listed(found.breaks)}", style="red"))
+    elif any("towpath resnapshot" in reason for c in found.connectors for reason in c.failures):
         words.append(Text("A restart does not help: towpath resnapshot PIPELINE"))
     elif words:
         words.append(Text("Mend the cause, then: towpath restart PIPELINE"))

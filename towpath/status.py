@@ -38,7 +38,8 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
 
     With --watch a part that does not answer is shown as such, and looked at again until interrupted.
 
-    Exit 0 when it runs, 1 when not, 2 when it could not be seen.
+    Exit 0 when it runs; 1 when not, or when records are gone from the log that the sink has not applied; 2 when it
+    could not be seen.
     """
     with opened(file) as it:
         if watch:
@@ -50,7 +51,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
             else:
                 ddl = unfollowed.lines(it, found.ddl)
                 show(found, Verified.look(it), replay_status.look(it), log_seen.look(it), ddl)
-    if found is None or found.state != "running":
+    if found is None or found.state != "running" or found.breaks:
         raise click.exceptions.Exit(2 if found is None else 1)
 
 

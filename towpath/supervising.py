@@ -13,6 +13,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from connectors import log_bounds
 from connectors.connect import Connector
 from connectors.errors import KafkaUnreachable, NoSuchConnector
 from connectors.looking import look
@@ -105,6 +106,8 @@ class Supervisor:
         for words in dict.fromkeys((*self._troubles, *found.trouble)):
             self.events.standing("trouble", words, words if words in found.trouble else "")
         self._troubles = found.trouble
+        breaks = log_bounds.listed(found.breaks) if found.breaks else ""
+        self.events.standing("gap", "gap", breaks, more={"log_breaks": [one.as_json() for one in found.breaks]})
         for waiting in found.waiting:
             why = f"requests to read again wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
             self.events.standing("trouble", f"requests {waiting.connector}", why)
@@ -210,7 +213,8 @@ class Supervisor:
         verified = self._verified()
         differs = any(differs for _, differs in verified.lines())
         running = self.found is not None and self.found.state == "running"
-        well = running and not (self.aside.left or differs or self.ddl or self.hopeless)
+        broken = self.found is not None and bool(self.found.breaks)
+        well = running and not (self.aside.left or differs or self.ddl or self.hopeless or broken)
         status = 2 if self.away or self.found is None else 0 if well else 1
         restarts = sum(self.restarts.values())
         parts = [
@@ -219,6 +223,7 @@ class Supervisor:
             f"{counted(self.aside.left, 'document')} set aside, {self.aside.mended:,} mended",
             *([f"{counted(len(self.ddl), 'change')} of the source's collections not followed"] if self.ddl else []),
             *(f"to do: {command}" for command in self.hopeless.values()),
+            *([log_bounds.listed(self.found.breaks)] if self.found and self.found.breaks else []),
             *(f"verified: {line}" for line, _ in verified.lines()),
         ]
         figures = {

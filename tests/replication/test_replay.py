@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 from pymongo import MongoClient
 
 import stack as embedded
+from connectors.connect import Connect
 from stack import mongod
 from stack.mongod import MongodSizes, Servers
 from tests.conftest import MakePipeline
@@ -302,3 +303,35 @@ def test_what_the_log_lacks_or_the_destination_refuses_is_told(pipeline: Pipelin
     assert letters in kafka.list_topics(timeout=10).topics
     towpath("remove", pipeline.file, "--replay", "rest")
     until("end of the dead letters", lambda: letters not in kafka.list_topics(timeout=10).topics)
+
+
+def test_a_replay_whose_log_is_deleted_under_it_stops_and_is_to_be_begun_anew(pipeline: Pipeline, third: Third) -> None:
+    pipeline = replace(pipeline, settings=Settings(partitions=1))
+    pipeline.source("docs").insert_many([{"_id": n} for n in range(100)])
+    pipeline.deploy()
+    pipeline.wait()
+    third.replay(pipeline, "--name", "gap", "--follow")
+    kafka = AdminClient({"bootstrap.servers": pipeline.addresses.bootstrap})
+    sink = f"{pipeline.name}-replay-gap"
+    with Connect(pipeline.addresses.connect) as connect:
+        connect.stop(sink)
+        until("end of its tasks", lambda: not connect.status(sink).tasks)
+        pipeline.source("docs").insert_many([{"_id": n} for n in range(100, 150)])
+        pipeline.wait()
+        for future in kafka.delete_records([TopicPartition(pipeline.topic("docs"), 0, -1)]).values():
+            future.result(timeout=30)
+        connect.resume(sink)
+        [reason] = until("failure of the replay", lambda: connect.status(sink).failures)
+    assert reason.startswith("TWP-LOG-GAP: ") and reason.endswith("A replay has to begin anew")
+    [shown] = pipeline.status()["replays"]
+    assert (shown["state"], shown["reasons"]) == ("FAILED", [reason])
+    said = third.refused(pipeline, "--name", "gap", "--follow")
+    assert "TWP-LOG-GAP" in said and "begin anew" in said
+    assert third.documents(pipeline, "docs").count_documents({}) == 100
+    towpath("remove", pipeline.file, "--replay", "gap")
+    found = third.replay(pipeline, "--name", "gap", "--empty", "--yes", "--force", "--follow", expect=1)
+    assert [one["namespace"] for one in found["missing"]] == [pipeline.namespace("docs")]
+    pipeline.source("docs").insert_one({"_id": 150})
+    pipeline.wait()
+    documents = third.documents(pipeline, "docs")
+    until("what came after it", lambda: [one["_id"] for one in documents.find()] == [150])

@@ -72,6 +72,7 @@ LOST = (
     "Caused by: com.mongodb.MongoCommandException: Command failed with error 286 (ChangeStreamHistoryLost): 'Resume of"
     " change stream was not possible, as the resume point may no longer be in the oplog.' on server 127.0.0.1:1"
 )
+GAP = "io.towpath.sink.LogBounds$Broken: TWP-LOG-GAP: records of shop.shop.orders-0 are gone from the log"
 BAD = "org.apache.kafka.common.config.ConfigException: Invalid value shop for configuration towpath.rename: no JSON"
 REFUSES = (
     "org.apache.kafka.connect.errors.ConnectException: 300 of 300 records were refused; that is more than"
@@ -82,11 +83,20 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
 
 @pytest.mark.parametrize(
     ("trace", "verbs"),
-    [(MISSED, ["restart", "verify", "repair"]), (LOST, ["resnapshot", "verify"]), (BAD, ["check", "deploy"])],
+    [
+        (MISSED, ["restart", "verify", "repair"]),
+        (LOST, ["resnapshot", "verify"]),
+        (BAD, ["check", "deploy"]),
+        (GAP, ["restart", "verify", "repair"]),
+    ],
 )
 def test_what_no_restart_mends_says_what_does(trace, verbs):
     found = lasting(reason(trace))
     assert [verb for verb, *_ in found.verbs] == verbs
+
+
+def test_a_code_comes_first_in_a_reason():
+    assert reason(GAP).startswith("TWP-LOG-GAP: ")
 
 
 @pytest.mark.parametrize("trace", [REFUSES, STEPPED, "java.lang.NullPointerException", "code 2860", ""])

@@ -3,6 +3,7 @@ package io.towpath.sink;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.Properties;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -34,24 +35,37 @@ final class LogEnd {
 
     /** Of each partition the broker's time of the first record at or after an offset; now where there is none. Nothing without an answer. */
     Map<TopicPartition, Long> nextTimes(Map<TopicPartition, Long> positions) {
+        long nowMs = System.currentTimeMillis();
         Map<TopicPartition, Long> times = new HashMap<>();
+        firstTimes(positions).forEach((partition, time) -> times.put(partition, time.orElse(nowMs)));
+        return times;
+    }
+
+    /** Of each partition whether there is a record at or after an offset. Nothing without an answer. */
+    Map<TopicPartition, Boolean> hasRecords(Map<TopicPartition, Long> positions) {
+        Map<TopicPartition, Boolean> found = new HashMap<>();
+        firstTimes(positions).forEach((partition, time) -> found.put(partition, time.isPresent()));
+        return found;
+    }
+
+    private Map<TopicPartition, OptionalLong> firstTimes(Map<TopicPartition, Long> positions) {
+        Map<TopicPartition, OptionalLong> times = new HashMap<>();
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, bytes, bytes)) {
-            long nowMs = System.currentTimeMillis();
             Map<TopicPartition, Long> open = consumer.endOffsets(positions.keySet(), PATIENCE);
             consumer.assign(open.keySet());
             positions.forEach(consumer::seek);
             for (long until = System.nanoTime() + PATIENCE.toNanos(); System.nanoTime() < until; ) {
                 for (TopicPartition partition : Map.copyOf(open).keySet()) {
                     if (consumer.position(partition, PATIENCE) < open.get(partition)) continue;
-                    times.putIfAbsent(partition, nowMs);
+                    times.putIfAbsent(partition, OptionalLong.empty());
                     open.remove(partition);
                 }
                 if (open.isEmpty()) break;
                 consumer.assign(open.keySet());
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
                     TopicPartition partition = new TopicPartition(record.topic(), record.partition());
-                    times.put(partition, record.timestamp());
+                    times.put(partition, OptionalLong.of(record.timestamp()));
                     open.remove(partition);
                 }
             }

@@ -10,6 +10,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Function;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -24,10 +25,12 @@ public final class MongoSinkTask extends SinkTask {
     /** Connect polls for so long at most when it is to come back with or without records. */
     private static final long AT_ONCE_MS = 1;
 
+    private final Function<LogSettings, LogGuard> logs;
     private SinkSettings settings;
     private MongoSinkConfig config;
     private Silence silence;
     private DeleteGuard guard;
+    private LogGuard log;
     private MongoClient client;
     private ClientSession session;
     private Writes writes;
@@ -41,12 +44,21 @@ public final class MongoSinkTask extends SinkTask {
     /** Partitions given to this task, that it has not taken over at the destination yet. */
     private final Set<TopicPartition> unopened = new LinkedHashSet<>();
 
+    public MongoSinkTask() {
+        this(LogGuard::of);
+    }
+
+    MongoSinkTask(Function<LogSettings, LogGuard> logs) {
+        this.logs = logs;
+    }
+
     @Override
     public void start(Map<String, String> properties) {
         settings = SinkSettings.of(properties);
         config = new MongoSinkConfig(properties);
         silence = new Silence(settings.silenceMs());
         guard = new DeleteGuard(settings.log());
+        log = logs.apply(settings.log());
         writes = new Writes(config);
         metrics = new SinkMetrics(settings.pipeline(), settings.task());
         polled = new Polled(settings.pollRecords(), settings.batchRecords(), settings.batchBytes());
@@ -57,7 +69,7 @@ public final class MongoSinkTask extends SinkTask {
     private void connect() {
         client = Destination.connect(config, silence.ms());
         facts = new TaskFacts(settings, client, metrics);
-        offsets = new Offsets(settings.pipeline(), client, guard);
+        offsets = new Offsets(settings.pipeline(), client, guard, log);
     }
 
     /** With the patience of now. All partitions are taken over once more, which ends what may be left of the old session's transaction. */
@@ -95,13 +107,18 @@ public final class MongoSinkTask extends SinkTask {
         while (!unopened.isEmpty()) {
             try {
                 if (session == null) begin();
-                for (TopicPartition partition : List.copyOf(unopened)) {
-                    context.offset(
-                            partition,
-                            offsets.open(partition, session.getServerSession().getIdentifier()));
-                    unopened.remove(partition);
+                for (TopicPartition partition : unopened) {
+                    offsets.open(partition, session.getServerSession().getIdentifier());
                     silence.answered();
                 }
+                offsets.requireLog(unopened);
+                for (TopicPartition partition : List.copyOf(unopened)) {
+                    context.offset(partition, offsets.next(partition).orElseThrow());
+                    unopened.remove(partition);
+                }
+            } catch (LogGuard.Unanswered error) {
+                metrics.retried(Reason.of(error));
+                retry.pause("take partitions over", error);
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.PASSING)
                     throw new ConnectException(
@@ -130,6 +147,7 @@ public final class MongoSinkTask extends SinkTask {
             List<SinkRecord> ready = records.stream()
                     .filter(record -> !late.contains(new TopicPartition(record.topic(), record.kafkaPartition())))
                     .toList();
+            offsets.came(ready);
             polled.add(ready);
             if (polled.isMoreThere()) context.timeout(AT_ONCE_MS);
             else write();
@@ -146,6 +164,7 @@ public final class MongoSinkTask extends SinkTask {
         List<SinkRecord> records = polled.all();
         if (records.isEmpty()) return;
         long began = System.nanoTime();
+        log.ask();
         try {
             writer.write(records);
         } catch (RetriableException error) {
@@ -185,6 +204,7 @@ public final class MongoSinkTask extends SinkTask {
         }
         if (metrics != null) metrics.close();
         if (client != null) client.close();
+        if (log != null) log.close();
     }
 
     @Override

@@ -4,23 +4,35 @@ import java.util.List;
 import org.apache.kafka.common.TopicPartition;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
+import org.bson.BsonInt64;
 import org.bson.BsonString;
 import org.bson.conversions.Bson;
 
 /**
- * What the document of a partition at the destination says; the times in it are those of {@link DeleteGuard}.
+ * What the document of a partition at the destination says; the other times in it are those of {@link DeleteGuard}.
  *
  * @param epoch of its owner
  * @param offset of the next record to apply
+ * @param clear at least {@code offset}: the log was seen to hold no record from there up to this one
+ * @param topicId of the topic that the offset belongs to; null until a sink of this version has taken the partition over
+ * @param lastAtMs the broker's time of the last record applied; null if it is not known
  */
-record OffsetDocument(long epoch, long offset) {
+record OffsetDocument(long epoch, long offset, long clear, String topicId, Long lastAtMs) {
     static final String OFFSET = "offset";
     static final String EPOCH = "epoch";
     static final String SESSION = "session";
+    static final String CLEAR = "clear";
+    static final String TOPIC_ID = "topicId";
+    static final String LAST_AT = "lastAt";
 
     static OffsetDocument of(BsonDocument stored) {
+        long offset = stored.getNumber(OFFSET).longValue();
         return new OffsetDocument(
-                stored.getNumber(EPOCH).longValue(), stored.getNumber(OFFSET).longValue());
+                stored.getNumber(EPOCH).longValue(),
+                offset,
+                Math.max(offset, stored.getNumber(CLEAR, new BsonInt64(offset)).longValue()),
+                stored.containsKey(TOPIC_ID) ? stored.getString(TOPIC_ID).getValue() : null,
+                stored.containsKey(LAST_AT) ? stored.getDateTime(LAST_AT).getValue() : null);
     }
 
     /** Finds it. */
@@ -48,7 +60,15 @@ record OffsetDocument(long epoch, long offset) {
         return new BsonDocument("$set", fields);
     }
 
-    OffsetDocument movedTo(long next) {
-        return new OffsetDocument(epoch, next);
+    OffsetDocument movedTo(long next, Long atMs) {
+        return new OffsetDocument(epoch, next, next, topicId, atMs == null ? lastAtMs : atMs);
+    }
+
+    OffsetDocument clearTo(long upTo) {
+        return new OffsetDocument(epoch, offset, upTo, topicId, lastAtMs);
+    }
+
+    OffsetDocument inTopic(String id) {
+        return new OffsetDocument(epoch, offset, clear, id, lastAtMs);
     }
 }

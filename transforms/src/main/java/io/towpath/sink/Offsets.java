@@ -15,12 +15,14 @@ import com.mongodb.client.model.ReturnDocument;
 import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.Updates;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTaskContext;
 import org.bson.BsonArray;
 import org.bson.BsonDateTime;
@@ -58,12 +60,14 @@ final class Offsets {
     private final MongoClient client;
     private final MongoCollection<BsonDocument> collection;
     private final DeleteGuard guard;
+    private final LogGuard log;
     private final Map<TopicPartition, OffsetDocument> positions = new HashMap<>();
 
-    Offsets(String pipeline, MongoClient client, DeleteGuard guard) {
+    Offsets(String pipeline, MongoClient client, DeleteGuard guard, LogGuard log) {
         this.pipeline = pipeline;
         this.client = client;
         this.guard = guard;
+        this.log = log;
         this.collection = client.getDatabase(Destination.DATABASE)
                 .getCollection(COLLECTION, BsonDocument.class)
                 .withReadPreference(ReadPreference.primary());
@@ -86,7 +90,30 @@ final class Offsets {
         OffsetDocument position = OffsetDocument.of(stored);
         positions.put(partition, position);
         guard.found(partition, stored);
+        log.moved(partition, position);
         return position;
+    }
+
+    /**
+     * Partitions that were just opened: their log goes on at their positions, and its topics are noted in them. Throws
+     * {@link LogBounds.Broken}, and {@link LogGuard.Unanswered}.
+     */
+    void requireLog(Collection<TopicPartition> opened) {
+        Map<TopicPartition, OffsetDocument> mine = new HashMap<>(positions);
+        mine.keySet().retainAll(opened);
+        List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
+        log.opened(mine).forEach((partition, id) -> {
+            if (id.equals(mine.get(partition).topicId())) return;
+            updates.add(new UpdateOneModel<>(owned(partition), Updates.set(OffsetDocument.TOPIC_ID, id)));
+            positions.computeIfPresent(partition, (unused, position) -> position.inTopic(id));
+        });
+        if (!updates.isEmpty())
+            collection.withWriteConcern(WriteConcern.MAJORITY).bulkWrite(updates);
+    }
+
+    /** These came. Throws {@link LogBounds.Broken} when they are not what comes next. */
+    void came(List<SinkRecord> records) {
+        log.came(records, positions);
     }
 
     /** A killed owner's transaction would hold its documents until the server ends it after a minute. */
@@ -106,6 +133,7 @@ final class Offsets {
     void forget(TopicPartition partition) {
         positions.remove(partition);
         guard.forget(partition);
+        log.forget(partition);
     }
 
     /** The offset of the next record to apply; empty for a partition that is not this task's. */
@@ -121,11 +149,16 @@ final class Offsets {
         return all;
     }
 
-    /** Within a transaction, move partitions on to these ends. False when one is not where it should be: see {@link #standing}. */
+    /**
+     * Within a transaction, move partitions on to these ends. False when one is not where it should be: see {@link #standing}. Throws as
+     * {@link LogGuard#require}.
+     */
     boolean advance(ClientSession session, Map<TopicPartition, End> to) {
+        log.require(positions);
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
         to.forEach((partition, end) -> {
             BsonDocument set = new BsonDocument(OffsetDocument.OFFSET, new BsonInt64(end.offset()));
+            if (end.atMs() != null) set.append(OffsetDocument.LAST_AT, new BsonDateTime(end.atMs()));
             if (guard.watches(partition) && end.atMs() != null)
                 set.append(DeleteGuard.AT, new BsonDateTime(end.atMs()));
             Bson expected = and(
@@ -139,15 +172,25 @@ final class Offsets {
     /** The transaction has been committed. */
     void advanced(Map<TopicPartition, End> to) {
         to.forEach((partition, end) -> {
-            positions.computeIfPresent(partition, (unused, from) -> from.movedTo(end.offset()));
+            positions.computeIfPresent(partition, (unused, from) -> from.movedTo(end.offset(), end.atMs()));
             if (end.atMs() != null) guard.applied(partition, end.atMs());
         });
     }
 
-    /** To be called at each poll, whatever it brought. Throws when deletes may be gone that are not applied; see {@link DeleteGuard}. */
+    /**
+     * To be called at each poll, whatever it brought. Throws when records may be gone that are not applied; see {@link DeleteGuard} and
+     * {@link LogGuard}.
+     */
     void guard(SinkTaskContext context) {
-        if (guard.isOn()) context.timeout(guard.everyMs()); // Connect may poll for longer
+        comeBack(context); // Connect may poll for longer
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
+        log.look(positions).forEach((partition, clear) -> {
+            Bson expected = and(
+                    owned(partition),
+                    eq(OffsetDocument.OFFSET, positions.get(partition).offset()));
+            updates.add(new UpdateOneModel<>(expected, Updates.set(OffsetDocument.CLEAR, clear)));
+            positions.computeIfPresent(partition, (unused, position) -> position.clearTo(clear));
+        });
         guard.look(all())
                 .forEach((partition, atMs) -> updates.add(
                         new UpdateOneModel<>(owned(partition), Updates.set(DeleteGuard.AT, new BsonDateTime(atMs)))));
@@ -157,6 +200,12 @@ final class Offsets {
         } catch (MongoException error) {
             // the next time; what is stored is older and no less true
         }
+    }
+
+    private void comeBack(SinkTaskContext context) {
+        long soonMs = log.soonMs(positions);
+        if (guard.isOn()) soonMs = soonMs < 0 ? guard.everyMs() : Math.min(soonMs, guard.everyMs());
+        if (soonMs >= 0) context.timeout(soonMs);
     }
 
     /** Read what is stored, which holds from now on. Throws {@link Fenced} when a partition has another owner. */

@@ -81,7 +81,9 @@ final class Transaction {
             if (verdict == Verdict.REFUSED || verdict == Verdict.PRESENT)
                 return new Outcome.Refused(write, verdict, first.getCode(), first.getMessage());
             return new Outcome.Failed(verdict, written, error);
-        } catch (DeadLetters.Unanswered error) {
+        } catch (LogBounds.Broken error) {
+            throw error;
+        } catch (DeadLetters.Unanswered | LogGuard.Unanswered error) {
             return new Outcome.Failed(Verdict.PASSING, written, error);
         } catch (RuntimeException error) {
             return failed(error, written);

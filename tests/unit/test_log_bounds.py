@@ -1,0 +1,71 @@
+"""Which positions are not in their log, as Python judges; `LogBoundsTest` has the same cases for the sink."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from confluent_kafka import Uuid
+
+from connectors.log_bounds import Break, judge, listed
+from connectors.sink_state import Applied
+from connectors.topics import topic_id
+
+PLACE = ("shop.shop.orders", 3)
+
+
+def code(applied: Applied, log: tuple[int, int], topic: str = "id", *, transactional: bool = True) -> str:
+    found = judge({PLACE: applied}, {PLACE: log}, {PLACE[0]: topic}, transactional=transactional)
+    return found[0].code if found else ""
+
+
+@pytest.mark.parametrize(
+    ("offset", "clear", "log", "found"),
+    [
+        (10, 0, (0, 20), ""),
+        (10, 0, (10, 10), ""),
+        (0, 0, (0, 0), ""),
+        (10, 0, (11, 20), "TWP-LOG-GAP"),
+        (10, 0, (12, 12), "TWP-LOG-GAP"),
+        (0, 0, (5, 20), "TWP-LOG-GAP"),
+        (10, 15, (16, 20), "TWP-LOG-GAP"),
+        (10, 15, (15, 30), ""),
+        (10, 0, (11, 11), ""),
+        (10, 0, (0, 9), "TWP-LOG-END"),
+    ],
+)
+def test_positions_below_the_start_or_beyond_the_end_are_told(
+    offset: int, clear: int, log: tuple[int, int], found: str
+) -> None:
+    assert code(Applied(offset, 1, clear, "id"), log) == found
+    assert code(Applied(offset, 1, clear), log) == found, "of a sink of an earlier version"
+
+
+def test_without_transactions_the_last_offset_of_a_log_is_a_record() -> None:
+    assert code(Applied(10, 1), (11, 11), transactional=False) == "TWP-LOG-GAP"
+    assert code(Applied(11, 1), (11, 11), transactional=False) == ""
+
+
+@pytest.mark.parametrize("log", [(0, 9), (0, 20), (11, 20)])
+def test_another_topic_is_another_log_wherever_it_is(log: tuple[int, int]) -> None:
+    assert code(Applied(10, 1, 0, "before"), log) == "TWP-LOG-TOPIC"
+
+
+def test_a_topic_that_is_gone_is_not_judged() -> None:
+    assert judge({PLACE: Applied(10, 1, 0, "id")}, {}, {}, transactional=True) == ()
+
+
+def test_where_a_sink_goes_on_and_what_is_told() -> None:
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    begins = {
+        found: Break(found, *PLACE, position=10, first=20, end=30, last_at=at).begin
+        for found in ("TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC")
+    }
+    assert begins == {"TWP-LOG-GAP": 20, "TWP-LOG-END": 30, "TWP-LOG-TOPIC": 20}
+    words = listed([Break("TWP-LOG-GAP", *PLACE, position=10, first=20, end=30, last_at=at)] * 3)
+    for part in ("shop.shop.orders, partition 3", "offset 10", "from 20 to 30", "2026-01-02 03:04:05", "2 more"):
+        assert part in words
+
+
+def test_the_id_of_a_topic_is_written_as_java_writes_it() -> None:
+    assert topic_id(Uuid(-1, -1)) == "_____________________w"

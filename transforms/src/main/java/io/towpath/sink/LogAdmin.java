@@ -1,0 +1,116 @@
+package io.towpath.sink;
+
+import java.time.Duration;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.CompletionStage;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AdminClientConfig;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.TopicDescription;
+import org.apache.kafka.common.IsolationLevel;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+
+/** Asks Kafka where partitions of the log begin and end, and which topics they belong to. */
+final class LogAdmin implements LogGuard.Log {
+    private static final int PATIENCE_MS = 10_000;
+
+    private final Admin admin;
+
+    /** @param consumer how to read the log, which says how to log in */
+    LogAdmin(Properties consumer) {
+        Map<String, Object> settings = new HashMap<>();
+        for (String name : AdminClientConfig.configNames())
+            if (consumer.containsKey(name)) settings.put(name, consumer.get(name));
+        settings.put(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG, PATIENCE_MS);
+        settings.put(AdminClientConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, PATIENCE_MS);
+        admin = Admin.create(settings);
+    }
+
+    @Override
+    public CompletableFuture<Map<TopicPartition, LogBounds>> bounds(
+            Collection<TopicPartition> partitions, boolean ends) {
+        return ids(partitions)
+                .thenCompose(ids -> {
+                    Set<TopicPartition> there = partitions.stream()
+                            .filter(partition -> ids.containsKey(partition.topic()))
+                            .collect(Collectors.toSet());
+                    return offsets(there, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
+                            .thenCompose(starts -> ends ? ends(ids, starts) : begun(ids, starts));
+                })
+                .toCompletableFuture();
+    }
+
+    private static CompletionStage<Map<TopicPartition, LogBounds>> begun(
+            Map<String, String> ids, Map<TopicPartition, Long> starts) {
+        return CompletableFuture.completedStage(by(
+                starts,
+                partition -> new LogBounds(
+                        ids.get(partition.topic()), starts.get(partition), LogBounds.UNKNOWN, LogBounds.UNKNOWN)));
+    }
+
+    /** What is committed is asked for first: where both ends are the same, no transaction was open. */
+    private CompletionStage<Map<TopicPartition, LogBounds>> ends(
+            Map<String, String> ids, Map<TopicPartition, Long> starts) {
+        return offsets(starts.keySet(), OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+                .thenCompose(stable -> offsets(starts.keySet(), OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+                        .thenApply(written -> by(
+                                starts,
+                                partition -> new LogBounds(
+                                        ids.get(partition.topic()),
+                                        starts.get(partition),
+                                        stable.get(partition),
+                                        written.get(partition)))));
+    }
+
+    private static <T> Map<TopicPartition, T> by(
+            Map<TopicPartition, Long> partitions, Function<TopicPartition, T> value) {
+        return partitions.keySet().stream().collect(Collectors.toMap(Function.identity(), value));
+    }
+
+    private CompletionStage<Map<String, String>> ids(Collection<TopicPartition> partitions) {
+        Set<String> names = new HashSet<>();
+        partitions.forEach(partition -> names.add(partition.topic()));
+        CompletionStage<Map<String, String>> all = CompletableFuture.completedStage(new HashMap<>());
+        for (var description : admin.describeTopics(names).topicNameValues().entrySet())
+            all = all.thenCombine(description.getValue().toCompletionStage().handle(LogAdmin::idOf), (found, id) -> {
+                if (id != null) found.put(description.getKey(), id);
+                return found;
+            });
+        return all;
+    }
+
+    private static String idOf(TopicDescription topic, Throwable error) {
+        if (error == null) return topic.topicId().toString();
+        Throwable cause = error instanceof CompletionException wrapped ? wrapped.getCause() : error;
+        if (cause instanceof UnknownTopicOrPartitionException) return null;
+        throw new CompletionException(cause);
+    }
+
+    private CompletionStage<Map<TopicPartition, Long>> offsets(
+            Set<TopicPartition> partitions, OffsetSpec spec, IsolationLevel level) {
+        Map<TopicPartition, OffsetSpec> asked =
+                partitions.stream().collect(Collectors.toMap(Function.identity(), partition -> spec));
+        return admin.listOffsets(asked, new ListOffsetsOptions(level))
+                .all()
+                .toCompletionStage()
+                .thenApply(found -> found.entrySet().stream()
+                        .collect(Collectors.toMap(
+                                Map.Entry::getKey, entry -> entry.getValue().offset())));
+    }
+
+    @Override
+    public void close() {
+        admin.close(Duration.ZERO);
+    }
+}

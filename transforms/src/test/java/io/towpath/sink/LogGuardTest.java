@@ -1,0 +1,193 @@
+package io.towpath.sink;
+
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.towpath.sink.LogBounds.Broken;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.junit.jupiter.api.Test;
+
+/** What a running sink notices of a log that is deleted under it, by the offsets that come and the log's beginning after they came. */
+class LogGuardTest {
+    private static final TopicPartition PARTITION = new TopicPartition("t", 0);
+
+    private final Map<TopicPartition, OffsetDocument> positions = new HashMap<>();
+    private LogBounds log = new LogBounds("id", 0, 100, 100);
+    private int questions;
+    private final LogGuard guard = new LogGuard(
+            new LogGuard.Log() {
+                @Override
+                public CompletableFuture<Map<TopicPartition, LogBounds>> bounds(
+                        Collection<TopicPartition> partitions, boolean ends) {
+                    questions++;
+                    return CompletableFuture.completedFuture(Map.of(PARTITION, log));
+                }
+
+                @Override
+                public void close() {}
+            },
+            null);
+
+    @Test
+    void offsetsThatAreMissingAreMarksWhileTheLogStillHoldsTheirPlace() {
+        opened(10);
+        came(10, 11, 13, 14);
+        required();
+        applied(15);
+        log = log(15);
+        came(16, 17);
+        required();
+    }
+
+    @Test
+    void offsetsThatAreMissingAreAGapOnceTheLogBeginsBehindThem() {
+        opened(10);
+        came(10, 11);
+        required();
+        applied(12);
+        log = log(20);
+        came(20, 21);
+        assertBroken("TWP-LOG-GAP", this::required);
+        assertEquals(12, positions.get(PARTITION).offset());
+    }
+
+    @Test
+    void whatIsMissingBetweenTwoPollsOfOneTransactionIsSeen() {
+        opened(10);
+        came(10, 11);
+        log = log(20);
+        came(20, 21);
+        came(22);
+        assertBroken("TWP-LOG-GAP", this::required);
+    }
+
+    @Test
+    void recordsWithoutAHoleAreWellWhateverRetentionDeletesMeanwhile() {
+        opened(10);
+        came(10, 11, 12);
+        log = log(13);
+        required();
+    }
+
+    @Test
+    void aHoleThatWasSeenToBeThereIsNotJudgedAgain() {
+        opened(10);
+        came(10, 12);
+        required();
+        log = log(13);
+        came(13, 14);
+        required();
+    }
+
+    @Test
+    void theMarkBehindWhatIsAppliedMayGo() {
+        opened(10);
+        positions.computeIfPresent(PARTITION, (unused, position) -> position.clearTo(12));
+        log = log(12);
+        came(12, 13);
+        required();
+    }
+
+    @Test
+    void goingBackBeforeWhatIsAppliedIsALogThatWasCut() {
+        opened(10);
+        assertBroken("TWP-LOG-END", () -> came(3, 4));
+    }
+
+    @Test
+    void whatConnectHandsOverOnceMoreIsNotGoingBack() {
+        opened(10);
+        List<SinkRecord> poll = records(10, 11);
+        guard.came(poll, positions);
+        applied(11); // a part of it, before the rest failed
+        guard.moved(PARTITION, positions.get(PARTITION));
+        assertDoesNotThrow(() -> guard.came(poll, positions));
+        required();
+        applied(12);
+        came(12);
+        required();
+    }
+
+    @Test
+    void whatIsReadAgainAfterAFailoverIsNotGoingBack() {
+        opened(10);
+        came(10, 11, 12, 13);
+        required();
+        applied(14);
+        position(11);
+        guard.moved(PARTITION, positions.get(PARTITION));
+        came(11, 12);
+        required();
+        log = log(20);
+        position(11);
+        guard.moved(PARTITION, positions.get(PARTITION));
+        came(20);
+        assertBroken("TWP-LOG-GAP", this::required);
+    }
+
+    @Test
+    void aTopicThatWasMadeAgainIsSeenWithoutAHole() {
+        opened(10);
+        log = new LogBounds("another", 0, 100, 100);
+        came(10, 11);
+        assertBroken("TWP-LOG-TOPIC", this::required);
+    }
+
+    @Test
+    void aTransactionAsksOnce() {
+        opened(10);
+        int before = questions;
+        came(10, 11);
+        came(13);
+        guard.ask();
+        guard.require(positions);
+        guard.require(positions);
+        assertEquals(1, questions - before);
+    }
+
+    private void opened(long offset) {
+        position(offset);
+        assertEquals(Map.of(PARTITION, "id"), guard.opened(positions));
+    }
+
+    private void position(long offset) {
+        positions.put(PARTITION, new OffsetDocument(1, offset, offset, "id", null));
+    }
+
+    private void applied(long next) {
+        positions.computeIfPresent(PARTITION, (unused, position) -> position.movedTo(next, null));
+    }
+
+    private void came(long... offsets) {
+        guard.came(records(offsets), positions);
+    }
+
+    private void required() {
+        guard.ask();
+        guard.require(positions);
+    }
+
+    private static List<SinkRecord> records(long... offsets) {
+        return Arrays.stream(offsets)
+                .mapToObj(offset -> new SinkRecord("t", 0, null, null, null, null, offset))
+                .toList();
+    }
+
+    private static LogBounds log(long start) {
+        return new LogBounds("id", start, 100, 100);
+    }
+
+    private static void assertBroken(String code, Runnable act) {
+        Broken broken = assertThrows(Broken.class, act::run);
+        assertTrue(broken.getMessage().startsWith(code + ": "), broken.getMessage());
+    }
+}
