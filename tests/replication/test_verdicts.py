@@ -248,6 +248,7 @@ def _ends_of_the_log(pipeline: Pipeline, folder: Path) -> None:
         fourth.await_word("restored from a backup")
 
 
+@pytest.mark.long
 def test_one_that_follows_outlives_kafka_that_is_away(pipeline: Pipeline, stack: Stack, tmp_path: Path) -> None:
     filled(pipeline)
     with verify(pipeline, tmp_path, "--follow") as following:
