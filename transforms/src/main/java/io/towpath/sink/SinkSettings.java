@@ -24,6 +24,7 @@ record SinkSettings(
         int pollRecords,
         int batchRecords,
         long batchBytes,
+        Duration putTime,
         Duration retryTimeout,
         int silenceMs,
         double refusedPercent,
@@ -35,11 +36,15 @@ record SinkSettings(
     static final String FOLD = "towpath.fold";
     static final String BATCH_RECORDS = "towpath.batch.records";
     static final String POLL_RECORDS = "consumer.override.max.poll.records";
+    static final String POLL_INTERVAL = "consumer.override.max.poll.interval.ms";
     static final String BATCH_BYTES = "towpath.batch.bytes";
     static final String RETRY_TIMEOUT = "towpath.retry.timeout.ms";
     static final String SILENCE = "towpath.silence.ms";
     static final String REFUSED_PERCENT = "towpath.refused.percent";
     private static final String JOURNAL = "+journal";
+    private static final int POLL_INTERVAL_MS = 300_000; // Kafka's default
+    /** Of the time after which Kafka takes partitions away, for a last transaction may take up to a minute and its commit two. */
+    private static final int PUT_SHARE = 5;
 
     static ConfigDef define(ConfigDef definition) {
         ConfigDef.NonEmptyString named = new ConfigDef.NonEmptyString();
@@ -120,26 +125,22 @@ record SinkSettings(
                 writeConcern(config.getString(WRITE_CONCERN))
                         .withWTimeout(config.getInt(WTIMEOUT), TimeUnit.MILLISECONDS),
                 config.getBoolean(FOLD),
-                pollRecords(properties),
+                ofConsumer(properties, POLL_RECORDS, ConsumerConfig.DEFAULT_MAX_POLL_RECORDS),
                 config.getInt(BATCH_RECORDS),
                 config.getLong(BATCH_BYTES),
+                Duration.ofMillis(ofConsumer(properties, POLL_INTERVAL, POLL_INTERVAL_MS))
+                        .dividedBy(PUT_SHARE),
                 Duration.ofMillis(config.getInt(RETRY_TIMEOUT)),
                 config.getInt(SILENCE),
                 config.getDouble(REFUSED_PERCENT),
                 LogSettings.of(properties));
     }
 
-    /** How many records a full poll of the consumer brings: Connect's setting, which the connector has among its own. */
-    private static int pollRecords(Map<String, String> properties) {
-        ConfigDef definition = new ConfigDef()
-                .define(
-                        POLL_RECORDS,
-                        Type.INT,
-                        ConsumerConfig.DEFAULT_MAX_POLL_RECORDS,
-                        Range.atLeast(1),
-                        Importance.LOW,
-                        "");
-        return new AbstractConfig(definition, properties, false).getInt(POLL_RECORDS);
+    /** A setting of Connect's consumer, which the connector has among its own. */
+    private static int ofConsumer(Map<String, String> properties, String name, int otherwise) {
+        ConfigDef definition =
+                new ConfigDef().define(name, Type.INT, otherwise, Range.atLeast(1), Importance.LOW, "");
+        return new AbstractConfig(definition, properties, false).getInt(name);
     }
 
     TransactionOptions transactions() {
