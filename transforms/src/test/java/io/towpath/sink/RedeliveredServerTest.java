@@ -99,6 +99,7 @@ class RedeliveredServerTest extends DestinationTest {
 
     /** As a failover does: the destination is where it was before. */
     private void undo(TestTask sink, int partition, int offset) {
+        server.run("{killAllSessions: []}"); // a transaction whose commit got lost would hold its documents for a minute
         server.offsets()
                 .updateOne(
                         OffsetDocument.filter(TestTask.PIPELINE, sink.partition(partition)),
@@ -186,9 +187,30 @@ class RedeliveredServerTest extends DestinationTest {
     }
 
     @Test
+    void aBatchThatTakesTooLongGoesOnInTheNextPut() throws Exception {
+        String[] slow = {SinkSettings.BATCH_RECORDS, "2", SinkSettings.POLL_INTERVAL, "1000"};
+        try (TestTask sink = TestTask.started(collection, slow)) {
+            Worker worker = new Worker(sink, 10);
+            worker.append(sink.partition(0), history(sink, 0, 0, 10));
+            worker.assign(List.of(sink.partition(0)));
+            server.fail("alwaysOn", "failCommands: ['commitTransaction'], blockConnection: true, blockTimeMS: 250");
+            int puts = 1;
+            for (; !worker.iterate(); puts++) {
+                assertEquals(1, sink.context.timeoutMs, "Connect comes back at once");
+                assertEquals(List.of(document(0, 2 * puts)), TestTask.stored(collection));
+            }
+            assertEquals(5, puts, "one transaction each");
+            assertEquals(List.of(document(0, 10)), TestTask.stored(collection));
+            assertTrue((long) sink.metrics().get("BatchMs") >= 5 * 250, "of all puts");
+            assertEquals(0L, sink.metrics().get("Retries"));
+        }
+    }
+
+    @Test
     void whateverFailsInBetweenEachRecordIsAppliedInItsOrder() {
         Map<String, Integer> outcomes = Fuzz.run("redelivery", 40, random -> {
             fresh();
+            server.tasks().insertOne(new BsonDocument()); // or making it would wait for transactions whose commit got lost
             try (TestTask sink = impatient()) {
                 Worker worker = worker(sink);
                 int failed = 0;

@@ -49,6 +49,17 @@ class StretchSizeTest {
     }
 
     @Test
+    void waitingForAMajorityMakesNoTransactionSmallerAndLetsThemGrow() {
+        StretchSize size = new StretchSize(1_000_000, 800, () -> now);
+        size.shrink(size.end(RECORDS, 0), 1);
+        for (int expected : new int[] {200, 800, 800}) {
+            assertEquals(expected, size.end(RECORDS, 0));
+            now += TimeUnit.SECONDS.toNanos(16);
+            size.grow(TimeUnit.SECONDS.toNanos(1));
+        }
+    }
+
+    @Test
     void whatIsLongOverCountsNoMore() {
         StretchSize size = new StretchSize(1_000_000, 800, () -> now);
         size.shrink(size.end(RECORDS, 0), 1);
