@@ -106,8 +106,11 @@ final class BatchWriter {
     /** Kafka takes the partitions away from a task that does not come back for too long. */
     private RuntimeException overdue(List<SinkRecord> records) {
         context.timeout(MongoSinkTask.AT_ONCE_MS);
-        return new RetriableException("the destination is slow: of %d records %d are still to be written, and will be at once"
-                .formatted(records.size(), records.stream().filter(this::isNext).count()));
+        return new RetriableException(
+                "the destination is slow: of %d records %d are still to be written, and will be at once"
+                        .formatted(
+                                records.size(),
+                                records.stream().filter(this::isNext).count()));
     }
 
     private List<List<Waves.Bulk>> waves(List<SinkRecord> stretch) {

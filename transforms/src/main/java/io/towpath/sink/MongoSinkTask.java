@@ -150,8 +150,8 @@ public final class MongoSinkTask extends SinkTask {
 
     /** Those that follow what is polled. All of a stale partition is read again, from where the destination is. */
     private List<SinkRecord> inPlace(Collection<SinkRecord> records) {
-        stale.forEach(partition ->
-                context.offset(partition, offsets.next(partition).orElseThrow()));
+        stale.forEach(
+                partition -> context.offset(partition, offsets.next(partition).orElseThrow()));
         return records.stream()
                 .filter(record -> !stale.contains(new TopicPartition(record.topic(), record.kafkaPartition())))
                 .toList();

@@ -138,8 +138,7 @@ record SinkSettings(
 
     /** A setting of Connect's consumer, which the connector has among its own. */
     private static int ofConsumer(Map<String, String> properties, String name, int otherwise) {
-        ConfigDef definition =
-                new ConfigDef().define(name, Type.INT, otherwise, Range.atLeast(1), Importance.LOW, "");
+        ConfigDef definition = new ConfigDef().define(name, Type.INT, otherwise, Range.atLeast(1), Importance.LOW, "");
         return new AbstractConfig(definition, properties, false).getInt(name);
     }
 

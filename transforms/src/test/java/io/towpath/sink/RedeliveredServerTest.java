@@ -99,7 +99,8 @@ class RedeliveredServerTest extends DestinationTest {
 
     /** As a failover does: the destination is where it was before. */
     private void undo(TestTask sink, int partition, int offset) {
-        server.run("{killAllSessions: []}"); // a transaction whose commit got lost would hold its documents for a minute
+        server.run(
+                "{killAllSessions: []}"); // a transaction whose commit got lost would hold its documents for a minute
         server.offsets()
                 .updateOne(
                         OffsetDocument.filter(TestTask.PIPELINE, sink.partition(partition)),
@@ -119,8 +120,7 @@ class RedeliveredServerTest extends DestinationTest {
     /** The second silence in a row has the task connect anew and forget what waits. */
     private void beSilentTwice(Worker worker, int silenceMs) {
         server.fail(
-                "alwaysOn",
-                "failCommands: ['update', 'insert'], blockConnection: true, blockTimeMS: " + 3 * silenceMs);
+                "alwaysOn", "failCommands: ['update', 'insert'], blockConnection: true, blockTimeMS: " + 3 * silenceMs);
         fails(worker, 2);
         server.fail("off", "");
     }
@@ -210,7 +210,8 @@ class RedeliveredServerTest extends DestinationTest {
     void whateverFailsInBetweenEachRecordIsAppliedInItsOrder() {
         Map<String, Integer> outcomes = Fuzz.run("redelivery", 40, random -> {
             fresh();
-            server.tasks().insertOne(new BsonDocument()); // or making it would wait for transactions whose commit got lost
+            server.tasks()
+                    .insertOne(new BsonDocument()); // or making it would wait for transactions whose commit got lost
             try (TestTask sink = impatient()) {
                 Worker worker = worker(sink);
                 int failed = 0;

@@ -36,7 +36,8 @@ final class TestTask implements AutoCloseable {
     Long appendedMs;
 
     TestTask(MongoCollection<RawBsonDocument> collection, Map<String, String> more) {
-        partition = new TopicPartition(PIPELINE + "." + collection.getNamespace().getFullName(), 0);
+        partition =
+                new TopicPartition(PIPELINE + "." + collection.getNamespace().getFullName(), 0);
         Map<String, String> settings = new HashMap<>();
         settings.put("connection.uri", System.getenv(Server.URI));
         settings.put("topics", partition.topic());

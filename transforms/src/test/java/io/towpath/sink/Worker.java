@@ -96,8 +96,7 @@ final class Worker {
     void drain() {
         int idle = 0;
         while (idle < 2) {
-            boolean ended = positions.entrySet().stream()
-                    .allMatch(entry -> end(entry.getKey()) <= entry.getValue());
+            boolean ended = positions.entrySet().stream().allMatch(entry -> end(entry.getKey()) <= entry.getValue());
             idle = iterate() && ended && sink.context.seeks.isEmpty() ? idle + 1 : 0;
         }
     }
