@@ -98,6 +98,13 @@ def test_a_poll_brings_no_more_than_a_transaction_takes_nor_than_fits_into_memor
     assert large["consumer.override.max.poll.records"] == "4", "16 MB each, at worst"
 
 
+def test_the_tasks_of_every_sink_share_all_partitions() -> None:
+    strategy = "consumer.override.partition.assignment.strategy"
+    modes: tuple[Mode, ...] = ("exactly-once", "plain")
+    for mode in modes:
+        assert definitions(pipeline(mode, "towpath"))["move-sink"][strategy].endswith(".CooperativeStickyAssignor")
+
+
 def test_a_changed_mode_is_refused_with_the_way_out() -> None:
     before, after = pipeline("plain", "towpath"), pipeline("exactly-once", "towpath")
     with pytest.raises(Refused, match=r'was deployed with mode = "plain".*remove --topics'):

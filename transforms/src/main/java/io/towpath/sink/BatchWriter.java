@@ -4,6 +4,7 @@ import com.mongodb.MongoException;
 import io.towpath.sink.Offsets.Fenced;
 import io.towpath.sink.Offsets.Standing;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
 import java.util.OptionalLong;
@@ -62,10 +63,16 @@ final class BatchWriter {
         this.sizes = new StretchSize(settings.batchBytes(), settings.batchRecords());
     }
 
-    /** Returns when all is applied, or will be read again. */
-    void write(List<SinkRecord> records) {
-        deadLetters.expect(records.size());
+    /**
+     * Returns when all is applied, or will be read again. Throws {@link RetriableException} when it takes too long, after one attempt at
+     * least: what is applied by then is passed over when the same records come again.
+     *
+     * @param untilNs no transaction is begun after this, by {@link System#nanoTime}
+     */
+    void write(List<SinkRecord> records, long untilNs) {
+        deadLetters.expect((int) records.stream().filter(this::isNext).count());
         retry.succeeded();
+        boolean begun = false;
         int from = 0;
         while (from < records.size()) {
             int end = sizes.end(records, from);
@@ -75,21 +82,35 @@ final class BatchWriter {
                 from = end;
                 continue;
             }
+            if (begun && System.nanoTime() - untilNs >= 0) throw overdue(records);
+            begun = true;
             Outcome outcome = transaction.attempt(stretch, waves(stretch));
-            if (outcome instanceof Outcome.Applied) {
-                applied();
+            if (outcome instanceof Outcome.Applied applied) {
+                applied(applied);
                 from = end;
             } else if (outcome instanceof Outcome.Refused refused) {
                 refused(refused, stretch);
             } else {
                 if (outcome instanceof Outcome.Failed failed) failed(failed, stretch);
-                if (isBehind(stretch)) {
+                Collection<Standing> standings = standings(stretch);
+                if (standings.contains(Standing.BEHIND)) {
                     context.offset(offsets.all());
                     return;
                 }
-                if (outcome instanceof Outcome.Displaced) retry.pause("write to the destination", DISPLACED);
+                if (standings.contains(Standing.AHEAD)) retry.succeeded();
+                else if (outcome instanceof Outcome.Displaced) retry.pause("write to the destination", DISPLACED);
             }
         }
+    }
+
+    /** Kafka takes the partitions away from a task that does not come back for too long. */
+    private RuntimeException overdue(List<SinkRecord> records) {
+        context.timeout(MongoSinkTask.AT_ONCE_MS);
+        return new RetriableException(
+                "the destination is slow: of %d records %d are still to be written, and will be at once"
+                        .formatted(
+                                records.size(),
+                                records.stream().filter(this::isNext).count()));
     }
 
     private List<List<Waves.Bulk>> waves(List<SinkRecord> stretch) {
@@ -107,13 +128,13 @@ final class BatchWriter {
         return inSourceOrder ? List.of(Waves.inOrder(SourceOrder.of(alone))) : Waves.of(alone);
     }
 
-    private void applied() {
+    private void applied(Outcome.Applied applied) {
         retry.succeeded();
         silence.answered();
-        displacedSince = -1;
+        undisputed();
         inSourceOrder = false;
         apart.clear();
-        sizes.grow();
+        sizes.grow(applied.openNs());
     }
 
     private void refused(Outcome.Refused refused, List<SinkRecord> stretch) {
@@ -136,7 +157,7 @@ final class BatchWriter {
         switch (failed.verdict()) {
             case PASSING -> {
                 metrics.retried(Reason.of(error));
-                sizes.shrink(stretch.size(), SMALL);
+                if (!isCommitUnknown(error)) sizes.shrink(stretch.size(), SMALL);
                 silence.after(error);
                 retry.pause("write to the destination", error);
             }
@@ -147,6 +168,12 @@ final class BatchWriter {
             }
             default -> throw hopeless(error);
         }
+    }
+
+    /** Then the server had all of it, and a smaller one would have waited as long. */
+    private static boolean isCommitUnknown(RuntimeException error) {
+        return error instanceof MongoException known
+                && known.hasErrorLabel(MongoException.UNKNOWN_TRANSACTION_COMMIT_RESULT_LABEL);
     }
 
     private void setAsideTheOne(List<SinkRecord> stretch, RuntimeException error) {
@@ -167,12 +194,12 @@ final class BatchWriter {
     }
 
     /** Learn where the destination is: a commit thought to have failed may not have, and a failover may have undone one. */
-    private boolean isBehind(List<SinkRecord> stretch) {
+    private Collection<Standing> standings(List<SinkRecord> stretch) {
         Set<TopicPartition> partitions =
                 stretch.stream().map(BatchWriter::partition).collect(Collectors.toSet());
         while (true) {
             try {
-                return offsets.standing(partitions).containsValue(Standing.BEHIND);
+                return offsets.standing(partitions).values();
             } catch (Fenced fenced) {
                 throw displaced(fenced);
             } catch (MongoException error) {
@@ -181,6 +208,11 @@ final class BatchWriter {
                 retry.pause("read the offsets at the destination", error);
             }
         }
+    }
+
+    /** A partition was taken away, so what another task had taken over is that one's by right. */
+    void undisputed() {
+        displacedSince = -1;
     }
 
     /** Connect takes the partition away when it polls Kafka again. When it does not, two connectors write as one pipeline. */

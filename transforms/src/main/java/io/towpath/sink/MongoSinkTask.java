@@ -6,6 +6,7 @@ import com.mongodb.client.MongoClient;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -23,7 +24,7 @@ import org.apache.kafka.connect.sink.SinkTask;
 public final class MongoSinkTask extends SinkTask {
     private static final String DEAD_LETTERS = "errors.deadletterqueue.topic.name";
     /** Connect polls for so long at most when it is to come back with or without records. */
-    private static final long AT_ONCE_MS = 1;
+    static final long AT_ONCE_MS = 1;
 
     private final Function<LogSettings, LogGuard> logs;
     private SinkSettings settings;
@@ -43,6 +44,10 @@ public final class MongoSinkTask extends SinkTask {
     private Polled polled;
     /** Partitions given to this task, that it has not taken over at the destination yet. */
     private final Set<TopicPartition> unopened = new LinkedHashSet<>();
+    /** Partitions of which Connect may hold records from before it was told where to read on: it hands a failed batch over once more. */
+    private final Set<TopicPartition> stale = new HashSet<>();
+    /** What the batch at hand has taken so far. */
+    private long spentNs;
 
     public MongoSinkTask() {
         this(LogGuard::of);
@@ -63,12 +68,13 @@ public final class MongoSinkTask extends SinkTask {
         metrics = new SinkMetrics(settings.pipeline(), settings.task());
         polled = new Polled(settings.pollRecords(), settings.batchRecords(), settings.batchBytes());
         deadLetters = new DeadLetters(reporter(properties), settings.refusedPercent());
+        facts = new TaskFacts(settings, metrics);
         connect();
     }
 
     private void connect() {
         client = Destination.connect(config, silence.ms());
-        facts = new TaskFacts(settings, client, metrics);
+        facts.writeTo(client);
         offsets = new Offsets(settings.pipeline(), client, guard, log);
     }
 
@@ -77,6 +83,7 @@ public final class MongoSinkTask extends SinkTask {
         Set<TopicPartition> ours = offsets.all().keySet();
         polled.forget(ours);
         unopened.addAll(ours);
+        stale.addAll(ours);
         if (session != null) session.close();
         session = null;
         transaction = null;
@@ -92,9 +99,11 @@ public final class MongoSinkTask extends SinkTask {
     @Override
     public void open(Collection<TopicPartition> partitions) {
         unopened.addAll(partitions);
+        stale.addAll(partitions);
         polled.forget(partitions);
         try {
             takeOver();
+            stale.removeAll(partitions); // Connect seeks before it reads anything of them
         } catch (Silence.TooShort error) {
             reconnect();
         } catch (RetriableException error) {
@@ -139,18 +148,16 @@ public final class MongoSinkTask extends SinkTask {
 
     @Override
     public void put(Collection<SinkRecord> records) {
-        Set<TopicPartition> late = Set.copyOf(unopened);
+        long untilNs = System.nanoTime() + settings.putTime().toNanos();
         try {
             takeOver();
             offsets.guard(context);
-            // what came before its partition was taken over will be read again, from where the destination is
-            List<SinkRecord> ready = records.stream()
-                    .filter(record -> !late.contains(new TopicPartition(record.topic(), record.kafkaPartition())))
-                    .toList();
+            List<SinkRecord> ready = inPlace(records);
             offsets.came(ready);
             polled.add(ready);
             if (polled.isMoreThere()) context.timeout(AT_ONCE_MS);
-            else write();
+            else write(untilNs);
+            stale.clear(); // Connect lets go of what it handed over, and seeks before it reads on
         } catch (Silence.TooShort error) {
             reconnect();
             context.timeout(AT_ONCE_MS);
@@ -160,19 +167,31 @@ public final class MongoSinkTask extends SinkTask {
         }
     }
 
-    private void write() {
+    /** Those that follow what is polled. All of a stale partition is read again, from where the destination is. */
+    private List<SinkRecord> inPlace(Collection<SinkRecord> records) {
+        stale.forEach(
+                partition -> context.offset(partition, offsets.next(partition).orElseThrow()));
+        return records.stream()
+                .filter(record -> !stale.contains(new TopicPartition(record.topic(), record.kafkaPartition())))
+                .toList();
+    }
+
+    private void write(long untilNs) {
         List<SinkRecord> records = polled.all();
         if (records.isEmpty()) return;
         long began = System.nanoTime();
         log.ask();
         try {
-            writer.write(records);
+            writer.write(records, untilNs);
         } catch (RetriableException error) {
             polled.handBack();
             throw error;
+        } finally {
+            spentNs += System.nanoTime() - began;
         }
         polled.written();
-        metrics.took((System.nanoTime() - began) / 1_000_000);
+        metrics.took(spentNs / 1_000_000);
+        spentNs = 0;
     }
 
     /** What Connect commits tells others how far this is; where to go on is in the destination. */
@@ -186,10 +205,14 @@ public final class MongoSinkTask extends SinkTask {
 
     @Override
     public void close(Collection<TopicPartition> partitions) {
-        if (transaction != null) transaction.abort();
+        if (transaction != null) {
+            transaction.abort();
+            writer.undisputed();
+        }
         polled.forget(partitions);
         for (TopicPartition partition : partitions) {
             unopened.remove(partition);
+            stale.remove(partition);
             offsets.forget(partition);
             deadLetters.forget(partition);
         }

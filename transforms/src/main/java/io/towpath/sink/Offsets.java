@@ -208,16 +208,25 @@ final class Offsets {
         if (soonMs >= 0) context.timeout(soonMs);
     }
 
-    /** Read what is stored, which holds from now on. Throws {@link Fenced} when a partition has another owner. */
+    /**
+     * Read what is stored, which holds from now on. Throws {@link Fenced} when a partition has another owner. When it throws, nothing of
+     * it holds: a partition that is further back is to be read again, and whoever asks next must hear of it.
+     */
     Map<TopicPartition, Standing> standing(Iterable<TopicPartition> partitions) throws Fenced {
-        Map<TopicPartition, Standing> standings = new HashMap<>();
+        Map<TopicPartition, BsonDocument> all = new HashMap<>();
         for (TopicPartition partition : partitions) {
             BsonDocument stored = collection.find(id(partition)).first();
-            OffsetDocument expected = positions.get(partition);
-            if (stored == null || OffsetDocument.of(stored).epoch() != expected.epoch()) throw new Fenced(partition);
-            int moved = Long.compare(found(partition, stored).offset(), expected.offset());
-            standings.put(partition, moved == 0 ? Standing.SAME : moved > 0 ? Standing.AHEAD : Standing.BEHIND);
+            if (stored == null
+                    || OffsetDocument.of(stored).epoch()
+                            != positions.get(partition).epoch()) throw new Fenced(partition);
+            all.put(partition, stored);
         }
+        Map<TopicPartition, Standing> standings = new HashMap<>();
+        all.forEach((partition, stored) -> {
+            long expected = positions.get(partition).offset();
+            int moved = Long.compare(found(partition, stored).offset(), expected);
+            standings.put(partition, moved == 0 ? Standing.SAME : moved > 0 ? Standing.AHEAD : Standing.BEHIND);
+        });
         return standings;
     }
 

@@ -2,8 +2,12 @@ package io.towpath.sink;
 
 /** What became of one attempt to apply records in a transaction. */
 sealed interface Outcome {
-    /** Committed. */
-    record Applied() implements Outcome {}
+    /**
+     * Committed.
+     *
+     * @param openNs how long the transaction was open until the server was asked to commit
+     */
+    record Applied(long openNs) implements Outcome {}
 
     /** Nothing is written, as the destination does not take one of the writes. */
     record Refused(Write write, Verdict verdict, int code, String reason) implements Outcome {}

@@ -25,6 +25,7 @@ record SinkSettings(
         int pollRecords,
         int batchRecords,
         long batchBytes,
+        Duration putTime,
         Duration retryTimeout,
         int silenceMs,
         double refusedPercent,
@@ -38,11 +39,16 @@ record SinkSettings(
     /** Connect's own setting of the connector's consumers. */
     static final String POLL_RECORDS = "consumer.override.max.poll.records";
 
+    static final String POLL_INTERVAL = "consumer.override.max.poll.interval.ms";
+
     static final String BATCH_BYTES = "towpath.batch.bytes";
     static final String RETRY_TIMEOUT = "towpath.retry.timeout.ms";
     static final String SILENCE = "towpath.silence.ms";
     static final String REFUSED_PERCENT = "towpath.refused.percent";
     private static final String JOURNAL = "+journal";
+    private static final int POLL_INTERVAL_MS = 300_000; // Kafka's default
+    /** Of the time after which Kafka takes partitions away, for a last transaction may take up to a minute and its commit two. */
+    private static final int PUT_SHARE = 5;
 
     static ConfigDef define(ConfigDef definition) {
         ConfigDef.NonEmptyString named = new ConfigDef.NonEmptyString();
@@ -126,7 +132,14 @@ record SinkSettings(
                         ConsumerConfig.DEFAULT_MAX_POLL_RECORDS,
                         Range.atLeast(1),
                         Importance.LOW,
-                        "How many records a full poll of the connector's consumers brings.");
+                        "How many records a full poll of the connector's consumers brings.")
+                .define(
+                        POLL_INTERVAL,
+                        Type.INT,
+                        POLL_INTERVAL_MS,
+                        Range.atLeast(1),
+                        Importance.LOW,
+                        "How long a put may take before Kafka takes the partitions away; a batch ends well before.");
     }
 
     static SinkSettings of(Map<String, String> properties) {
@@ -140,6 +153,7 @@ record SinkSettings(
                 config.getInt(POLL_RECORDS),
                 config.getInt(BATCH_RECORDS),
                 config.getLong(BATCH_BYTES),
+                Duration.ofMillis(config.getInt(POLL_INTERVAL)).dividedBy(PUT_SHARE),
                 Duration.ofMillis(config.getInt(RETRY_TIMEOUT)),
                 config.getInt(SILENCE),
                 config.getDouble(REFUSED_PERCENT),

@@ -21,7 +21,6 @@ final class StretchSize {
     private final LongSupplier clock;
     private int most;
     private int stretch;
-    private long began;
     private long shrunk;
 
     StretchSize(long mostBytes, int mostRecords) {
@@ -46,16 +45,19 @@ final class StretchSize {
             end++;
         }
         stretch = end - from;
-        began = clock.getAsLong();
         return end;
     }
 
-    /** The stretch that was begun last is applied. */
-    void grow() {
-        long now = clock.getAsLong();
-        if (now - began > SLOW_NS) shrink(stretch, 1);
-        else if (now - began <= QUICK_NS)
-            most = now - shrunk > WHILE_NS ? mostRecords : (int) Math.min(mostRecords, most * 2L);
+    /**
+     * The stretch that was begun last is applied.
+     *
+     * @param openNs how long its transaction was open. Waiting for a majority afterwards does not count: a server ends no transaction
+     *     that is committed, and a smaller one would wait as long
+     */
+    void grow(long openNs) {
+        if (openNs > SLOW_NS) shrink(stretch, 1);
+        else if (openNs <= QUICK_NS)
+            most = clock.getAsLong() - shrunk > WHILE_NS ? mostRecords : (int) Math.min(mostRecords, most * 2L);
     }
 
     /** After a stretch of so many records; not below the least. */

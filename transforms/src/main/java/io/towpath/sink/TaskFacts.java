@@ -20,22 +20,26 @@ final class TaskFacts {
     private static final long EVERY_NS = Duration.ofSeconds(1).toNanos();
     private static final int PATIENCE_S = 2;
 
-    private final MongoCollection<BsonDocument> collection;
     private final BsonDocument id;
     private final SinkMetrics metrics;
+    private MongoCollection<BsonDocument> collection;
     private Map<String, Long> written = Map.of();
     private long lastRetryAt;
     private long next = System.nanoTime();
 
-    TaskFacts(SinkSettings settings, MongoClient client, SinkMetrics metrics) {
-        this.collection = client.getDatabase(Destination.DATABASE)
-                .getCollection(COLLECTION, BsonDocument.class)
-                .withTimeout(PATIENCE_S, TimeUnit.SECONDS);
+    TaskFacts(SinkSettings settings, SinkMetrics metrics) {
         this.id = new BsonDocument(
                 "_id",
                 new BsonDocument("pipeline", new BsonString(settings.pipeline()))
                         .append("task", new BsonInt32(settings.task())));
         this.metrics = metrics;
+    }
+
+    /** From now on through this client. What was written through the one before is not added again. */
+    void writeTo(MongoClient client) {
+        collection = client.getDatabase(Destination.DATABASE)
+                .getCollection(COLLECTION, BsonDocument.class)
+                .withTimeout(PATIENCE_S, TimeUnit.SECONDS);
     }
 
     /** Add what came since the last time, at most about once a second. */

@@ -55,6 +55,7 @@ final class Transaction {
                 .sum();
         Waves.Bulk current = null;
         try {
+            long began = System.nanoTime();
             session.startTransaction(options);
             SinkMetrics.Counts counts = new SinkMetrics.Counts();
             for (List<Waves.Bulk> wave : waves) {
@@ -68,11 +69,12 @@ final class Transaction {
             // last, so that a next owner seldom waits for this
             if (!offsets.advance(session, ends)) return new Outcome.Displaced();
             int refused = deadLetters.tell(records);
+            long openNs = System.nanoTime() - began;
             commit();
             offsets.advanced(ends);
             ends.forEach((partition, end) -> deadLetters.passed(partition, end.offset()));
             metrics.applied(records, waves.size(), refused, counts);
-            return new Outcome.Applied();
+            return new Outcome.Applied(openNs);
         } catch (MongoBulkWriteException error) {
             if (current == null || error.getWriteErrors().isEmpty()) return failed(error, written);
             BulkWriteError first = error.getWriteErrors().get(0);

@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.stream.Stream;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.RetriableException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.Test;
@@ -58,6 +59,22 @@ class MongoSinkServerTest extends DestinationTest {
             assertEquals(List.of(), TestTask.stored(collection));
             owner.put(0, "c {_id: 2}");
             assertEquals(TestTask.documents("{_id: 2}"), TestTask.stored(collection));
+        }
+    }
+
+    @Test
+    void aTaskThatGaveThePartitionUpMayLoseItAgain() {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.RETRY_TIMEOUT, "1")) {
+            for (int times = 0; times < 2; times++) {
+                try (TestTask owner = TestTask.opened(collection)) {
+                    assertEquals(0, owner.seek());
+                    assertThrows(RetriableException.class, () -> sink.put(0, "c {_id: 1}"));
+                    sink.task.close(List.of(sink.partition));
+                }
+                sink.task.open(List.of(sink.partition));
+            }
+            sink.put(0, "c {_id: 1}");
+            assertEquals(TestTask.documents("{_id: 1}"), TestTask.stored(collection));
         }
     }
 

@@ -116,6 +116,20 @@ class RetriedServerTest extends DestinationTest {
     }
 
     @Test
+    void aTaskThatConnectsAnewCountsEverythingOnce() throws Exception {
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.SILENCE, "300")) {
+            sink.put(0, NOT_REPEATABLE);
+            server.fail("alwaysOn", "failCommands: ['update'], blockConnection: true, blockTimeMS: 1000");
+            assertThrows(RetriableException.class, () -> sink.put(4, "u {_id: 1, $set: {r: 1}}"));
+            server.fail("off", "");
+            sink.put(4, "u {_id: 1, $set: {r: 1}}");
+            sink.put(4, "u {_id: 1, $set: {r: 1}}");
+            assertEquals(5L, sink.metrics().get("Records"));
+        }
+        assertEquals(5, server.tasks().find().first().getInt64("records").getValue());
+    }
+
+    @Test
     void whatGoesOnForTooLongIsLeftToConnect() throws Exception {
         try (TestTask sink = TestTask.opened(collection, SinkSettings.RETRY_TIMEOUT, "500")) {
             server.fail("alwaysOn", "failCommands: ['insert'], errorCode: 13");

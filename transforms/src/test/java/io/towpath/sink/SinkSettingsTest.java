@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.mongodb.WriteConcern;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import io.towpath.support.Definitions;
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -101,6 +102,16 @@ class SinkSettingsTest {
         assertEquals(
                 4, SinkSettings.of(settings(SinkSettings.POLL_RECORDS, "4")).pollRecords());
         assertFalse(SinkSettings.of(settings("towpath.fold", "false")).fold());
+    }
+
+    @Test
+    void aPutEndsLongBeforeKafkaWouldTakeThePartitionsAway() {
+        assertEquals(
+                Duration.ofMinutes(1),
+                SinkSettings.of(settings("topics", "main.shop.orders")).putTime());
+        assertEquals(
+                Duration.ofMinutes(2),
+                SinkSettings.of(settings(SinkSettings.POLL_INTERVAL, "600000")).putTime());
     }
 
     @Test

@@ -31,10 +31,10 @@ class StretchSizeTest {
         size.shrink(2, 1);
         assertEquals(1, size.end(RECORDS, 0));
         for (int expected : new int[] {2, 4, 8}) {
-            size.grow();
+            size.grow(0);
             assertEquals(expected, size.end(RECORDS, 0));
         }
-        for (int i = 0; i < 20; i++) size.grow();
+        for (int i = 0; i < 20; i++) size.grow(0);
         assertEquals(800, size.end(RECORDS, 0));
     }
 
@@ -46,6 +46,17 @@ class StretchSizeTest {
         assertEquals(200, applied(size, 3));
         assertEquals(400, applied(size, 0));
         assertEquals(800, size.end(RECORDS, 0));
+    }
+
+    @Test
+    void waitingForAMajorityMakesNoTransactionSmallerAndLetsThemGrow() {
+        StretchSize size = new StretchSize(1_000_000, 800, () -> now);
+        size.shrink(size.end(RECORDS, 0), 1);
+        for (int expected : new int[] {200, 800, 800}) {
+            assertEquals(expected, size.end(RECORDS, 0));
+            now += TimeUnit.SECONDS.toNanos(16);
+            size.grow(TimeUnit.SECONDS.toNanos(1));
+        }
     }
 
     @Test
@@ -62,7 +73,7 @@ class StretchSizeTest {
     private int applied(StretchSize size, int seconds) {
         int end = size.end(RECORDS, 0);
         now += TimeUnit.SECONDS.toNanos(seconds);
-        size.grow();
+        size.grow(TimeUnit.SECONDS.toNanos(seconds));
         return end;
     }
 }

@@ -25,7 +25,7 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 
-/** A real task of the sink on a real destination, with a log of its own: one partition of a collection's topic. */
+/** A real task of the sink on a real destination, with a log of its own: partitions of a collection's topic, one unless more are opened. */
 final class TestTask implements AutoCloseable {
     static final String PIPELINE = "test";
 
@@ -55,11 +55,25 @@ final class TestTask implements AutoCloseable {
 
     /** A task that has its partition. */
     static TestTask opened(MongoCollection<RawBsonDocument> collection, String... more) {
-        Map<String, String> settings = new HashMap<>();
-        for (int i = 0; i < more.length; i += 2) settings.put(more[i], more[i + 1]);
-        TestTask opened = new TestTask(collection, settings);
+        TestTask opened = started(collection, more);
         opened.task.open(List.of(opened.partition));
         return opened;
+    }
+
+    /** A task that has no partition yet. */
+    static TestTask started(MongoCollection<RawBsonDocument> collection, String... more) {
+        Map<String, String> settings = new HashMap<>();
+        for (int i = 0; i < more.length; i += 2) settings.put(more[i], more[i + 1]);
+        return new TestTask(collection, settings);
+    }
+
+    /** Of the same topic. */
+    TopicPartition partition(int number) {
+        return new TopicPartition(partition.topic(), number);
+    }
+
+    static TopicPartition partition(SinkRecord record) {
+        return new TopicPartition(record.topic(), record.kafkaPartition());
     }
 
     long seek() {
@@ -77,6 +91,21 @@ final class TestTask implements AutoCloseable {
             records.add(record(from + records.size(), change.substring(0, 1), BsonBytes.of(id), value));
         }
         return records;
+    }
+
+    /** The same records in another partition. */
+    static List<SinkRecord> in(TopicPartition partition, List<SinkRecord> records) {
+        return records.stream()
+                .map(record -> record.newRecord(
+                        partition.topic(),
+                        partition.partition(),
+                        record.keySchema(),
+                        record.key(),
+                        record.valueSchema(),
+                        record.value(),
+                        record.timestamp(),
+                        record.headers()))
+                .toList();
     }
 
     SinkRecord record(long offset, String operation, byte[] id, byte[] value) {
