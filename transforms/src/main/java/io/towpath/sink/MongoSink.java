@@ -2,7 +2,7 @@ package io.towpath.sink;
 
 import com.mongodb.kafka.connect.MongoSinkConnector;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
-import io.towpath.settings.Requirements;
+import io.towpath.connector.Requirements;
 import io.towpath.tls.PemFiles;
 import java.util.ArrayList;
 import java.util.HashMap;

@@ -4,6 +4,7 @@ import com.mongodb.MongoException;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import io.towpath.connector.Closing;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -220,14 +221,13 @@ public final class MongoSinkTask extends SinkTask {
 
     @Override
     public void stop() {
-        if (transaction != null) {
-            transaction.abort();
-            facts.writeNow();
-            session.close();
-        }
-        if (metrics != null) metrics.close();
-        if (client != null) client.close();
-        if (log != null) log.close();
+        Closing.all(
+                transaction == null ? null : transaction::abort,
+                transaction == null ? null : facts::writeNow,
+                session,
+                metrics,
+                client,
+                log);
     }
 
     @Override

@@ -1,6 +1,6 @@
 package io.towpath.source;
 
-import io.towpath.settings.Requirements;
+import io.towpath.connector.Requirements;
 import java.lang.management.ManagementFactory;
 import java.time.Duration;
 import java.util.List;

@@ -1,7 +1,7 @@
 package io.towpath.source;
 
 import io.debezium.connector.mongodb.MongoDbConnector;
-import io.towpath.settings.Requirements;
+import io.towpath.connector.Requirements;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.kafka.common.config.Config;

@@ -1,8 +1,9 @@
 package io.towpath.source;
 
 import io.debezium.connector.mongodb.MongoDbConnectorTask;
+import io.towpath.connector.Closing;
+import io.towpath.connector.Requirements;
 import io.towpath.record.ClusterTime;
-import io.towpath.settings.Requirements;
 import io.towpath.transform.EventTime;
 import java.time.Duration;
 import java.util.ArrayList;

@@ -1,7 +1,7 @@
 package io.towpath.source;
 
 import io.debezium.util.Strings;
-import io.towpath.settings.Requirements;
+import io.towpath.connector.Requirements;
 import java.util.List;
 import java.util.Map;
 import java.util.regex.Pattern;

@@ -1,5 +1,6 @@
 package io.towpath.source;
 
+import io.towpath.connector.Closing;
 import io.towpath.record.ClusterTime;
 import io.towpath.transform.DebeziumToRecord;
 import io.towpath.transform.EventTime;

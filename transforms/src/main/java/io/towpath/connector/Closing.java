@@ -1,11 +1,11 @@
-package io.towpath.source;
+package io.towpath.connector;
 
 /** Closes everything, whatever goes wrong with some of it. */
-final class Closing {
+public final class Closing {
     private Closing() {}
 
     /** In this order, null for what there is not. Throws the first error once all are closed, with the others as suppressed ones. */
-    static void all(AutoCloseable... parts) {
+    public static void all(AutoCloseable... parts) {
         Throwable first = null;
         for (AutoCloseable part : parts) {
             try {

@@ -1,4 +1,4 @@
-package io.towpath.settings;
+package io.towpath.connector;
 
 import java.util.ArrayList;
 import java.util.Collection;
