@@ -18,7 +18,7 @@ from connectors.connect import Connect
 from connectors.errors import ConnectorsError, Refused
 from connectors.lag import pipeline_ends
 from connectors.lifecycle import move_offsets, stop_sink
-from connectors.sink_state import LOG_GAP, Applied, positions, skip_to
+from connectors.sink_state import LOG_GAP, Applied, note_breaks, noted_breaks, positions, skip_to
 from connectors.spec import Pipeline
 from connectors.topics import Place, Topics
 
@@ -170,6 +170,17 @@ def look(pipeline: Pipeline, topics: Topics, done: Mapping[Place, Applied] | Non
     return tuple(one for one in suspected(pipeline, topics) if (one.place, one.code, one.position) in before)
 
 
+def cut_short(pipeline: Pipeline, topics: Topics, log: Log) -> dict[Place, str]:
+    """The partitions of a stretch of the log that were cut short or made again, in words: their offsets begin at 0 and
+    do not show it. Raises `MongoUnreachable` when the destination, which tells them, is."""
+    with briefly(pipeline.destination_uri, "destination") as client:
+        codes, done = noted_breaks(client, pipeline), positions(client, pipeline)
+    now = judge(done, _ends(log, topics), topics.ids(topic for topic, _ in log), transactional=True)
+    words = {place: f"{code}: the sink went on all the same" for place, code in codes.items()}
+    words |= {one.place: f"{one.code}: {_FOUND[one.code]}" for one in now if one.code != "TWP-LOG-GAP"}
+    return {place: words[place] for place in sorted(words) if place in log}
+
+
 def refuse(pipeline: Pipeline, topics: Topics) -> None:
     """Raise `ConnectorsError` when a position is not in the log."""
     if found := look(pipeline, topics):
@@ -188,10 +199,11 @@ def accept(pipeline: Pipeline, topics: Topics, connect: Connect) -> tuple[Break,
         )
     stop_sink(pipeline, connect)
     found = look(pipeline, topics)  # with nobody left who moves them
-    begins = {one.place: one.begin for one in found}
+    begins, now = {one.place: one.begin for one in found}, datetime.now(UTC)
     if pipeline.exactly_once:
         with connected(pipeline.destination_uri, "destination") as client:
-            skip_to(client, pipeline, begins, datetime.now(UTC))
+            note_breaks(client, pipeline, {one.place: one.code for one in found if one.code != "TWP-LOG-GAP"}, now)
+            skip_to(client, pipeline, begins, now)
     elif begins:
         move_offsets(connect, pipeline.sink_connector, begins)
     return found

@@ -8,9 +8,9 @@ the keys with updates of one topic.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, Message
 
@@ -21,7 +21,7 @@ from connectors.namespaces import namespace_of
 from connectors.position import ClusterTime
 from connectors.reading import Window, messages
 from connectors.spec import Pipeline
-from connectors.topics import Topic, Topics
+from connectors.topics import Place, Topic, Topics
 
 #: Told now and then how far the reading is: done, of how many.
 Say = Callable[[int, int], None]
@@ -65,10 +65,12 @@ class LogCheck:
     earliest: ClusterTime | None
     """The earliest moment for which applying all records up to it gives the source's state at it; None when it is not
     known, because it was not known what `copied` is."""
+    cut_short: Mapping[Place, str] = field(default_factory=dict)
+    """Partitions that do not hold all that was written to them, though their offsets do not show it; why, in words."""
 
     @property
     def is_whole(self) -> bool:
-        return not self.headless and not self.broken
+        return not self.headless and not self.broken and not self.cut_short
 
 
 def check(

@@ -28,6 +28,8 @@ MISSED_DELETES = "--accept-missed-deletes"
 DATABASE, OFFSETS, TASKS = "towpath", "offsets", "tasks"
 #: The option that has a sink go on whose position is not in its log.
 LOG_GAP = "--accept-log-gap"
+#: Where a log was cut short or made again, and the sink went on all the same; see `connectors.log_bounds`.
+LOG_BREAKS = "log_breaks"
 #: Rebuilds that are under way; see `connectors.rebuilding`.
 REBUILDS = "rebuilds"
 #: Cutovers that are under way, or over; see `connectors.cutovers`.
@@ -173,8 +175,24 @@ def forget(client: Client, pipeline: Pipeline) -> int:
         _collection(client, name).delete_one({"_id": pipeline.name})
     return sum(
         _collection(client, name).delete_many(_whose(pipeline, second)).deleted_count
-        for name, second in ((OFFSETS, "topic"), (TASKS, "task"))
+        for name, second in ((OFFSETS, "topic"), (TASKS, "task"), (LOG_BREAKS, "topic"))
     )
+
+
+def note_breaks(client: Client, pipeline: Pipeline, codes: Mapping[Place, str], at: datetime) -> None:
+    """Note that the log of these partitions does not hold all that was written to it."""
+    collection = _collection(client, LOG_BREAKS).with_options(write_concern=WriteConcern("majority"))
+    for (topic, partition), code in codes.items():
+        place = {"pipeline": pipeline.name, "topic": topic, "partition": partition}
+        collection.replace_one({"_id": place}, {"code": code, "at": at}, upsert=True)
+
+
+def noted_breaks(client: Client, pipeline: Pipeline) -> dict[Place, str]:
+    """What `note_breaks` has noted: (topic, partition) → code."""
+    return {
+        (found["_id"]["topic"], int(found["_id"]["partition"])): str(found["code"])
+        for found in _mine(client, LOG_BREAKS, pipeline, "topic")
+    }
 
 
 def _mine(client: Client, name: str, pipeline: Pipeline, second: str) -> Iterator[dict[str, Any]]:

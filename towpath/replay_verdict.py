@@ -125,6 +125,8 @@ def lacking(check: LogCheck | None) -> Iterator[str]:
         return
     for one in check.headless:
         yield f"missing  {_headless(one)}"
+    for (topic, partition), words in check.cut_short.items():
+        yield f"missing  {topic}, partition {partition}: {words}"
     for key in check.broken[:_SHOWN]:
         yield f"missing  {key.namespace} {_key(key.key)}: updates without their document, from {_place(key)} on"
     by_namespace = Counter(key.namespace for key in check.broken)
@@ -138,18 +140,21 @@ def missing(check: LogCheck | None) -> list[dict[str, Any]]:
     """The same as JSON: what is gone of a topic, and documents that cannot be rebuilt."""
     if check is None:
         return []
-    heads = [
-        {
-            "namespace": one.namespace,
-            "partition": one.partition,
-            "first_offset": one.first_offset,
-            "first_time_ms": one.first_time_ms,
-        }
-        for one in check.headless
-    ]
-    return heads + [
-        {"namespace": one.namespace, "partition": one.partition, "offset": one.offset, "key": _key(one.key)}
-        for one in check.broken
+    return [
+        *(
+            {
+                "namespace": one.namespace,
+                "partition": one.partition,
+                "first_offset": one.first_offset,
+                "first_time_ms": one.first_time_ms,
+            }
+            for one in check.headless
+        ),
+        *({"topic": topic, "partition": one, "reason": words} for (topic, one), words in check.cut_short.items()),
+        *(
+            {"namespace": one.namespace, "partition": one.partition, "offset": one.offset, "key": _key(one.key)}
+            for one in check.broken
+        ),
     ]
 
 

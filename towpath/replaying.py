@@ -10,11 +10,11 @@ from typing import Any
 import click
 from pymongo import MongoClient
 
-from connectors import dead_letters, rebuilding, replaying
+from connectors import dead_letters, log_bounds, rebuilding, replaying
 from connectors import replay_refusals as refuse
 from connectors.clusters import REPLAY_SIDE, ReplicaSet, connected, replay_set
 from connectors.course import Course
-from connectors.errors import Refused
+from connectors.errors import MongoUnreachable, Refused
 from connectors.log_check import LogCheck, check
 from connectors.position import ClusterTime
 from connectors.replays import (
@@ -29,6 +29,7 @@ from connectors.replays import (
 )
 from connectors.secrets import without_credentials
 from connectors.spec import Pipeline
+from connectors.topics import Place
 from towpath.checks.finding import counted
 from towpath.opened import Opened, say
 from towpath.replay_progress import checking, shown
@@ -136,6 +137,7 @@ def checked(
     """What the log lacks; None when it is whole. Exits with 1 and words when it is not, unless `force`."""
     with checking() as tell:
         found = check(it.pipeline, it.topics, namespaces(it.pipeline, log), copied, tell)
+    found = replace(found, cut_short=_cut_short(it, log))
     if until is not None:
         refuse.refuse_too_early(until, found.earliest)
     if found.is_whole:
@@ -148,8 +150,19 @@ def checked(
             " lists the rest; `towpath repair --ids` has documents read again at the source, which puts them whole into"
             " the log"
         )
+        if found.cut_short:
+            say("what was cut short or made again is begun anew by `towpath remove PIPELINE --topics` and `deploy`")
         raise click.exceptions.Exit(1)
     return found
+
+
+def _cut_short(it: Opened, log: Log) -> Mapping[Place, str]:
+    """As the pipeline's destination tells; one that is lost is a reason for a replay, and keeps none from beginning."""
+    try:
+        return log_bounds.cut_short(it.pipeline, it.topics, log)
+    except MongoUnreachable as error:
+        say(f"cannot make sure that no topic of the log was cut short or made again: {error}")
+        return {}
 
 
 def _filled(asked: Asked, targets: Iterable[str]) -> dict[str, int]:

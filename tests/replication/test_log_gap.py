@@ -188,9 +188,12 @@ def test_a_topic_that_was_made_again_stops_the_sink_wherever_its_end_is(make_pip
     assert [one["code"] for one in broken(pipeline)] == ["TWP-LOG-TOPIC"]
     resume(pipeline)
     assert failures(pipeline)[0].startswith("TWP-LOG-TOPIC: ")
+    rebuild = ("replay", pipeline.file, "--rebuild", "--yes")
+    assert f"missing  {topic}, partition 0: TWP-LOG-TOPIC" in towpath(*rebuild, expect=1).stderr
     said = towpath("restart", pipeline.file, "--accept-log-gap").stderr
     assert "it goes on at 0" in said
     pipeline.wait()
+    assert "TWP-LOG-TOPIC" in towpath(*rebuild, expect=1).stderr  # the new topic lacks what the old one held
     pipeline.assert_same("docs", at_least=110)
 
 
