@@ -10,6 +10,7 @@ from bson import Int64
 from confluent_kafka import Producer
 
 from tests.conftest import MakePipeline
+from tests.support.group import await_shares
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.progress import applied
 
@@ -59,6 +60,7 @@ def test_garbage_in_the_topics_is_set_aside_and_stops_nobody(make_pipeline: Make
     documents.insert_many([{"_id": i, "n": 0} for i in range(COUNT)])
     pipeline.deploy()
     pipeline.wait()
+    await_shares(pipeline, [2, 2])  # a task that comes second takes partitions over
     epochs = sum(one.epoch for one in applied(pipeline).values())
 
     produce(pipeline, pipeline.topic("docs"), BAD)

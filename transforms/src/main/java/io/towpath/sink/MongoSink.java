@@ -46,7 +46,8 @@ public final class MongoSink extends MongoSinkConnector {
         boolean areOursGood = SinkSettings.define(new ConfigDef()).validate(settings).stream()
                 .allMatch(value -> value.errorMessages().isEmpty());
         if (areOursGood) requirements.passes(LogSettings.LAG, () -> LogSettings.of(settings));
-        List<ConfigValue> values = areOursGood ? connected(settings).configValues() : config().validate(settings);
+        boolean canConnect = areOursGood && requirements.areMet();
+        List<ConfigValue> values = canConnect ? connected(settings).configValues() : config().validate(settings);
         return new Config(requirements.addedTo(values));
     }
 
