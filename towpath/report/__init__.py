@@ -1,0 +1,40 @@
+"""Reports as self-contained pages of HTML, to attach to a change ticket: one style sheet, a template each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from towpath import kept
+from towpath.errors import TowpathError
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("towpath.report", "."),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters["number"] = lambda number: f"{number:,}"
+_TEMPLATES.filters["clock"] = lambda seconds: datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def page(template: str, **values: Any) -> str:
+    """The page that `<template>.html` of this folder makes of the values. Every value is escaped."""
+    return _TEMPLATES.get_template(f"{template}.html").render(values)
+
+
+def write(place: Path, template: str, **values: Any) -> None:
+    """Write the page. Raises `TowpathError` when the file cannot be written."""
+    try:
+        kept.publish(place, page(template, **values))
+    except OSError as error:
+        raise TowpathError(f"cannot write the report {place}: {error.strerror}; name another place") from error
+
+
+def at(seconds: float) -> str:
+    """A time in seconds since the epoch, as reports show it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
