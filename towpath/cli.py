@@ -4,71 +4,79 @@ from __future__ import annotations
 
 import errno
 import sys
+from importlib import import_module
 
 import click
 
-from connectors.errors import ConnectorsError, NotYet
-from stack import StackError
-from towpath.check import check
-from towpath.compact import compact
-from towpath.cutover.command import cutover
-from towpath.ddl import ddl
-from towpath.demo import demo
-from towpath.deploy import deploy
-from towpath.errors import TowpathError
-from towpath.init import init
-from towpath.pause import pause, resume
-from towpath.prepare import prepare
-from towpath.remove import remove
-from towpath.repair import repair
-from towpath.replay import replay
-from towpath.resnapshot import resnapshot
-from towpath.restart import restart
-from towpath.run import run
-from towpath.stack import stack
-from towpath.status import status
-from towpath.tail import tail
-from towpath.verify import verify
-from towpath.wait import wait
-from verifier import VerifierError
-
 DIFFERENT, TROUBLE = 1, 2
 
+#: Each verb, in the order in which people meet them: the module that has it, and what it does in one line.
+_VERBS = {
+    "demo": ("towpath.demo", "Try Towpath: start a stack, replicate two stores, compare."),
+    "stack": ("towpath.stack", "Run MongoDB, Kafka and Connect on this machine for tests."),
+    "init": ("towpath.init", "Write a commented pipeline file."),
+    "check": ("towpath.check", "Check the pipeline file and all servers it names."),
+    "prepare": ("towpath.prepare", "Create collections, views and indexes at the destination."),
+    "deploy": ("towpath.deploy", "Create or update topics and connectors."),
+    "status": ("towpath.status", "Show connectors, copy, lag, rate and dead letters."),
+    "wait": ("towpath.wait", "Wait until everything written so far is at the destination."),
+    "verify": ("towpath.verify", "Compare both sides byte for byte while they change."),
+    "repair": ("towpath.repair", "Re-read documents that differ, through the log."),
+    "run": ("towpath.run", "Keep a pipeline running: supervise, verify, repair, compact."),
+    "tail": ("towpath.tail", "Print records of a change topic as Extended JSON."),
+    "ddl": ("towpath.ddl", "Show schema changes that the destination has not followed."),
+    "compact": ("towpath.compact", "Keep the log small: protect updates from Kafka's cleaner."),
+    "replay": ("towpath.replay", "Rebuild a destination from the log."),
+    "resnapshot": ("towpath.resnapshot", "Copy again what the oplog no longer holds."),
+    "cutover": ("towpath.cutover.command", "Make the destination primary, with a way to fail back."),
+    "pause": ("towpath.pause", "Pause all connectors."),
+    "resume": ("towpath.pause", "Resume paused connectors."),
+    "restart": ("towpath.restart", "Restart connectors and tasks that have failed."),
+    "remove": ("towpath.remove", "Remove the connectors, and on request the log."),
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Verbs(click.Group):
+    """A group that imports a verb when it is called, so that help and version come at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        verb: click.Command = getattr(import_module(_VERBS[cmd_name][0]), cmd_name)
+        return verb
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in _VERBS.items()])
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="towpath")
 def towpath() -> None:
     """Replicate MongoDB collections from one cluster to another through Kafka, continuously.
 
-    Every verb but `stack` and `init` takes a pipeline file. Exit status: 0 done, running or same; 1 not running,
-    not yet or different; 2 trouble (the message says what to do).
+    Every verb but `demo`, `stack` and `init` takes a pipeline file. Exit status: 0 done, running or same; 1 not
+    running, not yet or different; 2 trouble (the message says what to do).
     """
 
 
-for verb in (
-    demo,
-    stack,
-    init,
-    check,
-    prepare,
-    deploy,
-    status,
-    wait,
-    verify,
-    tail,
-    repair,
-    ddl,
-    compact,
-    run,
-    replay,
-    resnapshot,
-    cutover,
-    pause,
-    resume,
-    restart,
-    remove,
-):
-    towpath.add_command(verb)
+def _expected() -> tuple[type[Exception], ...]:
+    """The errors whose messages say what to do; imported when an error is there to be sorted."""
+    from connectors.errors import ConnectorsError
+    from stack.errors import StackError
+    from towpath.errors import TowpathError
+    from verifier.errors import VerifierError
+
+    return ConnectorsError, StackError, TowpathError, VerifierError
+
+
+def _not_yet() -> type[Exception]:
+    from connectors.errors import NotYet
+
+    return NotYet
 
 
 def _unraisable(found: sys.UnraisableHookArgs) -> None:
@@ -80,29 +88,33 @@ def _unraisable(found: sys.UnraisableHookArgs) -> None:
 def main() -> None:
     """Run the command line; the only place that turns errors into words and an exit status."""
     sys.unraisablehook = _unraisable
+    sys.exit(_status())
+
+
+def _status() -> int:
     try:
         ended = towpath(standalone_mode=False)  # click hands out the status of an Exit, and None otherwise
-        sys.exit(ended if isinstance(ended, int) else 0)
+        return ended if isinstance(ended, int) else 0
     except click.Abort:
         click.echo("stopped", err=True)
-        sys.exit(TROUBLE)
+        return TROUBLE
     except click.ClickException as error:
         error.show()
-        sys.exit(TROUBLE)
-    except NotYet as error:
-        click.echo(f"towpath: {error}", err=True)
-        sys.exit(DIFFERENT)
-    except (ConnectorsError, StackError, TowpathError, VerifierError) as error:
-        click.echo(f"towpath: {error}", err=True)
-        sys.exit(TROUBLE)
+        return TROUBLE
     except BrokenPipeError:
         sys.stderr.close()  # what reads our output has gone, as with `| head`
-        sys.exit(TROUBLE)
+        return TROUBLE
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         click.echo(f"towpath: cannot write the output: {error.strerror}; make room there", err=True)
-        sys.exit(TROUBLE)
+        return TROUBLE
+    except _not_yet() as error:
+        click.echo(f"towpath: {error}", err=True)
+        return DIFFERENT
+    except _expected() as error:
+        click.echo(f"towpath: {error}", err=True)
+        return TROUBLE
 
 
 if __name__ == "__main__":

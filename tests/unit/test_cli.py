@@ -1,0 +1,49 @@
+"""The command line before a verb is called."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+from click.testing import CliRunner
+
+from towpath.cli import towpath
+
+#: What takes long to import, and help and version have no use for.
+_SLOW = (
+    "pymongo",
+    "httpx",
+    "confluent_kafka",
+    "kafka",
+    "pydantic",
+    "rich",
+    "jinja2",
+    "verifier",
+    "connectors",
+    "stack",
+)
+
+
+def test_help_and_version_load_no_verb() -> None:
+    code = f"""
+import sys
+from towpath.cli import towpath
+for option in ("--help", "--version"):
+    towpath([option], standalone_mode=False)
+print([name for name in {_SLOW} if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Compare both sides" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_each_verb_is_there_and_its_line_of_help_fits_a_terminal() -> None:
+    context = click.Context(towpath)
+    for name in towpath.list_commands(context):
+        verb = towpath.get_command(context, name)
+        assert verb is not None
+        assert verb.name == name
+    listed = CliRunner().invoke(towpath, ["--help"], terminal_width=80).output.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == towpath.list_commands(context)  # none goes on in a second line
+    assert max(map(len, listed)) <= 80
