@@ -3,13 +3,13 @@ package io.towpath.sink;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
@@ -24,8 +24,13 @@ import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 /** Asks Kafka where partitions of the log begin and end, and which topics they belong to. */
 final class LogAdmin implements LogGuard.Log {
     private static final int PATIENCE_MS = 10_000;
+    /** A running sink asks for every transaction; that a topic was made again may be seen a second later. */
+    private static final long IDS_NS = TimeUnit.SECONDS.toNanos(1);
+
+    private record Ids(Map<String, String> byTopic, long askedNs) {}
 
     private final Admin admin;
+    private volatile Ids latest = new Ids(Map.of(), 0);
 
     /** @param consumer how to read the log, which says how to log in */
     LogAdmin(Properties consumer) {
@@ -40,7 +45,8 @@ final class LogAdmin implements LogGuard.Log {
     @Override
     public CompletableFuture<Map<TopicPartition, LogBounds>> bounds(
             Collection<TopicPartition> partitions, boolean ends) {
-        return ids(partitions)
+        Set<String> topics = partitions.stream().map(TopicPartition::topic).collect(Collectors.toSet());
+        return (ends ? ids(topics) : recentIds(topics))
                 .thenCompose(ids -> {
                     Set<TopicPartition> there = partitions.stream()
                             .filter(partition -> ids.containsKey(partition.topic()))
@@ -78,16 +84,26 @@ final class LogAdmin implements LogGuard.Log {
         return partitions.keySet().stream().collect(Collectors.toMap(Function.identity(), value));
     }
 
-    private CompletionStage<Map<String, String>> ids(Collection<TopicPartition> partitions) {
-        Set<String> names = new HashSet<>();
-        partitions.forEach(partition -> names.add(partition.topic()));
+    private CompletionStage<Map<String, String>> recentIds(Set<String> topics) {
+        Ids known = latest;
+        boolean isRecent = System.nanoTime() - known.askedNs() < IDS_NS;
+        return isRecent && known.byTopic().keySet().containsAll(topics)
+                ? CompletableFuture.completedStage(known.byTopic())
+                : ids(topics);
+    }
+
+    private CompletionStage<Map<String, String>> ids(Set<String> topics) {
+        long askedNs = System.nanoTime();
         CompletionStage<Map<String, String>> all = CompletableFuture.completedStage(new HashMap<>());
-        for (var description : admin.describeTopics(names).topicNameValues().entrySet())
+        for (var description : admin.describeTopics(topics).topicNameValues().entrySet())
             all = all.thenCombine(description.getValue().toCompletionStage().handle(LogAdmin::idOf), (found, id) -> {
                 if (id != null) found.put(description.getKey(), id);
                 return found;
             });
-        return all;
+        return all.thenApply(found -> {
+            latest = new Ids(Map.copyOf(found), askedNs);
+            return found;
+        });
     }
 
     private static String idOf(TopicDescription topic, Throwable error) {
