@@ -71,21 +71,24 @@ def reason(trace: str) -> str:
     return re.sub(r"^(?:org\.apache\.kafka\.connect\.errors\.\w+|[\w.$]+(?=: TWP-)): ", "", found)
 
 
-class _Rebalancing(ConnectError):
-    """The workers are about to share out the work again; the same request succeeds a moment later."""
+class _Passing(ConnectError):
+    """The workers share out the work again, or the topic of configurations has no leader: the same request succeeds a
+    moment later."""
+
+
+#: What Connect answers with 500 when it could not read a configuration, or could not write it (AbstractHerder,
+#: KafkaConfigBackingStore).
+_PASSING = re.compile("a rebalance is expected|the request can be safely retried")
 
 
 def _kind(answer: httpx.Response) -> type[ConnectError]:
-    # reading a configuration while workers share out their work is answered with 500
-    if answer.status_code == 409 or (
-        answer.status_code == 500 and "a rebalance is expected" in answers.message(answer)
-    ):
-        return _Rebalancing
+    if answer.status_code == 409 or (answer.status_code == 500 and _PASSING.search(answers.message(answer))):
+        return _Passing
     return NoSuchConnector if answer.status_code == 404 and answers.is_about_connector(answer) else ConnectError
 
 
-_retry_rebalance = tenacity.retry(
-    retry=tenacity.retry_if_exception_type(_Rebalancing),
+_retry_passing = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(_Passing),
     wait=tenacity.wait_exponential(multiplier=0.2, max=3),
     stop=tenacity.stop_after_delay(60),
     reraise=True,
@@ -96,7 +99,7 @@ class Connect:
     """A Connect cluster behind the URL of one of its workers.
 
     Every call raises `ConnectUnreachable` when nobody answers and `ConnectError` with method, path, status and
-    Connect's own message when the answer is not a success; a rebalance is waited for, up to 60 s.
+    Connect's own message when the answer is not a success; what Connect itself calls passing is asked again for 60 s.
     """
 
     def __init__(self, url: str, login: Login = NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
@@ -203,7 +206,7 @@ class Connect:
     def _no_connect(self, method: str, path: str, found: str) -> ConnectError:
         return ConnectError(f"{method} {self.url}{path}: {found}", advice="is this Kafka Connect? ([connect] url)")
 
-    @_retry_rebalance
+    @_retry_passing
     def _ask(self, method: str, path: str, **request: Any) -> Any:
         try:
             with self._client.stream(method, path, **request) as streamed:

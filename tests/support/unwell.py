@@ -16,6 +16,12 @@ JSON, HTML = "application/json", "text/html"
 ANSWERS: dict[str, tuple[int, str, bytes]] = {
     "rebalance": (409, JSON, b'{"error_code": 409, "message": "Cannot complete request because of a rebalance"}'),
     "error": (500, JSON, b'{"error_code": 500, "message": "Request timed out"}'),
+    "unwritten": (
+        500,
+        JSON,
+        b'{"error_code": 500, "message": "Failed to write to config topic; this may be due to a transient error and the'
+        b' request can be safely retried"}',
+    ),
     "error without words": (500, JSON, b""),
     "forbidden": (403, HTML, b"<html>403 Forbidden</html>"),
     "gateway": (503, HTML, b"<html>\r\n<h1>503 Service\x1b[31m Unavailable</h1>\r\n</html>"),

@@ -89,3 +89,13 @@ def test_nothing_but_a_rebalance_is_asked_again() -> None:
         with pytest.raises(ConnectUnreachable, match="is a worker running there"):
             worker.delete("x")
         assert proxy.asked == ["DELETE /connectors/x"]
+
+
+@pytest.mark.parametrize(("fault", "times"), [("rebalance", 2), ("unwritten", 2), ("error", 1)])
+def test_what_connect_calls_passing_is_asked_again_and_nothing_else(fault: str, times: int) -> None:
+    with unwell(None, lambda number, *_: "null" if number else fault) as proxy, Connect(proxy.url) as worker:
+        try:
+            worker.stop("x")
+        except ConnectError:
+            assert times == 1
+        assert proxy.asked == ["PUT /connectors/x/stop"] * times
