@@ -73,12 +73,6 @@ def _expected() -> tuple[type[Exception], ...]:
     return ConnectorsError, StackError, TowpathError, VerifierError
 
 
-def _not_yet() -> type[Exception]:
-    from connectors.errors import NotYet
-
-    return NotYet
-
-
 def _unraisable(found: sys.UnraisableHookArgs) -> None:
     """Say nothing of a connection pool that an interrupt left half made: the driver cannot close what is not there."""
     if found.exc_type is not AttributeError or getattr(found.object, "__qualname__", "") != "Pool.__del__":
@@ -109,12 +103,11 @@ def _status() -> int:
             raise
         click.echo(f"towpath: cannot write the output: {error.strerror}; make room there", err=True)
         return TROUBLE
-    except _not_yet() as error:
-        click.echo(f"towpath: {error}", err=True)
-        return DIFFERENT
     except _expected() as error:
+        from connectors.errors import NotYet
+
         click.echo(f"towpath: {error}", err=True)
-        return TROUBLE
+        return DIFFERENT if isinstance(error, NotYet) else TROUBLE
 
 
 if __name__ == "__main__":

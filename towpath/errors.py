@@ -21,8 +21,10 @@ class TowpathError(Exception):
         self.found, self.advice = found, advice
 
 
+#: What a step fails with.
+ERRORS = (ConnectorsError, TowpathError, VerifierError, PyMongoError, OSError)
 #: What may come of a look at a pipeline, and be over at the next one.
-TROUBLE = (ConnectorsError, TowpathError, VerifierError, PyMongoError, KafkaException, OSError)
+TROUBLE = (*ERRORS, KafkaException)
 
 
 class BadPipelineFile(TowpathError):

@@ -19,14 +19,13 @@ from towpath.cutover import course, returning
 from towpath.cutover.checked import Checked
 from towpath.cutover.course import Asked
 from towpath.cutover.gate import Check, Limits, gate, gate_back, looked, red
-from towpath.cutover.pause import ERRORS
 from towpath.cutover.preconditions import Preconditions
 from towpath.cutover.report import write_report
 from towpath.cutover.sides import Sides, looked_at
 from towpath.cutover.stopping import hook
 from towpath.cutover.telling import Telling
 from towpath.cutover.undoing import NotUndone, undo, undone
-from towpath.errors import TowpathError
+from towpath.errors import ERRORS, TowpathError
 from towpath.opened import json_option, opened, pipeline_argument, say
 from towpath.verify_log import duration
 from towpath.write_block import MONGOSH_UNDO

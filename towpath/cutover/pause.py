@@ -9,18 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from pymongo.errors import PyMongoError
-
-from connectors.errors import ConnectorsError, Overtaken
+from connectors.errors import Overtaken
 from towpath.cutover.checked import Red
 from towpath.cutover.sides import Sides
 from towpath.cutover.stopping import Stopping
 from towpath.cutover.telling import Telling
-from towpath.errors import TowpathError
-from verifier import VerifierError
+from towpath.errors import ERRORS
 
-#: What a step fails with.
-ERRORS = (ConnectorsError, TowpathError, VerifierError, PyMongoError, OSError)
 _AGAIN_S = 1.0  # to the next ring, should something have swallowed one
 _GRACE_S = 0.5  # in which a wait that knows the limit says itself what it has seen last
 _SOON_S = 0.001

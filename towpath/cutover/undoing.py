@@ -15,11 +15,10 @@ from connectors.errors import MongoUnreachable, Overtaken
 from connectors.spec import Pipeline
 from towpath import write_block
 from towpath.cutover.course import ease, put_right, soften
-from towpath.cutover.pause import ERRORS
 from towpath.cutover.sides import Sides
 from towpath.cutover.stopping import allow
 from towpath.cutover.telling import Telling
-from towpath.errors import TowpathError
+from towpath.errors import ERRORS, TowpathError
 from towpath.opened import say
 
 _ASKED_S = 2.0  # writes wait meanwhile, and the destination may be what does not answer
