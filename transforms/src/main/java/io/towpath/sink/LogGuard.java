@@ -138,8 +138,9 @@ final class LogGuard implements AutoCloseable {
         if (record.kafkaOffset() < position.offset())
             throw LogBounds.beyondTheEnd(
                     partition, position, "Kafka went back to offset " + record.kafkaOffset() + ", as it does then");
-        if (reading.next <= position.offset() || record.kafkaOffset() < reading.next) // read on, or again
-        reading.next = Math.min(position.clear(), record.kafkaOffset());
+        boolean beginsAtPosition = reading.next <= position.offset();
+        boolean isReadAgain = record.kafkaOffset() < reading.next;
+        if (beginsAtPosition || isReadAgain) reading.next = Math.min(position.clear(), record.kafkaOffset());
     }
 
     /** Ask for what {@link #require} needs, so that it is there when it is needed. */
