@@ -99,7 +99,7 @@ def assert_log_holds_the_source(pipeline: Pipeline, *collections: str) -> int:
 def test_a_cleaned_log_rebuilds_every_document_and_no_deleted_one(
     make_pipeline: MakePipeline, stack: embedded.Stack, serve: Serve, seed: int, tmp_path: Path
 ) -> None:
-    settings = Settings(partitions=2, extra=logged(delete_retention=2 * LAG))
+    settings = Settings(partitions=2, extra=logged(delete_retention=4 * LAG))
     pipeline, names = make_pipeline(settings), ("first", "second", "devices")
     workload = Workload(seed, [pipeline.source(name) for name in names[:2]], documents=150)
     workload.fill()

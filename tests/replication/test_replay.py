@@ -318,7 +318,8 @@ def test_a_replay_whose_log_is_deleted_under_it_stops_and_is_to_be_begun_anew(pi
         until("end of its tasks", lambda: not connect.status(sink).tasks)
         pipeline.source("docs").insert_many([{"_id": n} for n in range(100, 150)])
         pipeline.wait()
-        for future in kafka.delete_records([TopicPartition(pipeline.topic("docs"), 0, -1)]).values():
+        [applied] = pipeline.destination_client["towpath"]["offsets"].find({"_id.topic": pipeline.topic("docs")})
+        for future in kafka.delete_records([TopicPartition(pipeline.topic("docs"), 0, applied["offset"])]).values():
             future.result(timeout=30)
         connect.resume(sink)
         [reason] = until("failure of the replay", lambda: connect.status(sink).failures)
