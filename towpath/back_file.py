@@ -11,7 +11,7 @@ from typing import Any
 
 from connectors.errors import Refused
 from connectors.reversing import renamed, reverse
-from towpath import pipeline as pipeline_file
+from towpath.config import loading as pipeline_file
 from towpath.errors import TowpathError
 
 _LONGEST = 64  # characters of a pipeline's name

@@ -12,7 +12,7 @@ import click
 from connectors.connect import Connect
 from connectors.spec import Pipeline
 from connectors.topics import Topics
-from towpath import pipeline as pipeline_file
+from towpath.config import loading as pipeline_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 from connectors import pem
 from connectors.position import ClusterTime
 from connectors.replays import END_OF_SECOND
+from towpath.config.credential_files import refuse_files, refuse_open
+from towpath.config.loading import holds_secret
 from towpath.errors import TowpathError
-from towpath.pipeline import holds_secret
-from towpath.trust import refuse_files, refuse_open
 
 
 @dataclass(frozen=True, slots=True, repr=False)

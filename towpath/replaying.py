@@ -31,8 +31,8 @@ from connectors.secrets import without_credentials
 from connectors.spec import Pipeline
 from connectors.topics import Place
 from towpath.checks.finding import counted
+from towpath.cli.replay_progress import checking, shown
 from towpath.opened import Opened, say
-from towpath.replay_progress import checking, shown
 from towpath.replay_verdict import Verdict, lacking
 
 Client = MongoClient[dict[str, Any]]

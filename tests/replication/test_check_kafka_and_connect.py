@@ -19,7 +19,7 @@ from tests.conftest import MakePipeline
 from tests.replication.test_check import check, one
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import connect_without_plugins, free_port
-from towpath import pipeline as pipeline_file
+from towpath.config import loading as pipeline_file
 
 
 @pytest.fixture

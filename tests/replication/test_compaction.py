@@ -35,7 +35,7 @@ from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.ticker import Ticker
 from tests.support.workload import Workload
 from tests.support.writer import Writer
-from towpath import pipeline as pipeline_file
+from towpath.config import loading as pipeline_file
 
 OPERATIONS = int(os.environ.get("TOWPATH_TEST_COMPACTED_OPERATIONS", "1500"))
 RATE = int(os.environ.get("TOWPATH_TEST_COMPACTED_RATE", "150"))  # operations a second

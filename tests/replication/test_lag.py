@@ -24,7 +24,7 @@ from connectors.topics import LARGEST_RECORD, Topics
 from tests.support.awaited import until
 from tests.support.pipeline import Addresses, Pipeline
 from tests.support.servers import replica_set
-from towpath.pipeline import read
+from towpath.config.loading import read
 
 TOPIC = {"max.message.bytes": str(LARGEST_RECORD), "retention.ms": "-1"}
 

@@ -21,7 +21,7 @@ from connectors.spec import Pipeline as Spec
 from connectors.topics import TOPIC_SETTINGS, Topic, Topics
 from tests.support import awaited, log
 from tests.support.pipeline import Pipeline
-from towpath import pipeline as pipeline_file
+from towpath.config import loading as pipeline_file
 
 COPIED = ClusterTime(100, 7)
 HOUR = {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000"}

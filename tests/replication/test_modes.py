@@ -15,7 +15,7 @@ from connectors.connect import Connect
 from connectors.topics import Topics
 from tests.conftest import MakePipeline
 from tests.support.pipeline import Pipeline, Settings, towpath
-from towpath import pipeline as pipeline_file
+from towpath.config import loading as pipeline_file
 
 EXACTLY_ONCE = Settings(mode="exactly-once")
 

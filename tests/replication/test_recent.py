@@ -15,7 +15,7 @@ from connectors.spec import Pipeline as Spec
 from connectors.topics import TOPIC_SETTINGS, Topics
 from tests.support import log
 from tests.support.pipeline import Pipeline
-from towpath import pipeline as pipeline_file
+from towpath.config import loading as pipeline_file
 from towpath.recent import ids
 
 PARTITIONS = 3

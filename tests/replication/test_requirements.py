@@ -14,7 +14,7 @@ from stack import parts
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline
 from tests.support.servers import standalone_connect
-from towpath import pipeline as pipeline_file
+from towpath.config import loading as pipeline_file
 
 Configs = dict[str, dict[str, str]]
 

@@ -22,7 +22,7 @@ from connectors.topics import Topics
 from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
-from towpath.pipeline import read
+from towpath.config.loading import read
 
 KEEPS = "[log]\ncompact = true\n[run]\nverify = true"
 REFUSING = {"refused": {"$exists": False}}

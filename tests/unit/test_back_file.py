@@ -14,8 +14,8 @@ from connectors.reversing import renamed, reverse
 from connectors.spec import Copy, Keeps
 from tests.unit.test_pipeline_file import MINIMAL, PLAIN
 from towpath.back_file import back_file, other_refused, write_back_file
+from towpath.config.loading import parse, read
 from towpath.errors import TowpathError
-from towpath.pipeline import parse, read
 
 NAMES = [f"{database}.{name}" for database, name in product(("a", "b", "towpath"), ("x", "y", "z", "x2"))]
 

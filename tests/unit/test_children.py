@@ -22,8 +22,9 @@ from connectors.errors import MongoUnreachable
 from connectors.supervising import Pulse
 from tests.support.awaited import until
 from tests.unit.test_supervising import FILE
-from towpath import children, run, services, set_aside, supervising
+from towpath import children, services, set_aside, supervising
 from towpath.children import Child, Line
+from towpath.cli import run
 from towpath.ends import Ends
 from towpath.errors import TowpathError
 from towpath.opened import opened

@@ -8,9 +8,9 @@ import click
 import pytest
 
 from towpath.cli import towpath
-from towpath.init import write_pipeline_file
-from towpath.pipeline import read
-from towpath.sections import PipelineFile
+from towpath.cli.init import write_pipeline_file
+from towpath.config.loading import read
+from towpath.config.schema import PipelineFile
 
 CONTEXT = click.Context(towpath)
 ROOT = Path(__file__).parents[2]

@@ -12,9 +12,9 @@ import pytest
 
 from stack import Stack
 from tests.support.fuzz import cases, told
+from towpath.cli.init import _toml, write_pipeline_file
+from towpath.config.loading import read
 from towpath.errors import TowpathError
-from towpath.init import _toml, write_pipeline_file
-from towpath.pipeline import read
 
 ODD = [
     '"',

@@ -4,8 +4,8 @@ import pytest
 
 from connectors.secrets import destination_uri, properties, without_credentials, write
 from connectors.spec import Copy
+from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
-from towpath.pipeline import read
 
 MINIMAL = """
 name = "shop"

@@ -14,8 +14,8 @@ from connectors.connect import Connect
 from connectors.secrets import destination_uri, properties, without_credentials
 from tests.support.fuzz import cases, told
 from towpath import cli
+from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
-from towpath.pipeline import read
 
 FILE = """
 name = "shop"

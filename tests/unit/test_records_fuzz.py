@@ -20,9 +20,9 @@ from connectors.records import Record, is_key, record, source_milliseconds
 from connectors.unprotected import Part
 from tests.support.fuzz import cases, told
 from tests.unit.test_checks_judgements import PIPELINE
+from towpath.cli.tail import _foreign, _line
 from towpath.errors import TowpathError
 from towpath.replay_verdict import _key
-from towpath.tail import _foreign, _line
 from towpath.wanted import of_file, refused, unreadable
 from verifier.order import id_key
 

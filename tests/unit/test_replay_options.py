@@ -10,9 +10,9 @@ from connectors.position import ClusterTime
 from connectors.refusals import is_written
 from connectors.replays import END_OF_SECOND, Plan, refuse_label
 from connectors.topics import Topic
+from towpath.cli.init import write_pipeline_file
+from towpath.config.loading import read
 from towpath.errors import TowpathError
-from towpath.init import write_pipeline_file
-from towpath.pipeline import read
 from towpath.replay_options import Given, destination, moment
 
 

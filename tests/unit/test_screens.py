@@ -11,8 +11,8 @@ from connectors.dead_letters import Cause, DeadLetters
 from connectors.sink_state import Counts, TaskState
 from connectors.status import Status, Waiting
 from stack.processes import Process
-from towpath import status as status_verb
-from towpath.stack import _show
+from towpath.cli import status as status_verb
+from towpath.cli.stack import _show
 
 
 def test_pids_ports_and_logs_are_never_cut(capsys):

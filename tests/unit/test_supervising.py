@@ -7,8 +7,8 @@ import pytest
 from connectors.connect import reason
 from connectors.supervising import Backoff, lasting
 from towpath import run_events
+from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
-from towpath.pipeline import read
 from towpath.run_events import Event, Events
 
 FILE = """

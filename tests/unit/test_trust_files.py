@@ -22,8 +22,8 @@ from towpath.checks.privileges import (
     POSITION_ACTIONS,
     SOURCE_ACTIONS,
 )
+from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
-from towpath.pipeline import read
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="a\\"b\\\\c;";'
 PLAIN = {"sasl.jaas.config": SCRAM.replace("scram.Scram", "plain.Plain")}

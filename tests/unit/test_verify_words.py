@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from tests.support import bsonbytes as b
 from towpath import kept, verdicts
+from towpath.cli.verify import verify
+from towpath.cli.verify_progress import words
 from towpath.errors import TowpathError
-from towpath.verify import verify
-from towpath.verify_progress import words
 from towpath.verify_words import UNSEEN, Example, Found, counts, show
 from verifier import Different, Extra, Missing, Pair, Progress, Tally, Verdict
 from verifier.shown import paths

@@ -17,7 +17,7 @@ from connectors.spec import Pipeline
 from tests.support import bsonbytes as b
 from tests.support import corpus
 from tests.support.bsonbytes import Value
-from towpath import pipeline as pipeline_file
+from towpath.config import loading as pipeline_file
 from towpath.errors import TowpathError
 from towpath.wanted import of_file, source_name, unreadable
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from connectors.lag import pipeline_ends
 from connectors.topics import Place
 from towpath import kept, recent, verdicts
+from towpath.cli.verify import asking
 from towpath.errors import TowpathError
 from towpath.opened import Opened
 from towpath.origin import of_now
-from towpath.verify import asking
 from towpath.verify_namespaces import pairs
 from towpath.verify_recent import RecentVerification
 from towpath.verify_words import Found, counts

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from connectors.course import Progress as Found
-from towpath.progress import bar
+from towpath.cli.progress_bar import bar
 
 
 @contextmanager

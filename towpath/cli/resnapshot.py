@@ -13,7 +13,8 @@ from connectors import resnapshot as asking
 from connectors.errors import Refused
 from connectors.lifecycle import require
 from connectors.resnapshot import Captured
-from towpath import full_verdict, kept, verdicts, verify, wanted
+from towpath import full_verdict, kept, verdicts, wanted
+from towpath.cli import verify
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.passing import passing
 from towpath.repairing import Left, repair

@@ -14,8 +14,8 @@ from connectors.servers import look
 from connectors.spec import Pipeline
 from towpath import making, preparing
 from towpath.checks import preconditions
+from towpath.cli.prepare import tell_rest
 from towpath.opened import json_option, opened, pipeline_argument, say
-from towpath.prepare import tell_rest
 from towpath.preparing import NOTHING, Plan
 
 

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from connectors import pem
 from connectors.namespaces import Renames, is_pattern
 from connectors.spec import Compaction, Copy, Keeps, Mode, Pipeline
+from towpath.config.credential_files import beside, connect_login, kafka_client, refuse_files, refuse_open, shown
+from towpath.config.schema import Cluster, PipelineFile
 from towpath.errors import BadPipelineFile
-from towpath.sections import Cluster, PipelineFile
-from towpath.trust import beside, connect_login, kafka_client, refuse_files, refuse_open, shown
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 

@@ -12,11 +12,11 @@ import click
 
 import stack as embedded
 from connectors.spec import Mode
+from towpath.config.loading import read
 from towpath.errors import BadPipelineFile, TowpathError
 from towpath.opened import say
-from towpath.pipeline import read
 
-_TEMPLATE = Path(__file__).parent / "pipeline.toml"
+_TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
 
 
 @click.command()

@@ -18,13 +18,13 @@ from connectors.namespaces import is_pattern
 from connectors.spec import Pipeline
 from towpath import full_verdict, kept, origin, unfollowed, verdicts
 from towpath.alone import following_alone, journaled
+from towpath.cli.verify_progress import shown
 from towpath.errors import TowpathError
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.passing import passing
 from towpath.verify_log import Asked, Beginning, duration, go_on, newest
 from towpath.verify_metadata import metadata
 from towpath.verify_namespaces import pairs
-from towpath.verify_progress import shown
 from towpath.verify_recent import RecentVerification
 from towpath.verify_report import write_report
 from towpath.verify_words import Examples, Found, counts, show

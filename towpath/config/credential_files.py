@@ -9,7 +9,7 @@ from pathlib import Path
 from connectors.errors import ConnectorsError
 from connectors.kafka_client import CA, KafkaClient, of, properties
 from connectors.login import Login
-from towpath import sections
+from towpath.config import schema
 from towpath.errors import BadPipelineFile
 
 
@@ -42,7 +42,7 @@ def refuse_files(files: Iterable[tuple[str, str]], where: str, *, plain_sink: bo
             refuse_open_key(file)
 
 
-def kafka_client(section: sections.Kafka, path: Path) -> KafkaClient:
+def kafka_client(section: schema.Kafka, path: Path) -> KafkaClient:
     """What the file of [kafka] client says."""
     if section.client is None:
         return KafkaClient()
@@ -60,7 +60,7 @@ def kafka_client(section: sections.Kafka, path: Path) -> KafkaClient:
     return found
 
 
-def connect_login(section: sections.Connect, path: Path) -> Login:
+def connect_login(section: schema.Connect, path: Path) -> Login:
     """User, password and PEM files for Connect's REST API."""
     user = password = ""
     if section.user_file is not None:

@@ -11,9 +11,9 @@ from connectors import barrier
 from connectors.errors import NoSuchConnector
 from connectors.lifecycle import require
 from towpath import making, preparing
+from towpath.cli.progress_bar import bar
 from towpath.opened import Opened, json_option, opened, pipeline_argument, say
 from towpath.preparing import Plan
-from towpath.progress import bar
 
 _DIFFERENT = 1
 

@@ -12,27 +12,27 @@ DIFFERENT, TROUBLE = 1, 2
 
 #: Each verb, in the order in which people meet them: the module that has it, and what it does in one line.
 _VERBS = {
-    "demo": ("towpath.demo", "Try Towpath: start a stack, replicate two stores, compare."),
-    "stack": ("towpath.stack", "Run MongoDB, Kafka and Connect on this machine for tests."),
-    "init": ("towpath.init", "Write a commented pipeline file."),
-    "check": ("towpath.check", "Check the pipeline file and all servers it names."),
-    "prepare": ("towpath.prepare", "Create collections, views and indexes at the destination."),
-    "deploy": ("towpath.deploy", "Create or update topics and connectors."),
-    "status": ("towpath.status", "Show connectors, copy, lag, rate and dead letters."),
-    "wait": ("towpath.wait", "Wait until everything written so far is at the destination."),
-    "verify": ("towpath.verify", "Compare both sides byte for byte while they change."),
-    "repair": ("towpath.repair", "Re-read documents that differ, through the log."),
-    "run": ("towpath.run", "Keep a pipeline running: supervise, verify, repair, compact."),
-    "tail": ("towpath.tail", "Print records of a change topic as Extended JSON."),
-    "ddl": ("towpath.ddl", "Show schema changes that the destination has not followed."),
-    "compact": ("towpath.compact", "Keep the log small: protect updates from Kafka's cleaner."),
-    "replay": ("towpath.replay", "Rebuild a destination from the log."),
-    "resnapshot": ("towpath.resnapshot", "Copy again what the oplog no longer holds."),
-    "cutover": ("towpath.cutover.command", "Make the destination primary, with a way to fail back."),
-    "pause": ("towpath.pause", "Pause all connectors."),
-    "resume": ("towpath.pause", "Resume paused connectors."),
-    "restart": ("towpath.restart", "Restart connectors and tasks that have failed."),
-    "remove": ("towpath.remove", "Remove the connectors, and on request the log."),
+    "demo": ("towpath.cli.demo", "Try Towpath: start a stack, replicate two stores, compare."),
+    "stack": ("towpath.cli.stack", "Run MongoDB, Kafka and Connect on this machine for tests."),
+    "init": ("towpath.cli.init", "Write a commented pipeline file."),
+    "check": ("towpath.cli.check", "Check the pipeline file and all servers it names."),
+    "prepare": ("towpath.cli.prepare", "Create collections, views and indexes at the destination."),
+    "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),
+    "status": ("towpath.cli.status", "Show connectors, copy, lag, rate and dead letters."),
+    "wait": ("towpath.cli.wait", "Wait until everything written so far is at the destination."),
+    "verify": ("towpath.cli.verify", "Compare both sides byte for byte while they change."),
+    "repair": ("towpath.cli.repair", "Re-read documents that differ, through the log."),
+    "run": ("towpath.cli.run", "Keep a pipeline running: supervise, verify, repair, compact."),
+    "tail": ("towpath.cli.tail", "Print records of a change topic as Extended JSON."),
+    "ddl": ("towpath.cli.ddl", "Show schema changes that the destination has not followed."),
+    "compact": ("towpath.cli.compact", "Keep the log small: protect updates from Kafka's cleaner."),
+    "replay": ("towpath.cli.replay", "Rebuild a destination from the log."),
+    "resnapshot": ("towpath.cli.resnapshot", "Copy again what the oplog no longer holds."),
+    "cutover": ("towpath.cli.cutover", "Make the destination primary, with a way to fail back."),
+    "pause": ("towpath.cli.pause", "Pause all connectors."),
+    "resume": ("towpath.cli.pause", "Resume paused connectors."),
+    "restart": ("towpath.cli.restart", "Restart connectors and tasks that have failed."),
+    "remove": ("towpath.cli.remove", "Remove the connectors, and on request the log."),
 }
 
 
@@ -108,7 +108,3 @@ def _status() -> int:
 
         click.echo(f"towpath: {error}", err=True)
         return DIFFERENT if isinstance(error, NotYet) else TROUBLE
-
-
-if __name__ == "__main__":
-    main()

@@ -20,10 +20,10 @@ from connectors.deploy import Deployment
 from connectors.lifecycle import wait_running
 from connectors.looking import look as look_at
 from connectors.servers import look
-from towpath.demo.load import NAMESPACES, Store, Writer, fill
-from towpath.demo.report import compare_all, pushes, summary
+from towpath.cli.demo.load import NAMESPACES, Store, Writer, fill
+from towpath.cli.demo.report import compare_all, pushes, summary
+from towpath.cli.init import write_pipeline_file
 from towpath.errors import TowpathError
-from towpath.init import write_pipeline_file
 from towpath.opened import Opened, opened, say
 
 

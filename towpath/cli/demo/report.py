@@ -12,7 +12,7 @@ from rich.table import Table
 
 from connectors.namespaces import topic_of
 from connectors.records import record
-from towpath.demo.load import NAMESPACES, Store
+from towpath.cli.demo.load import NAMESPACES, Store
 from towpath.opened import Opened
 from verifier import Comparison, Different, Extra, Missing, compare
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from towpath.progress import bar
+from towpath.cli.progress_bar import bar
 from verifier import Progress as Found
 
 
