@@ -1,1 +1,1 @@
-"""What runs in Kafka Connect and how it gets there: definitions, REST API, topics, deployment, status, records."""
+"""What Kafka Connect runs, and the client of its REST API: configurations, control, answers. Knows Connect only."""

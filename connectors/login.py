@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from connectors.handshake import Trouble, Trust, trouble
+from towpath.tls import Trouble, Trust, trouble
 
 
 @dataclass(frozen=True, slots=True, repr=False)

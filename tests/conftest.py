@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-import stack as embedded
 from tests.support import health, raw
 from tests.support.clock import Clock
 from tests.support.complaints import complaints
 from tests.support.guard import guarded
 from tests.support.pipeline import Addresses, Pipeline, Settings
+from towpath import stack as embedded
 
 MakePipeline = Callable[[Settings], Pipeline]
 #: Servers look for expired documents every second; what is set later counts after the minute that they sleep.

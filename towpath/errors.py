@@ -1,31 +1,68 @@
-"""Errors of the command line itself.
+"""What can go wrong, as one tree.
 
-TowpathError            root
-└── BadPipelineFile     the pipeline file is missing, unreadable or says something that cannot be
+TowpathError                    root; its message says what was attempted, where, what was found, what to do
+├── BadPipelineFile             the pipeline file is missing, unreadable or says something that cannot be
+├── ConnectError                the Connect REST API answered, but not with what was asked for
+│   ├── ConnectUnreachable      nobody answers at the Connect URL
+│   └── NoSuchConnector         Connect does not know the connector
+├── KafkaUnreachable            no broker answers at the bootstrap address
+├── TopicError                  a topic is not as the record contract needs it
+├── Refused                     the change would break the order of records or lose some of them
+│   └── Overtaken               another command is at the same work by now
+├── MongoUnreachable            a cluster does not answer, or refuses the credentials
+└── NotYet                      what was waited for did not come about in time
+
+The verifier and the embedded stack have roots of their own: `verifier.VerifierError`, `towpath.stack.StackError`.
 """
-
-from __future__ import annotations
-
-from confluent_kafka import KafkaException
-from pymongo.errors import PyMongoError
-
-from connectors.errors import ConnectorsError
-from verifier import VerifierError
 
 
 class TowpathError(Exception):
-    """Root of this package's errors. `advice` is what to do, where the one who raises it knows; its message is both."""
+    """Root of the tree. `advice` is what to do, where the one who raises it knows; the message is both."""
 
     def __init__(self, found: str, advice: str = "") -> None:
         super().__init__(f"{found}; {advice}" if advice else found)
         self.found, self.advice = found, advice
 
 
-#: What a step fails with.
-ERRORS = (ConnectorsError, TowpathError, VerifierError, PyMongoError, OSError)
-#: What may come of a look at a pipeline, and be over at the next one.
-TROUBLE = (*ERRORS, KafkaException)
-
-
 class BadPipelineFile(TowpathError):
     """The pipeline file is missing, unreadable or says something that cannot be."""
+
+
+class ConnectError(TowpathError):
+    """Connect answered a request with something other than success."""
+
+    def __init__(self, found: str, status: int | None = None, advice: str = "") -> None:
+        super().__init__(found, advice)
+        self.status = status
+
+
+class ConnectUnreachable(ConnectError):
+    """Nobody answers at the Connect URL."""
+
+
+class NoSuchConnector(ConnectError):
+    """Connect does not know a connector of that name."""
+
+
+class KafkaUnreachable(TowpathError):
+    """No broker answers at the bootstrap address."""
+
+
+class TopicError(TowpathError):
+    """A topic is not as the record contract needs it."""
+
+
+class Refused(TowpathError):
+    """The change asked for would break the order of records or lose some of them."""
+
+
+class Overtaken(Refused):
+    """Another command is at the same work by now, and goes on instead of this one."""
+
+
+class MongoUnreachable(TowpathError):
+    """A cluster does not answer, or refuses the credentials."""
+
+
+class NotYet(TowpathError):
+    """What was waited for did not come about in time; the message names the last state seen."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from connectors.barrier import uncaptured, unread
-from connectors.errors import ConnectorsError
-from connectors.lag import applied, gaps, peek, pipeline_ends
-from connectors.position import ClusterTime
-from connectors.source_state import SELECTION, read_state
-from connectors.topics import Place
-from towpath.opened import Opened, say
+from towpath.barrier import uncaptured, unread
+from towpath.cluster_time import ClusterTime
+from towpath.errors import TowpathError
+from towpath.kafka.topics import Place
+from towpath.log.lag import applied, gaps, peek, pipeline_ends
+from towpath.log.source_offsets import SELECTION, read_state
+from towpath.session import Opened, say
 
 _LATE = 10.0  # seconds behind after which it is told
 _KEPT = 1_000  # moments of which the ends of the log are remembered
@@ -30,14 +30,14 @@ class Passing:
     done: Callable[[], dict[Place, int]]
     _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
     _written: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
-    """Ends with transactions that are not over; see `connectors.barrier`."""
+    """Ends with transactions that are not over; see `towpath.barrier`."""
     _told: bool = False
     _behind_since: float | None = None
 
     def __call__(self, moment: Timestamp) -> bool:
         try:
             return self._passed(moment)
-        except (ConnectorsError, PyMongoError) as error:  # it may be back when the next document is due
+        except (TowpathError, PyMongoError) as error:  # it may be back when the next document is due
             if not self._told:
                 say(f"cannot ask how far the pipeline is: {error}; differences wait until it answers")
             self._told = True
@@ -85,6 +85,6 @@ class Passing:
 
 @contextlib.contextmanager
 def passing(opened: Opened, *, silent: bool = False) -> Iterator[Passing]:
-    """The question for a deployed pipeline. Raises `ConnectorsError` where nobody answers."""
+    """The question for a deployed pipeline. Raises `TowpathError` where nobody answers."""
     with applied(opened.pipeline, opened.topics) as done:
         yield Passing(opened, done, _told=silent)

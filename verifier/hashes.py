@@ -12,8 +12,8 @@ from pymongo.errors import PyMongoError
 from verifier import history
 from verifier.differences import Namespace, Pair
 from verifier.errors import Unsuitable
-from verifier.lost import in_words
-from verifier.reading import Client, now
+from verifier.reads import Client, now
+from verifier.server_loss import in_words
 
 _QUIET = "--quiet is for when nobody writes"
 

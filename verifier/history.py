@@ -14,7 +14,7 @@ from pymongo.errors import OperationFailure
 from verifier.differences import Namespace
 from verifier.order import Key, key
 from verifier.raw import id_element
-from verifier.reading import RAW, Client, among, by_ids
+from verifier.reads import RAW, Client, among, by_ids
 
 #: A document of more changes than this between two moments is looked at another time.
 _MOST = 5_000

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 
-from verifier import mending
+from verifier import repair_commands
 from verifier.commands import Command
-from verifier.described import Client, Described, described, unlike, version
+from verifier.descriptions import Client, Described, described, unlike, version
 from verifier.differences import Namespace, Pair
 from verifier.views import renamed
 
@@ -62,7 +62,7 @@ class _Compared:
     destination: Described
     wanted: str
     """Where the source's form is wanted, in words."""
-    version: mending.Version
+    version: repair_commands.Version
     """Of the destination."""
 
     def words(self, subject: str, source: Any, destination: Any) -> str:
@@ -102,7 +102,7 @@ class Looked:
     pairs: tuple[Pair, ...]
     source: Mapping[Namespace, Described]
     destination: Mapping[Namespace, Described]
-    version: mending.Version
+    version: repair_commands.Version
     """Of the destination, which decides what can be changed in place."""
 
     @classmethod
@@ -123,19 +123,19 @@ class Looked:
         if source is None:
             if destination is not None:
                 what = f"the {destination.kind} is only at the destination"
-                drop = (mending.drop(pair.destination),)
+                drop = (repair_commands.drop(pair.destination),)
                 yield MetadataDifference(pair, _kind(destination), "", what, None, destination.options, drop)
             return
         source = form.of(renamed(source, pair, names))
         if destination is None:
             what = f"the {source.kind} is missing at the destination"
-            make = tuple(mending.create(pair.destination, source))
+            make = tuple(repair_commands.create(pair.destination, source))
             yield MetadataDifference(pair, _kind(source), "", what, source.options, None, make)
             return
         compared = _Compared(pair, source, destination, form.words, self.version)
         if source.kind != destination.kind:
             what = f"it is a {source.kind} at the source and a {destination.kind} at the destination"
-            commands = mending.create_again(pair.destination, source)
+            commands = repair_commands.create_again(pair.destination, source)
             yield compared.difference(_kind(source), "", what, source.options, destination.options, commands)
         elif source.kind == "view":
             yield from _of_view(compared)
@@ -148,7 +148,7 @@ def _kind(one: Described) -> Kind:
 
 
 def _of_view(it: _Compared) -> Iterator[MetadataDifference]:
-    commands = mending.of_view(it.pair.destination, it.source, it.destination)
+    commands = repair_commands.of_view(it.pair.destination, it.source, it.destination)
     for name in unlike(it.source.options, it.destination.options):
         mine, theirs = it.source.options.get(name), it.destination.options.get(name)
         yield it.difference("view", name, it.words(f"the view's {name}", mine, theirs), mine, theirs, commands)
@@ -157,18 +157,18 @@ def _of_view(it: _Compared) -> Iterator[MetadataDifference]:
 def _of_collection(it: _Compared) -> Iterator[MetadataDifference]:
     """All are mended by making the collection again where one of its options cannot be changed."""
     options = unlike(it.source.options, it.destination.options)
-    changes = {name: mending.option(it.pair.destination, name, it.source, it.destination) for name in options}
+    changes = {name: repair_commands.option(it.pair.destination, name, it.source, it.destination) for name in options}
     fixed = [name for name, commands in changes.items() if commands is None]
-    again = mending.create_again(it.pair.destination, it.source) if fixed else None
+    again = repair_commands.create_again(it.pair.destination, it.source) if fixed else None
     for name, commands in changes.items():
         mine, theirs = it.source.options.get(name), it.destination.options.get(name)
         what = it.words(f"the option {name}", mine, theirs)
         if name in fixed:
             what += "; it cannot be changed, and a collection that is made again has no documents"
         yield it.difference("option", name, what, mine, theirs, again or commands or ())
-    for name in mending.in_order(it.source, it.destination):
+    for name in repair_commands.in_order(it.source, it.destination):
         here, there = it.source.indexes.get(name), it.destination.indexes.get(name)
-        commands = again or mending.index(it.pair.destination, name, here, there, it.version)
+        commands = again or repair_commands.index(it.pair.destination, name, here, there, it.version)
         yield it.difference("index", name, _index_words(it, name, here, there), here, there, commands)
 
 

@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure
 
 from verifier import raw
 from verifier.raw import Element
-from verifier.reading import RAW
+from verifier.reads import RAW
 
 RANGE_BYTES, RANGE_DOCUMENTS = 32 << 20, 100_000
 _MAX_RANGES = 4_096

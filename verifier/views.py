@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from verifier.described import Described
+from verifier.descriptions import Described
 from verifier.differences import Namespace, Pair
 
 #: Stages that read another collection, and the field that names it.

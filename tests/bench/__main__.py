@@ -19,11 +19,11 @@ import httpx
 from confluent_kafka import KafkaException
 from pymongo.errors import PyMongoError
 
-import stack as embedded
-from connectors.errors import ConnectorsError
 from tests.bench import __doc__ as about
 from tests.bench import arrays, copying, draining, indexing, loading, page, replaying, report, streaming, verifying
 from tests.bench.pairs import say
+from towpath import stack as embedded
+from towpath.errors import TowpathError
 
 _RESULTS = Path(__file__).parent.parent.parent / "docs" / "benchmarks"
 #: A sink's tasks that join at once get their partitions at once, and not one of them all before the others come.
@@ -32,7 +32,7 @@ _TOGETHER = {"group.initial.rebalance.delay.ms": "1000"}
 
 #: What a benchmark may fail with; the others go on.
 _TROUBLE = (
-    ConnectorsError, embedded.StackError, PyMongoError, KafkaException, httpx.HTTPError, ValueError, AssertionError,
+    TowpathError, embedded.StackError, PyMongoError, KafkaException, httpx.HTTPError, ValueError, AssertionError,
     TimeoutError,
 )  # fmt: skip
 

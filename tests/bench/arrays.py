@@ -16,15 +16,15 @@ from typing import Any
 import bson
 from pymongo import UpdateOne
 
-import stack as embedded
-from connectors.clusters import operation_time
-from connectors.topics import Place
 from tests.bench import hops, load
 from tests.bench.measured import PROCESSES, Client, Run, await_fact, last_write, logged, newest, processor, used_since
 from tests.bench.pairs import in_turn, say
 from tests.bench.report import Found, Goal, Part, at_least, at_most, told
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Side, Way, is_streaming, way
 from tests.support import oracle, raw
+from towpath import stack as embedded
+from towpath.kafka.topics import Place
+from towpath.mongo.client import operation_time
 
 READING = len(bson.encode(load.reading(Random(0), 0)))
 SERIALIZED = "serialized record"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import stack as embedded
 from tests.bench import load
 from tests.bench.measured import BROKER, SOURCE, WORKER, Client, Run, await_fact, logged, processor, used_since
 from tests.bench.pairs import pairs
 from tests.bench.report import Found, Part
 from tests.bench.sides import COLLECTION, DATABASE, Settings, Side, is_streaming, way
+from towpath import stack as embedded
 
 _SIDES: tuple[Side, ...] = ("towpath", "plain")
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
-import stack as embedded
-from connectors.clusters import operation_time
 from tests.bench import load
 from tests.bench.measured import (
     BROKER,
@@ -34,6 +32,8 @@ from tests.bench.pairs import in_turn, say
 from tests.bench.report import Found, Part, ratios_of, told
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, PARTITIONS, Settings, Side, Way, is_streaming, way
 from tests.support import oracle, raw
+from towpath import stack as embedded
+from towpath.mongo.client import operation_time
 
 _COMMANDS = ("insert", "update", "delete", "commitTransaction")
 

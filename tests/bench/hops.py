@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 from bson import Timestamp
 
-import stack as embedded
 from tests.bench.measured import Client, newest
 from tests.bench.sides import Way
+from towpath import stack as embedded
 
 READ, PRODUCED, STORED, CONSUMED, WRITTEN, OPLOG = HOPS = (
     "source → Connect",

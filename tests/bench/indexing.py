@@ -7,7 +7,6 @@ import time
 from statistics import median
 from typing import Any
 
-import stack as embedded
 from tests.bench import load
 from tests.bench.loading import first_copy
 from tests.bench.measured import DESTINATION, PROCESSES, Client, Run, processor, used_since
@@ -15,7 +14,8 @@ from tests.bench.pairs import pairs
 from tests.bench.report import BASE, Found, Part, told
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, way
 from tests.support import oracle
-from towpath.building import build, untold
+from towpath import stack as embedded
+from towpath.schema.index_builds import build, untold
 from verifier.commands import Command
 
 _BEFORE = f"{BASE}, before the copy"

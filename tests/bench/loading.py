@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 
-import stack as embedded
 from tests.bench import load
 from tests.bench.measured import (
     DESTINATION,
@@ -27,6 +26,7 @@ from tests.bench.pairs import pairs
 from tests.bench.report import Found, Goal, Part, at_least, at_most
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Side, Way, is_state, way
 from tests.support import oracle
+from towpath import stack as embedded
 
 DUMP = "mongodump to mongorestore"
 _TINY = tuple(f"tiny{number}" for number in range(4))

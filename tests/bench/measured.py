@@ -12,8 +12,8 @@ from bson import Timestamp
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from pymongo import MongoClient
 
-import stack as embedded
-from connectors.topics import Place, Topics
+from towpath import stack as embedded
+from towpath.kafka.topics import Place, Topics
 
 WORKER, SOURCE, DESTINATION, BROKER = "connect-0", "source-0", "destination-0", "kafka"
 PROCESSES = (SOURCE, WORKER, BROKER, DESTINATION)

@@ -8,8 +8,6 @@ import time
 from pathlib import Path
 from statistics import median
 
-import stack as embedded
-from stack.mongod import start_replica_set
 from tests.bench import load
 from tests.bench.loading import first_copy
 from tests.bench.measured import BROKER, SOURCE, WORKER, Client, Run, last_write, newest, processor, used_since
@@ -17,6 +15,8 @@ from tests.bench.pairs import say
 from tests.bench.report import BASE, Found, Part, at_least
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Way, pipeline_file, way
 from tests.support import oracle
+from towpath import stack as embedded
+from towpath.stack.mongod import start_replica_set
 
 _REPLAY = f"{BASE} replay"
 _TOWPATH = Path(sys.executable).parent / "towpath"

@@ -16,8 +16,8 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from stack.versions import versions
 from tests.bench.measured import Run
+from towpath.stack.versions import versions
 
 #: What the other sides are divided by.
 BASE = "towpath"

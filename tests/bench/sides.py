@@ -14,18 +14,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import stack as embedded
-from connectors.connect import Connect
-from connectors.deploy import Deployment
-from connectors.errors import NoSuchConnector
-from connectors.lag import applied, gaps, peek
-from connectors.lifecycle import remove, statuses
-from connectors.position import ClusterTime
-from connectors.servers import look
-from connectors.source_state import read_state
-from connectors.topics import TOPIC_SETTINGS, Place, Topics
+from connectors.control import remove, statuses
+from connectors.rest import Connect
 from tests.bench.measured import await_fact
-from towpath.opened import Opened, opened
+from towpath import stack as embedded
+from towpath.cluster_time import ClusterTime
+from towpath.deploy.deployment import Deployment
+from towpath.deploy.inventory import look
+from towpath.errors import NoSuchConnector
+from towpath.kafka.topics import TOPIC_SETTINGS, Place, Topics
+from towpath.log.lag import applied, gaps, peek
+from towpath.log.source_offsets import read_state
+from towpath.session import Opened, opened
 
 DATABASE, COLLECTION = "bench", "documents"
 NAMESPACE = f"{DATABASE}.{COLLECTION}"

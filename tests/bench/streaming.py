@@ -19,8 +19,6 @@ from typing import Any
 from bson import Timestamp
 from pymongo import InsertOne
 
-import stack as embedded
-from connectors.clusters import operation_time
 from tests.bench import load
 from tests.bench.measured import (
     PROCESSES,
@@ -37,6 +35,8 @@ from tests.bench.pairs import pairs, say
 from tests.bench.report import Found, Part, at_least, at_most
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Side, Way, is_streaming, way
 from tests.support import oracle
+from towpath import stack as embedded
+from towpath.mongo.client import operation_time
 
 _SIDES: tuple[Side, ...] = ("towpath", "stock")
 _TICK = 0.02  # seconds; one marker a tick

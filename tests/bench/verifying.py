@@ -16,17 +16,17 @@ from typing import Any
 
 import psutil
 
-import stack as embedded
 from tests.bench import load
 from tests.bench.measured import DESTINATION, SOURCE, Client, Run, processor, used_since
 from tests.bench.pairs import pairs, say
 from tests.bench.report import BASE, Found, Part, at_most
 from tests.bench.sides import COLLECTION, DATABASE
+from towpath import stack as embedded
 from verifier import Options, Pair, Recheck, Verification
-from verifier.looking import look
-from verifier.planning import plan
+from verifier.pairs import look
+from verifier.plan import plan
 from verifier.ranges import RANGE_BYTES
-from verifier.reading import collection, in_id_order
+from verifier.reads import collection, in_id_order
 from verifier.workers import Range
 
 _PAIR = Pair(f"{DATABASE}.{COLLECTION}", f"{DATABASE}.{COLLECTION}")

@@ -16,10 +16,10 @@ import tenacity
 from pymongo import MongoClient, UpdateOne
 from testcontainers.compose import DockerCompose
 
-from stack import export_plugins
 from tests.support.pipeline import Addresses, Pipeline
 from tests.support.raw import Documents
 from tests.support.servers import free_port
+from towpath.stack import export_plugins
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(1200)]  # the images may have to be pulled
 

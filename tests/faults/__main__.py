@@ -19,7 +19,6 @@ import httpx
 from confluent_kafka import KafkaException
 from pymongo.errors import PyMongoError
 
-from stack import StackError
 from tests.faults.faults import FAULTS
 from tests.faults.hits import Hits
 from tests.faults.runs import Plan, Strike, describe, run, strikes
@@ -27,6 +26,7 @@ from tests.faults.shapes import SHAPES, ShapeName
 from tests.faults.site import Site, site
 from tests.faults.states import MIDDLE, STATES
 from tests.support.guard import guarded
+from towpath.stack import StackError
 
 #: What ends a round, beside what it found out: a part that cannot be reached any more.
 _FAILURES = (

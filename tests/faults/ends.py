@@ -6,9 +6,9 @@ import threading
 import time
 from pathlib import Path
 
-from connectors.errors import ConnectorsError
-from towpath.ends import Ends
-from towpath.opened import opened
+from towpath.errors import TowpathError
+from towpath.session import opened
+from towpath.supervisor.hanging_transactions import Ends
 
 _TICK = 1.0  # seconds
 
@@ -37,5 +37,5 @@ class Ending:
                     for words in ends.turn(time.monotonic()):
                         self.ended += 1
                         print(words)
-                except ConnectorsError:
+                except TowpathError:
                     continue  # the broker is away

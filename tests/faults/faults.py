@@ -16,10 +16,10 @@ from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from pymongo.errors import AutoReconnect
 
-from stack.options import DESTINATION, SOURCE
 from tests.faults.shapes import ShapeName
 from tests.faults.site import Site
 from tests.support.awaited import until
+from towpath.stack.options import DESTINATION, SOURCE
 
 Broken = AbstractContextManager[Callable[[], None]]
 """Gives what waits, with the fault there, for what it was to bring about."""

@@ -11,7 +11,6 @@ from random import Random
 
 from pymongo import WriteConcern
 
-from stack.options import DESTINATION, SOURCE
 from tests.faults.ends import Ending
 from tests.faults.faults import FAULTS, Fault
 from tests.faults.hits import Hits, Pair
@@ -26,6 +25,7 @@ from tests.support.pipeline import Pipeline, Settings
 from tests.support.workload import Workload
 from tests.support.workload.versions import VERSION
 from tests.support.writer import Writer
+from towpath.stack.options import DESTINATION, SOURCE
 
 COLLECTIONS = ("one", "two")
 LARGE = "large"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stack import StackOptions
+from towpath.stack import StackOptions
 
 ShapeName = Literal["one", "three", "proxied"]
 

@@ -17,14 +17,14 @@ from confluent_kafka.admin import AdminClient
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-import stack as embedded
-from stack.options import DESTINATION, SOURCE
 from tests.faults.shapes import Shape
 from tests.support import raw
 from tests.support.awaited import until
 from tests.support.clock import Clock
 from tests.support.pipeline import Addresses, Pipeline, Settings
 from tests.support.proxy import HOST, Proxy
+from towpath import stack as embedded
+from towpath.stack.options import DESTINATION, SOURCE
 
 #: What an election waits for a silent primary, and how often members look for each other, in ms.
 ELECTION_MS, HEARTBEAT_MS = 3000, 500

@@ -18,9 +18,6 @@ import bson
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-from connectors import requests
-from stack import mongod
-from stack.mongod import MongodSizes
 from tests.faults.command import Command
 from tests.faults.offsets import SourceOffsets
 from tests.faults.site import Site
@@ -28,7 +25,10 @@ from tests.support import oracle, progress, raw
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline, Settings
 from tests.support.progress import State as Stage
-from towpath.opened import opened
+from towpath.log import reread_requests
+from towpath.session import opened
+from towpath.stack import mongod
+from towpath.stack.mongod import MongodSizes
 
 COPY, HAND_OVER, MIDDLE, END = range(4)
 """The turns of a round: it copies once, hands over once, and what wants no writes comes last."""
@@ -118,7 +118,7 @@ def read_again(scene: Scene, times: int) -> None:
         for name, often in (*((name, times) for name in scene.collections), (scene.large, 1)):
             found = scene.pipeline.source(name).find({}, {"_id": 1})
             ids = [bson.encode({"_id": one["_id"]}) for one in found]
-            requests.write(it.pipeline, it.topics, scene.pipeline.namespace(name), ids * often)
+            reread_requests.write(it.pipeline, it.topics, scene.pipeline.namespace(name), ids * often)
 
 
 @contextmanager

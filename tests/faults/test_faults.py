@@ -15,7 +15,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from connectors.topics import Topic
 from tests.faults.faults import FAULTS
 from tests.faults.hits import Hits, Pair
 from tests.faults.runs import Plan, Result, Strike, run
@@ -25,7 +24,8 @@ from tests.faults.states import STATES
 from tests.support import log, progress
 from tests.support.awaited import until
 from tests.support.pipeline import Settings
-from towpath.opened import opened
+from towpath.kafka.topics import Topic
+from towpath.session import opened
 
 _TRIES = 3  # until a fault meets its state
 WAITS = "the task waits for a primary of the source"

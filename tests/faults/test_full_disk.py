@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-import stack as embedded
-from stack.mongod import MongodSizes
 from tests.faults.command import Command
 from tests.support import oracle, raw
 from tests.support.awaited import until
 from tests.support.disk import Disk, small_disk
 from tests.support.pipeline import TOWPATH, Addresses, Pipeline, Settings, towpath
 from tests.support.ticker import Ticker
+from towpath import stack as embedded
+from towpath.stack.mongod import MongodSizes
 
 pytestmark = pytest.mark.long
 COUNT = 200

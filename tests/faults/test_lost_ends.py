@@ -22,7 +22,7 @@ from tests.faults.site import Site, site
 from tests.support import log
 from tests.support.awaited import until
 from tests.support.pipeline import towpath
-from towpath.opened import opened
+from towpath.session import opened
 
 _GROUP = "towpath-stack"  # the workers'
 _TOPIC = "elsewhere"

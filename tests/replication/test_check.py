@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from connectors.connect import Connect
-from connectors.topics import Topics
+from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import free_port, mongod, replica_set
+from towpath.kafka.topics import Topics
 
 #: For a URI where nobody answers: that is known at once, and not after the 10 s that a server may take to come back.
 SOON = "serverSelectionTimeoutMS=500"

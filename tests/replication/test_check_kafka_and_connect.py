@@ -11,15 +11,15 @@ import httpx
 import pytest
 import tenacity
 
-from connectors.connect import Connect
-from connectors.definitions import definitions
-from connectors.topics import TOPIC_SETTINGS, Topics
-from stack import Stack, parts
+from connectors.configs import definitions
+from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.replication.test_check import check, one
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import connect_without_plugins, free_port
 from towpath.config import loading as pipeline_file
+from towpath.kafka.topics import TOPIC_SETTINGS, Topics
+from towpath.stack import Stack, parts
 
 
 @pytest.fixture

@@ -17,14 +17,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pymongo import UpdateOne
 
-import stack as embedded
-from connectors import compacting, log_check
-from connectors.compacting import Compactor, Round
-from connectors.connect import Connect
-from connectors.topics import Topics
-from connectors.unprotected_reader import Reader
-from stack import mongod
-from stack.mongod import MongodSizes
+from connectors.rest import Connect
 from tests.bench import load
 from tests.conftest import MakePipeline
 from tests.support import bsonbytes, cleaner, log, oracle, raw
@@ -35,7 +28,15 @@ from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.ticker import Ticker
 from tests.support.workload import Workload
 from tests.support.writer import Writer
+from towpath import stack as embedded
+from towpath.compaction import service as compacting
+from towpath.compaction.reader import Reader
+from towpath.compaction.service import Compactor, Round
 from towpath.config import loading as pipeline_file
+from towpath.kafka.topics import Topics
+from towpath.log import integrity
+from towpath.stack import mongod
+from towpath.stack.mongod import MongodSizes
 
 OPERATIONS = int(os.environ.get("TOWPATH_TEST_COMPACTED_OPERATIONS", "1500"))
 RATE = int(os.environ.get("TOWPATH_TEST_COMPACTED_RATE", "150"))  # operations a second
@@ -202,7 +203,7 @@ def test_two_instances_share_and_one_goes_on_when_the_other_kafka_and_connect_ar
 def broken(pipeline: Pipeline) -> set[bytes]:
     """Keys of which the log has an update and no document, by the check that a replay begins with."""
     read = pipeline_file.read(pipeline.file)
-    return {one.key for one in log_check.check(read, Topics(read.bootstrap), None, None, lambda done, of: None).broken}
+    return {one.key for one in integrity.check(read, Topics(read.bootstrap), None, None, lambda done, of: None).broken}
 
 
 def break_the_rule(pipeline: Pipeline, ids: list[int], other: int) -> set[bytes]:

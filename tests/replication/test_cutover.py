@@ -19,15 +19,15 @@ import pytest
 from bson import ObjectId
 from confluent_kafka.admin import AdminClient
 
-import stack as embedded
-from stack import Stack
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, towpath
 from tests.support.swapping import Swapping
 from tests.support.ticker import Ticker
-from towpath import write_block
-from verifier.described import described
+from towpath import stack as embedded
+from towpath.mongo import write_block
+from towpath.stack import Stack
+from verifier.descriptions import described
 
 _PATIENCE_S = 240
 _LIMITS = ("--last", "20000", "--max-pause", "2m")  # of machines that have more to do

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from stack import mongod
-from towpath.cutover.course import Asked
 from towpath.cutover.gate import Check, Limits, looked
 from towpath.cutover.preconditions import Preconditions
-from towpath.opened import opened
+from towpath.cutover.steps import Asked
+from towpath.session import opened
+from towpath.stack import mongod
 
 #: User -> its roles. `sides` may write and nothing more; `one` may only read one database.
 USERS: dict[str, list[Any]] = {

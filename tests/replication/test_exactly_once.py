@@ -20,8 +20,6 @@ import httpx
 import pytest
 from bson import Int64
 
-import stack as embedded
-from connectors import requests
 from tests.conftest import MakePipeline
 from tests.support import log, workers
 from tests.support.awaited import until
@@ -33,7 +31,9 @@ from tests.support.ticker import Ticker
 from tests.support.workload import Workload
 from tests.support.workload.versions import VERSION
 from tests.support.writer import Writer
-from towpath.opened import opened
+from towpath import stack as embedded
+from towpath.log import reread_requests
+from towpath.session import opened
 
 COLLECTIONS = ("one", "two")
 ROUNDS = int(os.environ.get("TOWPATH_TEST_ROUNDS", "2"))
@@ -62,7 +62,7 @@ def read_again(pipeline: Pipeline, *collections: str) -> None:
     with opened(pipeline.file) as it:
         for name in collections:
             ids = [bson.encode({"_id": one["_id"]}) for one in pipeline.source(name).find({}, {"_id": 1})]
-            requests.write(it.pipeline, it.topics, pipeline.namespace(name), ids)
+            reread_requests.write(it.pipeline, it.topics, pipeline.namespace(name), ids)
 
 
 def read_from_source(pipeline: Pipeline) -> int:
@@ -190,9 +190,9 @@ def test_documents_read_again_while_they_change_are_answered_once_each_and_equal
             0.2, lambda: documents.update_many({}, {"$inc": {VERSION: Int64(1)}, "$set": {"a.b": 1}})
         ) as ticker:
             for _ in range(times):
-                asked = requests.write(it.pipeline, it.topics, name, wanted)
+                asked = reread_requests.write(it.pipeline, it.topics, name, wanted)
                 assert asked is not None
-                until("answer", partial(requests.is_answered, it.pipeline, it.connect, name, asked))
+                until("answer", partial(reread_requests.is_answered, it.pipeline, it.connect, name, asked))
             ticker.wait_for(ticker.done + 5)
         pipeline.wait()
     pipeline.assert_same("docs", at_least=1000)

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from stack import mongod, tools
+from towpath.stack import mongod, tools
 
 TRANSFORMS = Path(__file__).parents[2] / "transforms"
 

@@ -15,16 +15,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message
 
-from connectors import clusters, lag
-from connectors.clusters import briefly
-from connectors.connect import Connect
-from connectors.errors import MongoUnreachable
-from connectors.looking import look
-from connectors.topics import LARGEST_RECORD, Topics
+from connectors.rest import Connect
 from tests.support.awaited import until
 from tests.support.pipeline import Addresses, Pipeline
 from tests.support.servers import replica_set
 from towpath.config.loading import read
+from towpath.errors import MongoUnreachable
+from towpath.kafka.topics import LARGEST_RECORD, Topics
+from towpath.log import lag
+from towpath.mongo import client as clusters
+from towpath.mongo.client import briefly
+from towpath.status.collector import look
 
 TOPIC = {"max.message.bytes": str(LARGEST_RECORD), "retention.ms": "-1"}
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pymongo import MongoClient, WriteConcern
 
-from stack import mongod
-from stack.mongod import MongodSizes
 from tests.support.awaited import until
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
+from towpath.stack import mongod
+from towpath.stack.mongod import MongodSizes
 
 COUNT = 200
 _HELD_BACK = "rsSyncApplyStop"

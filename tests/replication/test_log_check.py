@@ -14,14 +14,14 @@ from bson import Int64
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from connectors import log_check
-from connectors.log_check import BrokenKey, LogCheck, check
-from connectors.position import ClusterTime
-from connectors.spec import Pipeline as Spec
-from connectors.topics import TOPIC_SETTINGS, Topic, Topics
 from tests.support import awaited, log
 from tests.support.pipeline import Pipeline
+from towpath.cluster_time import ClusterTime
 from towpath.config import loading as pipeline_file
+from towpath.kafka.topics import TOPIC_SETTINGS, Topic, Topics
+from towpath.log import integrity
+from towpath.log.integrity import BrokenKey, LogCheck, check
+from towpath.pipeline import Pipeline as Spec
 
 COPIED = ClusterTime(100, 7)
 HOUR = {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000"}
@@ -184,12 +184,12 @@ def test_no_moment_is_given_that_the_cleaner_may_have_passed(made: Log, monkeypa
     for topic in (one, two, once):
         made.write(topic, document(3, 120), document(4, 130))
     assert made.check().earliest == COPIED, "younger than the lag"
-    monkeypatch.setattr(log_check, "time", SimpleNamespace(time=lambda: between + 3600))
+    monkeypatch.setattr(integrity, "time", SimpleNamespace(time=lambda: between + 3600))
     assert made.check("one", "never").earliest == ClusterTime(106, 1)
     assert made.check("once").earliest == ClusterTime(105, 1), "it was compacted before"
     assert made.check("two").earliest == ClusterTime(120, 1), "deletes may have been there until the next record"
     assert made.check().earliest == ClusterTime(120, 1)
-    monkeypatch.setattr(log_check, "time", SimpleNamespace(time=lambda: between + 7200))
+    monkeypatch.setattr(integrity, "time", SimpleNamespace(time=lambda: between + 7200))
     assert made.check("one").earliest == ClusterTime(130, 1)
 
 

@@ -13,15 +13,15 @@ from typing import Any
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from connectors.barrier import wait_captured
-from connectors.connect import Connect
-from connectors.lag import pipeline_ends
-from connectors.log_settings import change_settings
-from connectors.supervising import lasting
+from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
-from towpath.opened import opened
+from towpath.barrier import wait_captured
+from towpath.log.lag import pipeline_ends
+from towpath.log.topic_settings import change_settings
+from towpath.session import opened
+from towpath.supervisor.restarts import lasting
 
 ONE = Settings(partitions=1)
 

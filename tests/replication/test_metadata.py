@@ -13,11 +13,11 @@ from bson import Int64, json_util
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from stack import mongod
-from verifier.described import described
+from towpath.stack import mongod
+from verifier.descriptions import described
 from verifier.differences import Pair
-from verifier.harmless import HARMLESS, HARMLESS_IN_PLACE, held_back, stopped
 from verifier.metadata import Looked, MetadataDifference, differences
+from verifier.relaxed_schema import HARMLESS, HARMLESS_IN_PLACE, held_back, stopped
 
 Client = MongoClient[dict[str, Any]]
 Made = Callable[[Database[dict[str, Any]]], None]

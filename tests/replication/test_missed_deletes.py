@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from connectors.connect import Connect
-from connectors.position import ClusterTime, cluster_time
-from connectors.source_state import read_state
+from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.support import awaited, log
 from tests.support.pipeline import Pipeline, Settings, towpath
+from towpath.cluster_time import ClusterTime, cluster_time
+from towpath.log.source_offsets import read_state
 
 COMPACTED = '[log]\ncompact = true\ncompaction_lag = "1s"\ndelete_retention = "8s"'
 

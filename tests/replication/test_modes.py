@@ -10,12 +10,12 @@ import bson
 import pytest
 from bson import Int64
 
-from connectors import requests
-from connectors.connect import Connect
-from connectors.topics import Topics
+from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.support.pipeline import Pipeline, Settings, towpath
 from towpath.config import loading as pipeline_file
+from towpath.kafka.topics import Topics
+from towpath.log import reread_requests
 
 EXACTLY_ONCE = Settings(mode="exactly-once")
 
@@ -121,11 +121,11 @@ def test_what_is_asked_for_is_read_again_in_its_place(exactly_once: Pipeline) ->
     spec, topics = pipeline_file.read(exactly_once.file), Topics(exactly_once.addresses.bootstrap)
     ids = [bson.encode({"_id": one}) for one in (1, 2, "extra")]
     with Connect(spec.connect_url) as connect:
-        offset = requests.write(spec, topics, exactly_once.namespace("docs"), ids)
+        offset = reread_requests.write(spec, topics, exactly_once.namespace("docs"), ids)
         exactly_once.wait()
         assert offset == 0
-        assert requests.is_answered(spec, connect, exactly_once.namespace("docs"), offset)
-        assert not requests.is_answered(spec, connect, exactly_once.namespace("docs"), offset + 1)
+        assert reread_requests.is_answered(spec, connect, exactly_once.namespace("docs"), offset)
+        assert not reread_requests.is_answered(spec, connect, exactly_once.namespace("docs"), offset + 1)
     exactly_once.assert_same("docs", at_least=100)
     assert exactly_once.status()["requests_waiting"] == []
 

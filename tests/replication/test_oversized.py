@@ -12,11 +12,11 @@ import httpx
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-import stack as embedded
 from tests.conftest import MakePipeline
 from tests.support import log
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
+from towpath import stack as embedded
 
 #: With a name so long, an update of each element says 20,000 times 900 bytes; the oplog's entry says them once.
 LONG, ELEMENTS = "n" * 900, 20_000

@@ -11,12 +11,12 @@ import pytest
 from bson import Int64
 from confluent_kafka import Producer
 
-from connectors.spec import Pipeline as Spec
-from connectors.topics import TOPIC_SETTINGS, Topics
 from tests.support import log
 from tests.support.pipeline import Pipeline
 from towpath.config import loading as pipeline_file
-from towpath.recent import ids
+from towpath.kafka.topics import TOPIC_SETTINGS, Topics
+from towpath.log.recent_documents import ids
+from towpath.pipeline import Pipeline as Spec
 
 PARTITIONS = 3
 

@@ -22,8 +22,6 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-import stack as embedded
-from stack import mongod
 from tests.conftest import MakePipeline
 from tests.support import raw
 from tests.support.awaited import until
@@ -31,6 +29,8 @@ from tests.support.disk import Disk, small_disk
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.progress import applied
 from tests.support.ticker import Ticker
+from towpath import stack as embedded
+from towpath.stack import mongod
 
 ROUNDS = int(os.environ.get("TOWPATH_TEST_REFUSALS", "0"))
 REVOKED = float(os.environ.get("TOWPATH_TEST_REVOKED", "3"))

@@ -20,10 +20,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pymongo import MongoClient
 
-import stack as embedded
-from connectors.connect import Connect
-from stack import mongod
-from stack.mongod import MongodSizes, Servers
+from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.support import bsonbytes, oracle, raw, workers
 from tests.support.awaited import until
@@ -32,6 +29,9 @@ from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.started import started
 from tests.support.workload import Workload
 from tests.support.writer import Writer
+from towpath import stack as embedded
+from towpath.stack import mongod
+from towpath.stack.mongod import MongodSizes, Servers
 
 #: Moments of a workload that are rebuilt.
 MOMENTS = int(os.environ.get("TOWPATH_TEST_MOMENTS", "3"))

@@ -8,13 +8,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from connectors.connect import Connect
-from connectors.definitions import definitions
-from stack import parts
+from connectors.configs import definitions
+from connectors.rest import Connect
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline
 from tests.support.servers import standalone_connect
 from towpath.config import loading as pipeline_file
+from towpath.stack import parts
 
 Configs = dict[str, dict[str, str]]
 

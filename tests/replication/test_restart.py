@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-import stack as embedded
 from tests.conftest import MakePipeline
 from tests.support import log
 from tests.support.pipeline import Settings
 from tests.support.workload import Workload
 from tests.support.writer import Writer
+from towpath import stack as embedded
 
 COLLECTIONS = ("one", "two")
 WORKER = "connect-0"

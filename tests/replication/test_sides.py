@@ -10,9 +10,9 @@ import pytest
 from pymongo import InsertOne, MongoClient
 from pymongo.errors import AutoReconnect
 
-from connectors.clusters import connected
-from connectors.errors import MongoUnreachable
 from tests.support import servers
+from towpath.errors import MongoUnreachable
+from towpath.mongo.client import connected
 
 Client = MongoClient[dict[str, Any]]
 

@@ -14,12 +14,12 @@ import pytest
 from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
-from stack import mongod
-from stack.mongod import MongodSizes
 from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.batches import await_backlog, sink_paused
 from tests.support.pipeline import Settings
+from towpath.stack import mongod
+from towpath.stack.mongod import MongodSizes
 
 #: How long, in seconds, the secondaries apply nothing at a time, and how long in between they do.
 HELD, OPEN = 16, 0.05

@@ -7,10 +7,10 @@ import json
 import httpx
 import pytest
 
-from connectors.spec import Mode
 from tests.conftest import MakePipeline
 from tests.support.group import await_shares
 from tests.support.pipeline import Pipeline, Settings, towpath
+from towpath.pipeline import Mode
 
 COLLECTIONS = tuple(f"docs{n}" for n in range(6))
 TASKS = 8

@@ -21,12 +21,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pymongo import MongoClient, WriteConcern
 from pymongo.errors import OperationFailure
 
-import stack as embedded
-from stack import cache, mongod, parts, state
-from stack.mongod import Root
-from stack.ports import free
-from stack.versions import version
 from tests.support.started import started
+from towpath import stack as embedded
+from towpath.stack import cache, mongod, parts, state
+from towpath.stack.mongod import Root
+from towpath.stack.ports import free
+from towpath.stack.versions import version
 
 TOWPATH = Path(sys.executable).parent / "towpath"
 

@@ -15,7 +15,7 @@ from tests.support.awaited import until
 _ROOT = Path(__file__).parents[2]
 _TEST = """
 import time
-from stack.mongod import start_replica_set
+from towpath.stack.mongod import start_replica_set
 
 def test_that_is_never_over(tmp_path):
     with start_replica_set(tmp_path / "set") as servers:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import stack as embedded
+from towpath import stack as embedded
 
 _ROOT = Path(__file__).parents[2]
 _TESTS = """

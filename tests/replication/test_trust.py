@@ -16,19 +16,19 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-import stack as embedded
-from connectors import lost_ends
-from connectors.clusters import connected
-from connectors.connect import Connect
-from connectors.errors import ConnectorsError
-from connectors.kafka_client import of
 from connectors.login import Login
-from connectors.topics import Topics
+from connectors.rest import Connect
 from tests.support import oracle
 from tests.support.awaited import until
 from tests.support.certificates import Authority
 from tests.support.pipeline import towpath
 from tests.support.secured import NAME, Secured, running, worker_by_certificate, write
+from towpath import stack as embedded
+from towpath.errors import TowpathError
+from towpath.kafka import hanging_transactions
+from towpath.kafka.settings import of
+from towpath.kafka.topics import Topics
+from towpath.mongo.client import connected
 
 DOCUMENTS = 200
 _LEAK = re.compile(r"leak-[0-9a-f]{16}")
@@ -198,13 +198,13 @@ def test_the_documented_rights_are_enough_to_end_a_transaction(secured: Secured)
     producer.produce(place[0], b"to be aborted")
     assert producer.flush(30) == 0
     assert topics.open_transactions() == {place: 0}
-    assert lost_ends.find(topics, [f"{NAME}-source"], [place]) == []
-    with closing(lost_ends._Admin.of(topics)) as admin:
+    assert hanging_transactions.find(topics, [f"{NAME}-source"], [place]) == []
+    with closing(hanging_transactions._Admin.of(topics)) as admin:
         [found] = admin.open_at(place)
-    lost_ends.end(topics, lost_ends.LostEnd(place, task, found, commits=False))
+    hanging_transactions.end(topics, hanging_transactions.LostEnd(place, task, found, commits=False))
     assert topics.open_transactions() == {}
     producer.abort_transaction(30)
-    assert lost_ends._decision(topics, task, found, place) is False
+    assert hanging_transactions._decision(topics, task, found, place) is False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -370,7 +370,7 @@ WRONG: dict[str, tuple[Callable[[Doors], None], str]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_whoever_does_not_get_in_is_told_why(doors: Doors, wrong: str) -> None:
     come, words = WRONG[wrong]
-    with pytest.raises(ConnectorsError) as refused:
+    with pytest.raises(TowpathError) as refused:
         come(doors)
     assert re.search(words, str(refused.value)), str(refused.value)
     assert not _LEAK.search(str(refused.value)) and "0123456789abcdef" not in str(refused.value)

@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-import stack as embedded
-from stack import Stack
 from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
-from towpath import verdicts
+from towpath import stack as embedded
 from towpath.cutover.gate import Limits, _verified
-from towpath.opened import opened
+from towpath.session import opened
+from towpath.stack import Stack
+from towpath.verification import verdict_file
 
 RUN_S = 120
 
@@ -129,7 +129,7 @@ def test_two_verifications_at_once_both_end_with_their_verdicts(
         out = first.end(expect=1)
     for said in (second.stdout, out):
         assert json.loads(said.splitlines()[-1])["extra"] == 1
-    assert [one.kind for one in verdicts.read(verdicts.path(pipeline.name))] == ["extra"]
+    assert [one.kind for one in verdict_file.read(verdict_file.path(pipeline.name))] == ["extra"]
     for said in (second.stderr, refused):
         assert f"pid {first.process.pid}, since 2" in said
 
@@ -218,7 +218,7 @@ def test_one_that_follows_keeps_to_itself_and_goes_on_where_it_was(
     with verify(pipeline, tmp_path, "--follow") as second:
         second.await_word("going on where the last `verify --follow` ended")
         until("difference of between", lambda: pipeline.status()["verify"]["missing"] == 2)
-        assert {one.id[-5:-1] for one in verdicts.read(state / pipeline.name / "follow.jsonl")} == {
+        assert {one.id[-5:-1] for one in verdict_file.read(state / pipeline.name / "follow.jsonl")} == {
             number.to_bytes(4, "little") for number in (3, 1000)
         }, "and not what no record is about: nothing else was read"
         second.process.send_signal(signal.SIGTERM)

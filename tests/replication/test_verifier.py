@@ -1,4 +1,4 @@
-"""`verifier.compare`, of two collections in one process: it finds what was damaged, and nothing else."""
+"""`verifier.collections`, of two collections in one process: it finds what was damaged, and nothing else."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from bson import Int64
 from pymongo import MongoClient
 
-from stack.mongod import start_replica_set
 from tests.support import raw
 from tests.support.corpus import DOCUMENTS as SPECIMENS
 from tests.support.corpus import RAW_DOCUMENTS, Specimen
+from towpath.stack.mongod import start_replica_set
 from verifier import Pair, Recheck, check_ids, compare
 from verifier.order import id_key
-from verifier.reading import RAW
+from verifier.reads import RAW
 
 DOCUMENTS = [{"_id": n, "n": n, "list": [{"t": n, "v": "x" * n}], "z": 1.5} for n in range(500)]
 OTHERS: list[dict[str, Any]] = [{"_id": name} for name in ("a", "b", b"c", None, 1.5, Int64(2**40))] + [

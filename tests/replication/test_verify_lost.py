@@ -15,10 +15,10 @@ import psutil
 import pytest
 from pymongo import MongoClient
 
-import stack
-from stack.mongod import MongodSizes, start_replica_set
 from tests.support import raw
 from tests.support.corpus import large
+from towpath import stack
+from towpath.stack.mongod import MongodSizes, start_replica_set
 from verifier import Options, Pair, Progress, Recheck, ServerLost, Verification
 
 PAIR = Pair("v.c", "v.c")

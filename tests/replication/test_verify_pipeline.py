@@ -13,7 +13,7 @@ from bson import Int64
 from tests.conftest import MakePipeline
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.ticker import Ticker
-from towpath import verdicts
+from towpath.verification import verdict_file
 
 COUNTS = ("missing", "extra", "different", "order")
 
@@ -85,13 +85,13 @@ def _damage(pipeline: Pipeline) -> None:
 
 def _kept(pipeline: Pipeline, documents: list[dict[str, Any]]) -> None:
     """The verdict is kept for `repair`, for its owner's eyes only."""
-    place = verdicts.path(pipeline.name)
+    place = verdict_file.path(pipeline.name)
     assert (place.stat().st_mode & 0o777, place.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    kept = list(verdicts.read(place))
+    kept = list(verdict_file.read(place))
     assert sorted((one.namespace, one.id.hex(), one.kind) for one in kept) == sorted(
         (one["namespace"], one["id_bson"], one["kind"]) for one in documents
     )
-    assert verdicts.counts(place)["missing"] == 1
+    assert verdict_file.counts(place)["missing"] == 1
 
 
 def _page(page: str, pipeline: Pipeline) -> None:

@@ -10,11 +10,11 @@ from confluent_kafka import Producer
 from kafka import TopicPartition
 from kafka.admin import AbortTransactionSpec, KafkaAdminClient
 
-from connectors import unended
-from connectors.errors import TopicError
-from connectors.lag import pipeline_ends
 from tests.support.pipeline import Pipeline, towpath
-from towpath.opened import opened
+from towpath.errors import TopicError
+from towpath.kafka import open_transactions
+from towpath.log.lag import pipeline_ends
+from towpath.session import opened
 
 
 @pytest.mark.usefixtures("quiet_source")
@@ -82,11 +82,11 @@ def test_a_transaction_that_has_lost_its_end_is_told_until_it_is_ended(pipeline:
     with opened(pipeline.file) as it, closing(admin):
 
         def told(longest: float) -> None:
-            unended.refuse(it.pipeline, it.topics, pipeline_ends(it.pipeline, it.topics), longest)
+            open_transactions.refuse(it.pipeline, it.topics, pipeline_ends(it.pipeline, it.topics), longest)
 
         told(60)
         ends = pipeline_ends(it.pipeline, it.topics)
-        assert [(one.place, one.seconds < 60) for one in unended.look(it.pipeline, it.topics, ends, 0)] == [
+        assert [(one.place, one.seconds < 60) for one in open_transactions.look(it.pipeline, it.topics, ends, 0)] == [
             ((place.topic, 0), True)
         ]
         with pytest.raises(TopicError, match=f"{place.topic}, partition 0: .* has not ended"):

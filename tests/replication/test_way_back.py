@@ -9,17 +9,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from connectors import barrier, lifecycle, way_back
-from connectors.errors import Refused
-from connectors.lag import pipeline_ends
-from connectors.sink_state import positions
+from connectors import control
 from tests.conftest import MakePipeline
 from tests.support import log, raw
 from tests.support.order import Order
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.workload import REINSERT, Workload
-from towpath.back_file import write_back_file
-from towpath.opened import Opened, opened, say
+from towpath import barrier
+from towpath.cutover import reverse_pipeline
+from towpath.cutover.reverse_file import write_back_file
+from towpath.errors import Refused
+from towpath.log.lag import pipeline_ends
+from towpath.log.sink_positions import positions
+from towpath.session import Opened, opened, say
 
 COLLECTIONS = {"orders": "archived", "lines": "lines"}
 ECHOES = [f"echo {n}" for n in range(40)]  # in all partitions
@@ -33,7 +35,7 @@ def way_back_of(pipeline: Pipeline) -> Iterator[Opened]:
         try:
             yield back
         finally:
-            lifecycle.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
+            control.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
 
 
 def wait(it: Opened) -> None:
@@ -42,13 +44,13 @@ def wait(it: Opened) -> None:
 
 def make_ready(back: Opened) -> list[str]:
     said: list[str] = []
-    way_back.make_ready(back.pipeline, back.connect, back.topics, said.append)
+    reverse_pipeline.make_ready(back.pipeline, back.connect, back.topics, said.append)
     return said
 
 
 def begin(back: Opened, there: Opened) -> None:
     start = time.monotonic()
-    way_back.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
+    reverse_pipeline.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
     print(f"the way back began after {time.monotonic() - start:.2f} s")
 
 
@@ -83,10 +85,10 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         assert not make_ready(back)
         assert "without end" in towpath("resume", back.file, expect=2).stderr
         with pytest.raises(Refused, match=f"{pipeline.name}-sink is RUNNING with 2 tasks, and not STOPPED"):
-            way_back.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
+            reverse_pipeline.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
         written(source, seed + 1)
         wait(there)
-        lifecycle.stop_sink(there.pipeline, there.connect)
+        control.stop_sink(there.pipeline, there.connect)
         begin(back, there)
         with pytest.raises(Refused, match="the way back is there already"):
             make_ready(back)
@@ -102,19 +104,22 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         records = [len(log.records(pipeline.addresses.bootstrap, topic)) for topic in topics]
         assert sum(records) == changes.history.events > 500, "and nothing that the way there wrote"
 
-        lifecycle.remove(back.pipeline, back.connect, back.topics, log=False, say=say)
+        control.remove(back.pipeline, back.connect, back.topics, log=False, say=say)
         with pytest.raises(Refused, match="hold records of an earlier way back"):
             make_ready(back)
-        lifecycle.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
+        control.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
         barrier.wait_captured(there.pipeline, there.connect, TIMEOUT, say)
         stood_still(pipeline)
-        assert way_back.skip_to_end(there.pipeline, there.connect, there.topics) >= 2 * pipeline.settings.partitions
+        assert (
+            reverse_pipeline.skip_to_end(there.pipeline, there.connect, there.topics)
+            >= 2 * pipeline.settings.partitions
+        )
         assert_at_ends(pipeline, there)
         for documents in destination:  # an echo would be the whole document, without the mark
             documents.update_many({"_id": {"$in": ECHOES}}, {"$set": {"mark": 1}})
-        lifecycle.resume_sink(there.pipeline, there.connect, TIMEOUT)
+        control.resume_sink(there.pipeline, there.connect, TIMEOUT)
         with pytest.raises(Refused, match="not STOPPED"):
-            way_back.skip_to_end(there.pipeline, there.connect, there.topics)
+            reverse_pipeline.skip_to_end(there.pipeline, there.connect, there.topics)
         written(source, seed + 3)
         assert f"forgot the position of an earlier {pipeline.name}-back-source" in make_ready(back)
         wait(there)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-import stack as embedded
 from tests.support import oracle
+from towpath import stack as embedded
 
 _ROOT = Path(__file__).parents[2]
 #: Folders of the checkout that are not for users; what else has Python modules or is opened by them is in the wheel.
@@ -67,7 +67,7 @@ def _run(command: Sequence[str | Path], folder: Path | None = None) -> str:
 def _needed() -> set[str]:
     """Every file of the packages, and what the connector plugin is built from."""
     packages = {init.parent.name for init in _ROOT.glob("*/__init__.py")} - _NOT_INSTALLED
-    assert {"connectors", "stack", "towpath", "verifier"} <= packages
+    assert {"connectors", "towpath", "verifier"} <= packages
     places = [*(_ROOT / name for name in packages), _ROOT / "transforms" / "src" / "main"]
     files = [_ROOT / "transforms" / "pom.xml", *(file for place in places for file in place.rglob("*"))]
     return {str(file.relative_to(_ROOT)) for file in files if file.is_file() and "__pycache__" not in file.parts}

@@ -14,13 +14,13 @@ import pytest
 from pymongo import MongoClient, WriteConcern
 from pymongo.errors import OperationFailure, PyMongoError
 
-from stack import mongod, processes
 from tests.support import servers
 from tests.support.awaited import until
 from tests.support.secured import documented_roles
-from towpath import write_block
 from towpath.errors import TowpathError
-from verifier.described import version
+from towpath.mongo import write_block
+from towpath.stack import mongod, processes
+from verifier.descriptions import version
 
 Client = MongoClient[dict[str, Any]]
 USERS = {

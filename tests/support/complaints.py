@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from stack import Stack
+from towpath.stack import Stack
 
 _LATEST = 300_000
 _MOST_LINES = 60

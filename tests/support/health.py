@@ -14,11 +14,11 @@ import psutil
 import pytest
 from pymongo import MongoClient
 
-import stack as embedded
-from stack import processes, ready
 from tests.faults.site import Site
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH
+from towpath import stack as embedded
+from towpath.stack import processes, ready
 
 _PATIENCE_S = 60  # for a process that lives to answer
 

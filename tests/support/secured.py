@@ -22,10 +22,10 @@ from confluent_kafka.admin import (
 )
 from pymongo import MongoClient
 
-import stack as embedded
-from stack.security import Security
 from tests.support import raw
 from tests.support.certificates import Authority, Secrets, secure, subject, user
+from towpath import stack as embedded
+from towpath.stack.security import Security
 
 _README = (Path(__file__).parents[2] / "README.md").read_text()
 #: The pipeline of the README's commands.

@@ -14,7 +14,7 @@ import tenacity
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-from stack import parts
+from towpath.stack import parts
 
 
 def free_port() -> int:

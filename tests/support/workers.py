@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 
-import stack as embedded
-from stack import parts
 from tests.support import raw
 from tests.support.awaited import until
+from towpath import stack as embedded
+from towpath.stack import parts
 
 FIRST = "connect-0"
 #: The class by whose version a worker's jar is told.

@@ -8,14 +8,13 @@ from itertools import product
 
 import pytest
 
-from connectors.errors import Refused
-from connectors.namespaces import Renames, Selection
-from connectors.reversing import renamed, reverse
-from connectors.spec import Copy, Keeps
 from tests.unit.test_pipeline_file import MINIMAL, PLAIN
-from towpath.back_file import back_file, other_refused, write_back_file
 from towpath.config.loading import parse, read
-from towpath.errors import TowpathError
+from towpath.cutover.reverse_file import back_file, other_refused, write_back_file
+from towpath.cutover.reverse_namespaces import renamed, reverse
+from towpath.errors import Refused, TowpathError
+from towpath.namespaces import Renames, Selection
+from towpath.pipeline import Copy, Keeps
 
 NAMES = [f"{database}.{name}" for database, name in product(("a", "b", "towpath"), ("x", "y", "z", "x2"))]
 

@@ -6,17 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from connectors.clusters import ReplicaSet
-from connectors.errors import ConnectError, ConnectUnreachable, Refused
-from connectors.namespaces import Renames
-from connectors.position import ClusterTime
-from connectors.refusals import DESTINATION_SET
-from connectors.resnapshot import Captured
-from connectors.source_state import SourceState
-from connectors.spec import Copy, CopyWay, Pipeline
-from connectors.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic
-from towpath.checks import cluster, connect, file, foreign, kafka, oplog
-from towpath.checks.finding import Finding, refusal
+from towpath.cluster_time import ClusterTime
+from towpath.deploy.preconditions import DESTINATION_SET
+from towpath.errors import ConnectError, ConnectUnreachable, Refused
+from towpath.kafka.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic
+from towpath.log.source_offsets import SourceState
+from towpath.mongo import oplog
+from towpath.mongo.client import ReplicaSet
+from towpath.namespaces import Renames
+from towpath.pipeline import Copy, CopyWay, Pipeline
+from towpath.preflight import cluster, connect, file, foreign, kafka
+from towpath.preflight.finding import Finding, refusal
+from towpath.resnapshot import Captured
 
 PIPELINE = Pipeline(
     name="move",

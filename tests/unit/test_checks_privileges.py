@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from towpath.checks.privileges import DESTINATION_ACTIONS, SOURCE_ACTIONS, Privileges
+from towpath.mongo.privileges import DESTINATION_ACTIONS, SOURCE_ACTIONS, Privileges
 
 READ = ["changeStream", "collStats", "find", "listCollections", "listIndexes"]
 WRITE = [*READ, "insert", "remove", "update"]

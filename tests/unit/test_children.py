@@ -16,22 +16,23 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pymongo.errors import PyMongoError
 
-from connectors import dead_letters
-from connectors.dead_letters import DeadLetter
-from connectors.errors import MongoUnreachable
-from connectors.supervising import Pulse
 from tests.support.awaited import until
 from tests.unit.test_supervising import FILE
-from towpath import children, services, set_aside, supervising
-from towpath.children import Child, Line
 from towpath.cli import run
-from towpath.ends import Ends
-from towpath.errors import TowpathError
-from towpath.opened import opened
-from towpath.run_events import Event, Events
-from towpath.services import Service, Services
-from towpath.set_aside import SetAside
-from towpath.supervising import Supervisor
+from towpath.errors import MongoUnreachable, TowpathError
+from towpath.log import dead_letters
+from towpath.log.dead_letters import DeadLetter
+from towpath.repair import dead_letters as set_aside
+from towpath.repair.dead_letters import SetAside
+from towpath.session import opened
+from towpath.supervisor import children, services
+from towpath.supervisor import supervisor as supervising
+from towpath.supervisor.children import Child, Line
+from towpath.supervisor.events import Event, Events
+from towpath.supervisor.hanging_transactions import Ends
+from towpath.supervisor.restarts import Pulse
+from towpath.supervisor.services import Service, Services
+from towpath.supervisor.supervisor import Supervisor
 
 ROUND = {"at": 0, "records": 7, "asked": 2, "arrived": 1}
 IN_THE_MIDST = """

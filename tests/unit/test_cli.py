@@ -21,7 +21,7 @@ _SLOW = (
     "jinja2",
     "verifier",
     "connectors",
-    "stack",
+    "towpath.stack",
 )
 
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 import bson
 import pytest
 
-from connectors import nudging
-from connectors.compaction_refusals import compaction_of, interval
-from connectors.definitions import definitions
-from connectors.errors import Refused
-from connectors.log_settings import change_settings, plain_settings, request_settings
-from connectors.log_status import LogStatus, TopicLog
-from connectors.spec import Compaction
-from connectors.unprotected import Figures, First, Part, figures, is_update
+from connectors.configs import definitions
 from tests.unit.test_checks_judgements import PIPELINE, told
-from towpath.checks import log
+from towpath.compaction import segment_roll
+from towpath.compaction.preconditions import compaction_of, interval
+from towpath.compaction.unprotected import Figures, First, Part, figures, is_update
+from towpath.errors import Refused
+from towpath.log.topic_settings import change_settings, plain_settings, request_settings
+from towpath.pipeline import Compaction
+from towpath.preflight import log
+from towpath.status.log_figures import LogStatus, TopicLog
 
 HOUR = 3_600_000
 COMPACTION = Compaction(24 * HOUR, 7 * 24 * HOUR)
@@ -69,16 +69,16 @@ def test_figures_come_back_as_they_were_and_nobody_elses_are_taken_for_them() ->
 def test_a_quiet_partition_is_asked_for_a_record_once_and_again_when_deletes_may_go() -> None:
     lag, long = COMPACTION.lag_ms, COMPACTION.delete_retention_ms
     found = part((A, DOCUMENT))
-    assert not nudging.is_due(found, COMPACTION, lag)
-    assert nudging.is_due(found, COMPACTION, lag + 1)
+    assert not segment_roll.is_due(found, COMPACTION, lag)
+    assert segment_roll.is_due(found, COMPACTION, lag + 1)
     found.nudge = A
     found.take(1, lag + 1, A, DOCUMENT)
-    assert not nudging.is_due(found, COMPACTION, lag + 1 + long)
-    assert nudging.is_due(found, COMPACTION, lag + 2 + long)
+    assert not segment_roll.is_due(found, COMPACTION, lag + 1 + long)
+    assert segment_roll.is_due(found, COMPACTION, lag + 2 + long)
     found.take(2, lag + 3, B, None)
-    assert nudging.is_due(found, COMPACTION, 2 * lag + 4)
+    assert segment_roll.is_due(found, COMPACTION, 2 * lag + 4)
     found.take(3, lag + 4, A, UPDATE)
-    assert not nudging.is_due(found, COMPACTION, 10 * long)  # its document will close the segment
+    assert not segment_roll.is_due(found, COMPACTION, 10 * long)  # its document will close the segment
 
 
 def test_change_topics_are_compacted_and_the_others_never() -> None:

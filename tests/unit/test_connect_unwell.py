@@ -9,10 +9,10 @@ import httpx
 import pytest
 import tenacity
 
-from connectors import answers, connect
-from connectors.connect import Connect
-from connectors.errors import ConnectError, ConnectUnreachable
+from connectors import answers, rest
+from connectors.rest import Connect
 from tests.support.unwell import FAULTS, unwell
+from towpath.errors import ConnectError, ConnectUnreachable
 
 CALLS: dict[str, Callable[[Connect], object]] = {
     "version": lambda it: it.version(),
@@ -37,7 +37,7 @@ SILENT = {"put", "forget_offsets", "pause", "resume", "stop", "restart", "delete
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(connect, "_TIMEOUT", httpx.Timeout(20))
+    monkeypatch.setattr(rest, "_TIMEOUT", httpx.Timeout(20))
     monkeypatch.setattr(answers, "_WHOLE", 0.1)
     monkeypatch.setattr(Connect._ask.retry, "wait", tenacity.wait_none())  # type: ignore[attr-defined]
     monkeypatch.setattr(Connect._ask.retry, "stop", tenacity.stop_after_attempt(3))  # type: ignore[attr-defined]
@@ -47,7 +47,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_call_ends_in_words(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if fault == "slow":
-        monkeypatch.setattr(connect, "_TIMEOUT", httpx.Timeout(20, read=0.1))
+        monkeypatch.setattr(rest, "_TIMEOUT", httpx.Timeout(20, read=0.1))
     with unwell(None, lambda *_: fault) as proxy, Connect(proxy.url) as worker:
         for name, call in CALLS.items():
             began = time.monotonic()

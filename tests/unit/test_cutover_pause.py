@@ -10,12 +10,12 @@ from typing import cast
 
 import pytest
 
-from connectors.errors import NotYet, Overtaken
-from towpath.cutover.checked import Red
+from towpath.cutover.comparison import Red
+from towpath.cutover.events import Telling
 from towpath.cutover.pause import Pause
 from towpath.cutover.sides import Sides
-from towpath.cutover.stopping import Stopping
-from towpath.cutover.telling import Telling
+from towpath.cutover.write_stop import Stopping
+from towpath.errors import NotYet, Overtaken
 
 LONG_S = 60.0
 

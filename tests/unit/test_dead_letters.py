@@ -5,7 +5,7 @@ from __future__ import annotations
 import bson
 from confluent_kafka import Message
 
-from connectors.dead_letters import dead_letter
+from towpath.log.dead_letters import dead_letter
 
 KEY = bson.encode({"_id": 5})
 RECORD = {"v": "1", "op": "u", "t": "7:1", "at": "1700000000000"}

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from connectors.definitions import definitions, plugins
-from connectors.errors import Refused
-from connectors.refusals import refuse_changed_mode, refuse_partitioned
-from connectors.sink_state import Counts, task_state
-from connectors.spec import Compaction, Copy, CopyWay, Mode, Pipeline
-from connectors.topics import Topic
+from connectors.configs import definitions, plugins
 from tests.unit.test_checks_judgements import PIPELINE
+from towpath.deploy.preconditions import refuse_changed_mode, refuse_partitioned
+from towpath.errors import Refused
+from towpath.kafka.topics import Topic
+from towpath.log.sink_positions import Counts, task_state
+from towpath.pipeline import Compaction, Copy, CopyWay, Mode, Pipeline
 
 SOURCE, SINK = "io.towpath.source.MongoSource", "io.towpath.sink.MongoSink"
 DEBEZIUM, MONGO_KAFKA = "io.debezium.connector.mongodb.MongoDbConnector", "com.mongodb.kafka.connect.MongoSinkConnector"

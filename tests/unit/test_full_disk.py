@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from connectors import secrets
-from connectors.errors import ConnectorsError
 from tests.support.disk import Disk, small_disk
 from tests.support.pipeline import TOWPATH
-from towpath import kept, verdicts
+from towpath import state_files
+from towpath.deploy import credentials
 from towpath.errors import TowpathError
+from towpath.verification import verdict_file
 from verifier import Pair, VerifierError
 from verifier.journal import Done, Journal
 from verifier.ranges import Bounds
@@ -30,26 +30,29 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 
 
 def test_the_last_verdict_is_whole_when_there_is_no_room_for_the_next(disk: Disk) -> None:
-    place = verdicts.path("shop")
-    with kept.writing(place) as file:
-        file.write(verdicts.line({"clean": True}))
+    place = verdict_file.path("shop")
+    with state_files.writing(place) as file:
+        file.write(verdict_file.line({"clean": True}))
     disk.fill()
-    with pytest.raises(TowpathError, match=f"cannot keep .*verdict.jsonl: {NO_ROOM}"), kept.writing(place) as file:
+    with (
+        pytest.raises(TowpathError, match=f"cannot keep .*verdict.jsonl: {NO_ROOM}"),
+        state_files.writing(place) as file,
+    ):
         for _ in range(10_000):
-            file.write(verdicts.line({"clean": False}))
-    assert verdicts.counts(place) == {"clean": True}
+            file.write(verdict_file.line({"clean": False}))
+    assert verdict_file.counts(place) == {"clean": True}
     assert [one.name for one in place.parent.iterdir()] == ["verdict.jsonl"]
 
 
 def test_a_verdict_so_short_that_it_waits_for_the_end_of_the_file_is_not_taken_for_written(disk: Disk) -> None:
-    place = verdicts.path("shop")
+    place = verdict_file.path("shop")
     disk.fill()
-    with pytest.raises(TowpathError, match=NO_ROOM), kept.writing(place) as file:
-        file.write(verdicts.line({"clean": True}))
+    with pytest.raises(TowpathError, match=NO_ROOM), state_files.writing(place) as file:
+        file.write(verdict_file.line({"clean": True}))
     assert not place.exists()
     (place.parent.parent / "file").touch()
     with pytest.raises(TowpathError, match=r"cannot keep .*: Not a directory; .* XDG_STATE_HOME"):
-        kept.folder("file/shop")
+        state_files.folder("file/shop")
 
 
 def test_a_journal_without_room_says_so_and_goes_on_with_what_it_holds(disk: Disk) -> None:
@@ -69,10 +72,10 @@ def test_a_journal_without_room_says_so_and_goes_on_with_what_it_holds(disk: Dis
 
 def test_secrets_are_those_of_before_when_there_is_no_room_for_others(disk: Disk) -> None:
     file = disk.place / "secrets" / "shop.properties"
-    secrets.write(file, "source.uri=mongodb://old\n")
+    credentials.write(file, "source.uri=mongodb://old\n")
     disk.fill()
-    with pytest.raises(ConnectorsError, match=f"cannot use {file}.*: {NO_ROOM}"):
-        secrets.write(file, "source.uri=mongodb://new\n")
+    with pytest.raises(TowpathError, match=f"cannot use {file}.*: {NO_ROOM}"):
+        credentials.write(file, "source.uri=mongodb://new\n")
     assert file.read_text() == "source.uri=mongodb://old\n"
     assert list(file.parent.iterdir()) == [file]
 

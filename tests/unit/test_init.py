@@ -10,11 +10,11 @@ from random import Random
 
 import pytest
 
-from stack import Stack
 from tests.support.fuzz import cases, told
 from towpath.cli.init import _toml, write_pipeline_file
 from towpath.config.loading import read
 from towpath.errors import TowpathError
+from towpath.stack import Stack
 
 ODD = [
     '"',

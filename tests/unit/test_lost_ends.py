@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from connectors.lost_ends import _group, _hash, _places
+from towpath.kafka.hanging_transactions import _group, _hash, _places
 
 _HEAD = ">hqhib"  # version, producer's id and epoch, timeout, state
 _TIMES = struct.pack(">qq", 1, 1)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from connectors.errors import Refused
-from connectors.namespaces import Selection, is_pattern, refuse_bad_names
+from towpath.errors import Refused
+from towpath.namespaces import Selection, is_pattern, refuse_bad_names
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from connectors.secrets import destination_uri, properties, without_credentials, write
-from connectors.spec import Copy
 from towpath.config.loading import read
+from towpath.deploy.credentials import destination_uri, properties, without_credentials, write
 from towpath.errors import BadPipelineFile
+from towpath.pipeline import Copy
 
 MINIMAL = """
 name = "shop"

@@ -10,11 +10,11 @@ from random import Random
 import httpx
 import pytest
 
-from connectors.connect import Connect
-from connectors.secrets import destination_uri, properties, without_credentials
+from connectors.rest import Connect
 from tests.support.fuzz import cases, told
 from towpath import cli
 from towpath.config.loading import read
+from towpath.deploy.credentials import destination_uri, properties, without_credentials
 from towpath.errors import BadPipelineFile
 
 FILE = """

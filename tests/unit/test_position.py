@@ -5,10 +5,10 @@ import base64
 import bson
 import pytest
 
-from connectors.connect import Connector, Task, reason
-from connectors.errors import ConnectorsError
-from connectors.lag import gaps
-from connectors.position import ClusterTime, SourcePosition, resume_token_time, source_position
+from connectors.rest import Connector, Task, reason
+from towpath.cluster_time import ClusterTime, SourcePosition, resume_token_time, source_position
+from towpath.errors import TowpathError
+from towpath.log.lag import gaps
 
 
 def token(text):
@@ -25,7 +25,7 @@ def test_the_time_in_a_resume_token():
 
 @pytest.mark.parametrize("bad", ["not base64!", token("82"), token("1F" + SEEN[2:]), base64.b64encode(b"x").decode()])
 def test_a_token_that_cannot_be_read_is_said(bad):
-    with pytest.raises(ConnectorsError, match="resume token"):
+    with pytest.raises(TowpathError, match="resume token"):
         resume_token_time(bad)
 
 

@@ -13,17 +13,16 @@ import pytest
 from bson import Decimal128, Int64, ObjectId, Regex, Timestamp
 from confluent_kafka import Message
 
-from connectors.dead_letters import dead_letter
-from connectors.errors import ConnectorsError, TopicError
-from connectors.log_scan import Cut, Scan
-from connectors.records import Record, is_key, record, source_milliseconds
-from connectors.unprotected import Part
 from tests.support.fuzz import cases, told
 from tests.unit.test_checks_judgements import PIPELINE
 from towpath.cli.tail import _foreign, _line
-from towpath.errors import TowpathError
-from towpath.replay_verdict import _key
-from towpath.wanted import of_file, refused, unreadable
+from towpath.compaction.unprotected import Part
+from towpath.errors import TopicError, TowpathError
+from towpath.log.dead_letters import dead_letter
+from towpath.log.records import Record, is_key, record, source_milliseconds
+from towpath.log.scan import Cut, Scan
+from towpath.repair.targets import of_file, refused, unreadable
+from towpath.replay.verdict import _key
 from verifier.order import id_key
 
 KEY = bson.encode({"_id": Int64(5)})
@@ -86,7 +85,7 @@ def _read(message: Message, outcomes: Counter[str]) -> None:
     try:
         shown: dict[str, Any] = record(message).as_json(canonical=True)
         outcomes["a record"] += 1
-    except ConnectorsError as error:
+    except TowpathError as error:
         assert "shop.shop.orders, partition 0, offset" in str(error)
         shown = _foreign(message, str(error), canonical=False)
         outcomes["foreign"] += 1
@@ -141,7 +140,7 @@ def test_a_key_of_many_levels_is_shown_and_sorted_or_nobodys(kind: bytes, levels
     message = Message(topic="a.b.c", partition=0, offset=0, key=key, value=key, headers=headers, timestamp=(2, 1))
     try:
         shown = record(message).as_json(canonical=False)
-    except ConnectorsError as error:
+    except TowpathError as error:
         shown = _foreign(message, str(error), canonical=False)
     assert _line(shown)
     assert dead_letter(message).as_json(canonical=True)["key"] == shown["key"] == _key(key)

@@ -4,16 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from connectors import replay_refusals as refuse
-from connectors.errors import Refused
-from connectors.position import ClusterTime
-from connectors.refusals import is_written
-from connectors.replays import END_OF_SECOND, Plan, refuse_label
-from connectors.topics import Topic
 from towpath.cli.init import write_pipeline_file
+from towpath.cluster_time import ClusterTime
 from towpath.config.loading import read
-from towpath.errors import TowpathError
-from towpath.replay_options import Given, destination, moment
+from towpath.deploy.preconditions import is_written
+from towpath.errors import Refused, TowpathError
+from towpath.kafka.topics import Topic
+from towpath.replay import preconditions as refuse
+from towpath.replay.options import Given, destination, moment
+from towpath.replay.plan import END_OF_SECOND, Plan, refuse_label
 
 
 @pytest.mark.parametrize(

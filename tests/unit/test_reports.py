@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from connectors.spec import Pipeline
 from tests.unit.test_checks_judgements import PIPELINE
 from towpath import report
+from towpath.cutover.events import Event
 from towpath.cutover.report import _steps
-from towpath.cutover.telling import Event
 from towpath.errors import TowpathError
-from towpath.verify_report import write_report
-from towpath.verify_words import Example, Found
+from towpath.pipeline import Pipeline
+from towpath.verification.report import write_report
+from towpath.verification.words import Example, Found
 from verifier import Tally, Verdict
 from verifier.differences import Pair
 

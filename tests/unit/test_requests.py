@@ -6,10 +6,10 @@ import bson
 import pytest
 from bson import Decimal128, ObjectId
 
-from connectors.errors import TopicError
-from connectors.requests import MOST_BYTES, MOST_IDS, namespace_in, values
-from connectors.topics import interruptible
 from tests.support import bsonbytes as b
+from towpath.errors import TopicError
+from towpath.kafka.topics import interruptible
+from towpath.log.reread_requests import MOST_BYTES, MOST_IDS, namespace_in, values
 
 NAMESPACE = "shop.orders"
 

@@ -4,15 +4,15 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-import stack as embedded
-from connectors.connect import Connector, Task
-from connectors.copying import Copied, Held
-from connectors.dead_letters import Cause, DeadLetters
-from connectors.sink_state import Counts, TaskState
-from connectors.status import Status, Waiting
-from stack.processes import Process
+from connectors.rest import Connector, Task
+from towpath import stack as embedded
 from towpath.cli import status as status_verb
 from towpath.cli.stack import _show
+from towpath.log.dead_letters import Cause, DeadLetters
+from towpath.log.sink_positions import Counts, TaskState
+from towpath.stack.processes import Process
+from towpath.status.copy_progress import Copied, Held
+from towpath.status.figures import Status, Waiting
 
 
 def test_pids_ports_and_logs_are_never_cut(capsys):

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from connectors.barrier import uncaptured
-from connectors.copying import copied_by_ranges, held
-from connectors.errors import ConnectorsError
-from connectors.position import ClusterTime
-from connectors.resnapshot import Captured
-from connectors.source_state import SourceState, source_state
+from towpath.barrier import uncaptured
+from towpath.cluster_time import ClusterTime
+from towpath.errors import TowpathError
+from towpath.log.source_offsets import SourceState, source_state
+from towpath.resnapshot import Captured
+from towpath.status.copy_progress import copied_by_ranges, held
 
 SELECTION = "^(?-i:shop\\..*)$"
 MOMENT = ClusterTime(200, 1)
@@ -146,7 +146,7 @@ def test_a_request_is_answered_once_the_next_one_is_due() -> None:
 
 @pytest.mark.parametrize("broken", [{"selection": "x", "namespaces": "[]"}, {"phase": "stream", "selection": "x"}])
 def test_offsets_that_cannot_be_understood_are_said(broken: dict[str, Any]) -> None:
-    with pytest.raises(ConnectorsError, match="cannot be understood"):
+    with pytest.raises(TowpathError, match="cannot be understood"):
         source_state([item(broken, towpath="shop")])
 
 

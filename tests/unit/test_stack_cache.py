@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stack import cache, parts
-from stack.errors import FolderUnusable, PartUnavailable
+from towpath.stack import cache, parts
+from towpath.stack.errors import FolderUnusable, PartUnavailable
 
 
 @pytest.fixture(autouse=True)

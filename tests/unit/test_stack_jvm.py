@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stack import jvm
-from stack.parts import Parts
+from towpath.stack import jvm
+from towpath.stack.parts import Parts
 
 
 def test_properties_are_written_as_java_reads_them(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stack import StackError, StackOptions, jvm
-from stack.options import bootstrap
+from towpath.stack import StackError, StackOptions, jvm
+from towpath.stack.options import bootstrap
 
 
 def test_one_broker_is_called_and_set_up_as_ever(tmp_path: Path) -> None:

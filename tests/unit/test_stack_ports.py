@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from stack import ports
-from stack.errors import PortInUse, StackError
+from towpath.stack import ports
+from towpath.stack.errors import PortInUse, StackError
 
 
 @pytest.fixture

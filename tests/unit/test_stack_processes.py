@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stack import processes
-from stack.errors import FolderUnusable, PortInUse, ProcessDied
-from stack.processes import Process
+from towpath.stack import processes
+from towpath.stack.errors import FolderUnusable, PortInUse, ProcessDied
+from towpath.stack.processes import Process
 
 
 def _shell(place: Path, script: str, name: str = "kafka") -> Process:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import stack
-from stack import lifecycle, state
-from stack.errors import FolderUnusable, NoStack, OptionsDiffer, StackError
-from stack.options import Stack, StackOptions
-from stack.processes import Process
-from stack.state import State
+from towpath import stack
+from towpath.stack import lifecycle, state
+from towpath.stack.errors import FolderUnusable, NoStack, OptionsDiffer, StackError
+from towpath.stack.options import Stack, StackOptions
+from towpath.stack.processes import Process
+from towpath.stack.state import State
 
 PORTS = {"source-0": 1, "source-1": 2, "destination-0": 3, "kafka": 4, "kafka-controller": 5, "connect-0": 6}
 

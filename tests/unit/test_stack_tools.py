@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stack import parts, tools
-from stack.errors import PartUnavailable, ToolMissing
+from towpath.stack import parts, tools
+from towpath.stack.errors import PartUnavailable, ToolMissing
 
 
 def _program(place: Path, name: str, script: str) -> Path:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stack import versions
-from stack.errors import PartUnavailable
-from stack.parts import _PARTS_POM
+from towpath.stack import versions
+from towpath.stack.errors import PartUnavailable
+from towpath.stack.parts import _PARTS_POM
 
 
 def test_versions_are_read_without_comments() -> None:

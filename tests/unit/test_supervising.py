@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from connectors.connect import reason
-from connectors.supervising import Backoff, lasting
-from towpath import run_events
+from connectors.rest import reason
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
-from towpath.run_events import Event, Events
+from towpath.supervisor import events as run_events
+from towpath.supervisor.events import Event, Events
+from towpath.supervisor.restarts import Backoff, lasting
 
 FILE = """
 name = "shop"

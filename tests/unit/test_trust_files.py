@@ -6,24 +6,24 @@ from pathlib import Path
 
 import pytest
 
-from connectors import pem, secrets
-from connectors.clusters import connected
-from connectors.definitions import definitions
-from connectors.errors import ConnectorsError, MongoUnreachable
-from connectors.kafka_client import KafkaClient, login, of, properties
-from connectors.secrets import without_credentials
-from connectors.spec import Pipeline
+from connectors.configs import definitions
 from tests.support.secured import documented_acls, documented_roles
-from towpath.checks.connect import exposed
-from towpath.checks.privileges import (
+from towpath.config.loading import read
+from towpath.deploy import credentials
+from towpath.deploy.credentials import without_credentials
+from towpath.errors import BadPipelineFile, MongoUnreachable, TowpathError
+from towpath.kafka.settings import KafkaClient, login, of, properties
+from towpath.mongo import pem
+from towpath.mongo.client import connected
+from towpath.mongo.privileges import (
     COPY_ACTIONS,
     DESTINATION_ACTIONS,
     DESTINATION_LOOKS,
     POSITION_ACTIONS,
     SOURCE_ACTIONS,
 )
-from towpath.config.loading import read
-from towpath.errors import BadPipelineFile
+from towpath.pipeline import Pipeline
+from towpath.preflight.connect import exposed
 
 SCRAM = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="a\\"b\\\\c;";'
 PLAIN = {"sasl.jaas.config": SCRAM.replace("scram.Scram", "plain.Plain")}
@@ -117,7 +117,7 @@ def test_a_client_has_the_same_settings_under_every_name(tmp_path: Path) -> None
     ],
 )
 def test_a_client_that_cannot_work_is_refused(tmp_path: Path, changed: dict[str, str], words: str) -> None:
-    with pytest.raises(ConnectorsError) as refused:
+    with pytest.raises(TowpathError) as refused:
         of(BY_PASSWORD | changed, tmp_path)
     assert words in str(refused.value)
     assert "s3cret" not in str(refused.value)
@@ -196,7 +196,7 @@ def secret_pipeline(folder: Path) -> Pipeline:
 
 def test_configurations_hold_references_and_the_secrets_file_what_they_mean(tmp_path: Path) -> None:
     pipeline = secret_pipeline(tmp_path)
-    text = secrets.properties(pipeline, "rs", "rs")
+    text = credentials.properties(pipeline, "rs", "rs")
     for name, config in definitions(pipeline).items():
         side = "source" if name.endswith("source") else "destination"
         assert config["towpath.tls.key.password"] == f"${{file:{pipeline.secrets}:{side}.tls.key.password}}"
@@ -210,7 +210,7 @@ def test_configurations_hold_references_and_the_secrets_file_what_they_mean(tmp_
         assert line in text.splitlines()
     assert "tlsCertificate" not in text, "Java's driver would warn of it in its log"
     file = private(tmp_path / "p.properties", text)
-    assert secrets.read_destination(file) == pem.joined(*_parts(pipeline.destination_uri + "&replicaSet=rs"))
+    assert credentials.read_destination(file) == pem.joined(*_parts(pipeline.destination_uri + "&replicaSet=rs"))
 
 
 def _parts(uri: str) -> tuple[str, dict[str, str]]:

@@ -7,13 +7,14 @@ from types import SimpleNamespace
 import platformdirs
 import pytest
 
-from connectors.ddl import Ddl, in_order, watched
-from connectors.namespaces import Selection
-from connectors.position import ClusterTime
-from connectors.source_state import source_state
-from towpath import unfollowed, verdicts
-from towpath.ddl_words import Sides, judged
+from towpath.cluster_time import ClusterTime
 from towpath.errors import TowpathError
+from towpath.log.source_offsets import source_state
+from towpath.namespaces import Selection
+from towpath.schema import unreplicated
+from towpath.schema.ddl_events import Ddl, in_order, watched
+from towpath.schema.ddl_words import Sides, judged
+from towpath.verification import verdict_file
 from verifier import Pair
 from verifier.commands import Command
 from verifier.metadata import MetadataDifference
@@ -98,7 +99,7 @@ def verdict(*differing, only=(), done=(), **more):
     fields = {"destination_namespace": "x", "id_bson": "00", "kind": "extra", "paths": []}
     lines = [{"namespace": name, **fields} for name in differing]
     counts = {"clean": not differing, "ddl": list(done), "only": list(only), **more}
-    verdicts.path("shop").write_text("".join(verdicts.line(line) for line in [*lines, counts]))
+    verdict_file.path("shop").write_text("".join(verdict_file.line(line) for line in [*lines, counts]))
 
 
 RENAME = Ddl(TIME, "rename", "shop.a", "shop.b")
@@ -117,20 +118,20 @@ RENAME = Ddl(TIME, "rename", "shop.a", "shop.b")
 )
 def test_a_verdict_settles_what_was_behind_the_pipeline_when_it_began(state, differing, only, done, settles):
     verdict(*differing, only=only, done=done)
-    found = unfollowed._verdict("shop")
+    found = unreplicated._verdict("shop")
     assert bool(found and found.settles(RENAME, PIPELINE.selection)) == settles
 
 
 def test_a_verdict_with_trouble_or_none_settles_nothing(state):
-    assert unfollowed._verdict("shop") is None
+    assert unreplicated._verdict("shop") is None
     verdict(done=[RENAME.mark], trouble=["shop.a could not be read"])
-    assert unfollowed._verdict("shop") is None
+    assert unreplicated._verdict("shop") is None
 
 
 def test_what_is_settled_is_remembered(state):
-    assert unfollowed.settled("shop") == set()
-    unfollowed.settle("shop", [RENAME.mark])
-    assert unfollowed.settled("shop") == {"1700000000:3 rename shop.a shop.b"}
+    assert unreplicated.settled("shop") == set()
+    unreplicated.settle("shop", [RENAME.mark])
+    assert unreplicated.settled("shop") == {"1700000000:3 rename shop.a shop.b"}
     (state / "shop" / "ddl.json").write_text("{")
     with pytest.raises(TowpathError, match=r"ddl\.json"):
-        unfollowed.settled("shop")
+        unreplicated.settled("shop")

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from connectors.spec import Compaction
-from towpath import follow_state, kept, verdicts
+from towpath import state_files
 from towpath.errors import TowpathError
-from towpath.follow_state import FollowState
-from towpath.full_verdict import Standing
-from towpath.origin import Origin
+from towpath.pipeline import Compaction
+from towpath.verification import follow_state, verdict_file
+from towpath.verification.follow_state import FollowState
+from towpath.verification.full_verdict import Standing
+from towpath.verification.origin import Origin
 
 NOW = Origin(
     {"source": "a/h1:1,h2:1", "destination": "b/h3:1"},
@@ -120,7 +121,7 @@ def test_deletes_may_be_gone_from_a_compacted_log() -> None:
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return kept.folder("shop")
+    return state_files.folder("shop")
 
 
 def test_what_one_that_follows_leaves_is_read_back_and_is_a_verdict(state: Path) -> None:
@@ -128,7 +129,7 @@ def test_what_one_that_follows_leaves_is_read_back_and_is_a_verdict(state: Path)
     line = {"namespace": "shop.a", "destination_namespace": "shop.a", "id_bson": "00", "kind": "extra", "paths": []}
     follow_state.write("shop", LEFT, [line], {"clean": False, "extra": 1})
     assert follow_state.read("shop") == LEFT
-    assert [one.id for one in verdicts.read(follow_state.path("shop"))] == [b"\0"]
+    assert [one.id for one in verdict_file.read(follow_state.path("shop"))] == [b"\0"]
     follow_state.path("shop").write_text('{"clean": true, "follow": {"places": 1}}\n')
     with pytest.raises(TowpathError, match="remove it"):
         follow_state.read("shop")
@@ -136,7 +137,7 @@ def test_what_one_that_follows_leaves_is_read_back_and_is_a_verdict(state: Path)
 
 def test_several_write_one_file_and_the_last_to_end_counts(state: Path) -> None:
     place = state / "file"
-    with kept.writing(place) as one, kept.writing(place) as other:
+    with state_files.writing(place) as one, state_files.writing(place) as other:
         one.write("one")
         other.write("other")
     assert place.read_text() == "one"
@@ -151,37 +152,37 @@ def test_what_a_killed_writer_left_is_removed_and_what_another_writes_is_not(sta
         os.utime(one, (old, old))
     with written.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with kept.writing(place) as file:
+        with state_files.writing(place) as file:
             file.write("whole")
     assert sorted(one.name for one in state.iterdir()) == [".file.written.new", "file"]
 
 
 def test_a_lock_names_its_holder_until_it_is_free(state: Path) -> None:
     place = state / "lock"
-    assert kept.holder(place) == ""
-    with kept.locked(place) as mine, kept.locked(place) as other:
-        assert (mine, other) == ("", kept.holder(place))
+    assert state_files.holder(place) == ""
+    with state_files.locked(place) as mine, state_files.locked(place) as other:
+        assert (mine, other) == ("", state_files.holder(place))
         assert other.startswith(f"pid {os.getpid()}, since 2")
-    assert kept.holder(place) == ""
+    assert state_files.holder(place) == ""
 
 
 def test_a_verdict_that_was_replaced_is_not_struck(state: Path) -> None:
-    place = verdicts.path("shop")
+    place = verdict_file.path("shop")
     line = {"namespace": "shop.a", "destination_namespace": "shop.a", "id_bson": "00", "kind": "extra", "paths": []}
     counts = {"clean": False, "missing": 0, "extra": 1, "different": 0, "order": 0, "id": "two"}
-    place.write_text(verdicts.line(line) + verdicts.line(counts))
-    verdicts.strike(place, lambda namespace, id: True, "one")
-    assert verdicts.counts(place) == counts
-    verdicts.strike(place, lambda namespace, id: True, "two")
-    assert (verdicts.counts(place)["extra"], verdicts.counts(place)["clean"]) == (0, True)
+    place.write_text(verdict_file.line(line) + verdict_file.line(counts))
+    verdict_file.strike(place, lambda namespace, id: True, "one")
+    assert verdict_file.counts(place) == counts
+    verdict_file.strike(place, lambda namespace, id: True, "two")
+    assert (verdict_file.counts(place)["extra"], verdict_file.counts(place)["clean"]) == (0, True)
 
 
 def test_a_page_is_whole_for_whoever_reads_it_meanwhile(tmp_path: Path) -> None:
     place = tmp_path / "page.html"
-    kept.publish(place, "first")
+    state_files.publish(place, "first")
     with place.open() as reader:
-        kept.publish(place, "second \udcff")
+        state_files.publish(place, "second \udcff")
         assert reader.read() == "first"
     assert place.read_text() == "second \\udcff"
     assert list(tmp_path.iterdir()) == [place]
-    kept.publish(Path(os.devnull), "nobody reads this")
+    state_files.publish(Path(os.devnull), "nobody reads this")

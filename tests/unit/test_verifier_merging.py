@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.support import bsonbytes as b
-from verifier.merging import Equal, Side, Unequal, merged
+from verifier.merge import Equal, Side, Unequal, merged
 
 
 def document(number, filling=b"x", *, kind=b.int32):

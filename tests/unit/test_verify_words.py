@@ -10,13 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support import bsonbytes as b
-from towpath import kept, verdicts
+from towpath import state_files
 from towpath.cli.verify import verify
 from towpath.cli.verify_progress import words
 from towpath.errors import TowpathError
-from towpath.verify_words import UNSEEN, Example, Found, counts, show
+from towpath.verification import verdict_file
+from towpath.verification.words import UNSEEN, Example, Found, counts, show
 from verifier import Different, Extra, Missing, Pair, Progress, Tally, Verdict
-from verifier.shown import paths
+from verifier.values import paths
 
 ONE = b.document(("_id", b.int32(1)), ("n", b.int32(5)), ("ratio", b.double_bits(0x7FF8_0000_0000_0001)))
 OTHER = b.document(("_id", b.int32(1)), ("n", b.int64(5)), ("ratio", b.double_bits(0x7FF8_0000_0000_0000)))
@@ -99,36 +100,36 @@ def test_a_verdict_is_kept_whole_and_read_again(tmp_path: Path) -> None:
     place = tmp_path / "verdict.jsonl"
     odd = b.document(("_id", b.Value(b.Type.STRING, b"\x02\0\0\0\xff\0")))
     found = [Different("shop.orders", ID, ONE, OTHER), Extra("shop.orders", odd, odd)]
-    with kept.writing(place) as file:
+    with state_files.writing(place) as file:
         for one in found:
-            file.write(verdicts.line(verdicts.as_json(one, "archive.orders")))
-        file.write(verdicts.line({"clean": False}))
+            file.write(verdict_file.line(verdict_file.as_json(one, "archive.orders")))
+        file.write(verdict_file.line({"clean": False}))
     assert place.stat().st_mode & 0o777 == 0o600
-    read = list(verdicts.read(place))
+    read = list(verdict_file.read(place))
     assert [(one.destination_namespace, one.id, one.kind) for one in read] == [
         ("archive.orders", ID, "different"),
         ("archive.orders", odd, "extra"),
     ]
     assert [part[0] for part in read[0].paths] == ["n", "ratio"]
     assert json.loads(place.read_text().splitlines()[1])["id"] is None
-    assert verdicts.counts(place) == {"clean": False}
+    assert verdict_file.counts(place) == {"clean": False}
 
 
 def test_a_verdict_that_broke_off_leaves_the_last_one_and_is_not_taken_for_whole(tmp_path: Path) -> None:
     place = tmp_path / "verdict.jsonl"
     with pytest.raises(TowpathError, match="there is no verdict"):
-        list(verdicts.read(place))
-    place.write_text(verdicts.line({"clean": True}))
-    with pytest.raises(RuntimeError), kept.writing(place) as file:
-        file.write(verdicts.line({"clean": False}))
+        list(verdict_file.read(place))
+    place.write_text(verdict_file.line({"clean": True}))
+    with pytest.raises(RuntimeError), state_files.writing(place) as file:
+        file.write(verdict_file.line({"clean": False}))
         raise RuntimeError
-    assert verdicts.counts(place) == {"clean": True}
-    place.write_text(verdicts.line(verdicts.as_json(Extra("a.b", ID, ONE), "a.b")))
+    assert verdict_file.counts(place) == {"clean": True}
+    place.write_text(verdict_file.line(verdict_file.as_json(Extra("a.b", ID, ONE), "a.b")))
     with pytest.raises(TowpathError, match="is not whole"):
-        list(verdicts.read(place))
+        list(verdict_file.read(place))
     place.write_text('{"kind": "extra"}\n{"clean": false}\n')
     with pytest.raises(TowpathError, match="line 1, is no difference"):
-        list(verdicts.read(place))
+        list(verdict_file.read(place))
 
 
 def test_progress_tells_rate_and_time_left() -> None:

@@ -12,14 +12,14 @@ import pytest
 from bson import Int64, ObjectId
 from bson.son import SON
 
-from connectors.namespaces import Renames
-from connectors.spec import Pipeline
 from tests.support import bsonbytes as b
 from tests.support import corpus
 from tests.support.bsonbytes import Value
 from towpath.config import loading as pipeline_file
 from towpath.errors import TowpathError
-from towpath.wanted import of_file, source_name, unreadable
+from towpath.namespaces import Renames
+from towpath.pipeline import Pipeline
+from towpath.repair.targets import of_file, source_name, unreadable
 
 FILE = """
 name = "shop"

@@ -65,12 +65,11 @@ def towpath() -> None:
 
 def _expected() -> tuple[type[Exception], ...]:
     """The errors whose messages say what to do; imported when an error is there to be sorted."""
-    from connectors.errors import ConnectorsError
-    from stack.errors import StackError
     from towpath.errors import TowpathError
+    from towpath.stack.errors import StackError
     from verifier.errors import VerifierError
 
-    return ConnectorsError, StackError, TowpathError, VerifierError
+    return TowpathError, StackError, VerifierError
 
 
 def _unraisable(found: sys.UnraisableHookArgs) -> None:
@@ -104,7 +103,7 @@ def _status() -> int:
         click.echo(f"towpath: cannot write the output: {error.strerror}; make room there", err=True)
         return TROUBLE
     except _expected() as error:
-        from connectors.errors import NotYet
+        from towpath.errors import NotYet
 
         click.echo(f"towpath: {error}", err=True)
         return DIFFERENT if isinstance(error, NotYet) else TROUBLE

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from towpath.checks.everything import everything
-from towpath.checks.finding import LEVELS, Finding, counted
-from towpath.opened import json_option, opened, pipeline_argument
+from towpath.preflight.everything import everything
+from towpath.preflight.finding import LEVELS, Finding, counted
+from towpath.session import json_option, opened, pipeline_argument
 
 _COLOURS = {"error": "red", "warning": "yellow", "ok": "green"}
 

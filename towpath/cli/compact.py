@@ -15,14 +15,14 @@ from pathlib import Path
 import click
 import tenacity
 
-from connectors import compaction_refusals
-from connectors.compacting import Compactor, Round
-from connectors.errors import ConnectorsError, NotYet, Refused
-from connectors.unprotected_reader import Reader
-from towpath.checks.finding import counted
-from towpath.opened import json_option, opened, pipeline_argument, say
-from towpath.verify_log import duration
-from towpath.wanted import unreadable
+from towpath.compaction import preconditions
+from towpath.compaction.reader import Reader
+from towpath.compaction.service import Compactor, Round
+from towpath.errors import NotYet, Refused, TowpathError
+from towpath.preflight.finding import counted
+from towpath.repair.targets import unreadable
+from towpath.session import json_option, opened, pipeline_argument, say
+from towpath.verification.by_log import duration
 
 
 @click.command()
@@ -48,10 +48,10 @@ def compact(
     Exit 0 when done, or the service was stopped; 1 when --once did not come to its end; 2 when it cannot be done.
     """
     with opened(file) as it:
-        compaction = compaction_refusals.compaction_of(it.pipeline)
+        compaction = preconditions.compaction_of(it.pipeline)
         asked_ms = None if every is None else every // timedelta(milliseconds=1)
-        seconds = compaction_refusals.interval(compaction, asked_ms) / 1000
-        compaction_refusals.refuse_undeployed(it.pipeline, compaction, it.connect, it.topics)
+        seconds = preconditions.interval(compaction, asked_ms) / 1000
+        preconditions.refuse_undeployed(it.pipeline, compaction, it.connect, it.topics)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         tell = _json if as_json else _line
         with closing(Reader(it.pipeline, it.topics, from_beginning=from_beginning)) as reader:
@@ -94,7 +94,7 @@ def _patiently(compactor: Compactor, stop: tenacity.stop.stop_base, act: Callabl
 
 
 def _may_pass(error: BaseException) -> bool:
-    return isinstance(error, ConnectorsError) and not isinstance(error, Refused | NotYet)
+    return isinstance(error, TowpathError) and not isinstance(error, Refused | NotYet)
 
 
 def _told(state: tenacity.RetryCallState) -> None:

@@ -11,24 +11,23 @@ from pathlib import Path
 
 import click
 
-from connectors.errors import Overtaken, Refused
-from connectors.lifecycle import require
-from towpath.alone import alone
-from towpath.back_file import write_back_file
-from towpath.cutover import course, returning
-from towpath.cutover.checked import Checked
-from towpath.cutover.course import Asked
+from connectors.control import require
+from towpath.cutover import fail_back, steps
+from towpath.cutover.comparison import Checked
+from towpath.cutover.events import Telling
 from towpath.cutover.gate import Check, Limits, gate, gate_back, looked, red
 from towpath.cutover.preconditions import Preconditions
 from towpath.cutover.report import write_report
+from towpath.cutover.reverse_file import write_back_file
 from towpath.cutover.sides import Sides, looked_at
-from towpath.cutover.stopping import hook
-from towpath.cutover.telling import Telling
-from towpath.cutover.undoing import NotUndone, undo, undone
-from towpath.errors import ERRORS, TowpathError
-from towpath.opened import json_option, opened, pipeline_argument, say
-from towpath.verify_log import duration
-from towpath.write_block import MONGOSH_UNDO
+from towpath.cutover.steps import Asked
+from towpath.cutover.undo import NotUndone, undo, undone
+from towpath.cutover.write_stop import hook
+from towpath.errors import Overtaken, Refused, TowpathError
+from towpath.lock import alone
+from towpath.mongo.write_block import MONGOSH_UNDO
+from towpath.session import ERRORS, json_option, opened, pipeline_argument, say
+from towpath.verification.by_log import duration
 
 _NOT_DONE, _TROUBLE = 1, 2
 
@@ -127,7 +126,7 @@ class _Command:
 
     def undo(self) -> None:
         if self.state == "returned":
-            returning.finish(self.sides, self.asked, self.telling)
+            fail_back.finish(self.sides, self.asked, self.telling)
         elif self.state == "over":
             raise Refused(f"the cutover is over: {self._back} returns to the source")
         elif not self.state:
@@ -156,7 +155,7 @@ class _Command:
         self._gate([*checks, *self._besides(returns=False)])
         if self.sides.back is not None and not self.sides.back.file.exists():
             write_back_file(it.file)
-        seconds = self._done(lambda: self.sides.enter("to the destination"), course.before, course.cut_over)
+        seconds = self._done(lambda: self.sides.enter("to the destination"), steps.before, steps.cut_over)
         self._switch("destination", seconds)
 
     def go_back(self) -> None:
@@ -177,12 +176,12 @@ class _Command:
             require(back.connect, back.topics, back.pipeline)
             besides = self._besides(returns=True)
             if not (self.dry_run or red(besides)):
-                returning.open_source(self.sides, self.asked, self.telling)
+                fail_back.open_source(self.sides, self.asked, self.telling)
             shut = self.sides.marker.blocked and red(besides)  # the rest is seen once the way back can write
             self._gate(besides if shut else [*gate_back(back, self.asked.limits, blocks=self.asked.blocks), *besides])
-            seconds = self._done(lambda: self.sides.enter("back to the source"), returning.before, returning.go_back)
+            seconds = self._done(lambda: self.sides.enter("back to the source"), fail_back.before, fail_back.go_back)
             self._switch("source", seconds)
-        returning.finish(self.sides, self.asked, self.telling)
+        fail_back.finish(self.sides, self.asked, self.telling)
         self._end("source")
 
     def _look_only(self, state: str) -> None:

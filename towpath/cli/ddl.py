@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from connectors.lifecycle import require
-from towpath import unfollowed
-from towpath.checks.finding import counted
-from towpath.opened import json_option, opened, pipeline_argument
+from connectors.control import require
+from towpath.preflight.finding import counted
+from towpath.schema import unreplicated
+from towpath.session import json_option, opened, pipeline_argument
 
 
 @click.command()
@@ -25,10 +25,10 @@ def ddl(file: Path, accept: bool, as_json: bool) -> None:
     """
     with opened(file) as it:
         require(it.connect, it.topics, it.pipeline)
-        found = unfollowed.told(it)
-        left = unfollowed.look(it, found)
+        found = unreplicated.told(it)
+        left = unreplicated.look(it, found)
         if accept and left:
-            unfollowed.settle(it.pipeline.name, {one.mark for one in found})
+            unreplicated.settle(it.pipeline.name, {one.mark for one in found})
         if as_json:
             click.echo(json.dumps({"accepted": accept, "unfollowed": [one.as_json() for one in left]}))
         else:

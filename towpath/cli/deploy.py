@@ -7,16 +7,16 @@ from pathlib import Path
 
 import click
 
-from connectors.deploy import Deployment
-from connectors.errors import MongoUnreachable
-from connectors.lifecycle import wait_running
-from connectors.servers import look
-from connectors.spec import Pipeline
-from towpath import making, preparing
-from towpath.checks import preconditions
+from connectors.control import wait_running
 from towpath.cli.prepare import tell_rest
-from towpath.opened import json_option, opened, pipeline_argument, say
-from towpath.preparing import NOTHING, Plan
+from towpath.deploy.deployment import Deployment
+from towpath.deploy.inventory import look
+from towpath.errors import MongoUnreachable
+from towpath.pipeline import Pipeline
+from towpath.preflight import preconditions
+from towpath.schema import apply, plan
+from towpath.schema.plan import NOTHING, Plan
+from towpath.session import json_option, opened, pipeline_argument, say
 
 
 @click.command()
@@ -47,7 +47,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
             for step in made.collections:
                 say(f"would {step.words}")
         else:
-            making.run(it.pipeline, made.collections, lambda step: say(step.words))
+            apply.run(it.pipeline, made.collections, lambda step: say(step.words))
         tell_rest(made)
         for change in changes:
             say(f"{'would ' if dry_run else ''}{change.words}")
@@ -67,7 +67,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
 def _prepared(pipeline: Pipeline) -> Plan:
     """What is to be made at the destination; nothing where its user may not look."""
     try:
-        return preparing.plan(pipeline)
+        return plan.plan(pipeline)
     except MongoUnreachable as error:
         say(f"nothing is prepared: {error}; a collection comes with its first document, without options")
         return NOTHING

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-import stack as embedded
-from connectors.spec import Mode
+from towpath import stack as embedded
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile, TowpathError
-from towpath.opened import say
+from towpath.pipeline import Mode
+from towpath.session import say
 
 _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from connectors import cutovers
-from connectors.lifecycle import require, wait_running
-from connectors.rings import refuse_ring_on_resuming
-from towpath.opened import opened, pipeline_argument
+from connectors.control import require, wait_running
+from towpath.cutover import marker
+from towpath.deploy.loops import refuse_ring_on_resuming
+from towpath.session import opened, pipeline_argument
 
 
 @click.command()
@@ -33,7 +33,7 @@ def resume(file: Path, timeout: float) -> None:
     """Resume the connectors of PIPELINE where they were paused."""
     with opened(file) as it:
         require(it.connect, it.topics, it.pipeline)
-        cutovers.refuse(it.pipeline)
+        marker.refuse(it.pipeline)
         refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
         for name in it.pipeline.connectors:
             it.connect.resume(name)

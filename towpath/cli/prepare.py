@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from connectors import barrier
-from connectors.errors import NoSuchConnector
-from connectors.lifecycle import require
-from towpath import making, preparing
+from connectors.control import require
+from towpath import barrier
 from towpath.cli.progress_bar import bar
-from towpath.opened import Opened, json_option, opened, pipeline_argument, say
-from towpath.preparing import Plan
+from towpath.errors import NoSuchConnector
+from towpath.schema import apply, plan
+from towpath.schema.plan import Plan
+from towpath.session import Opened, json_option, opened, pipeline_argument, say
 
 _DIFFERENT = 1
 
@@ -57,9 +57,9 @@ def prepare(
         raise click.UsageError("--in-place leaves what --final and --overwrite change; give one of them")
     with opened(file) as it:
         if in_place:
-            found = preparing.plan_in_place(it.pipeline)
+            found = plan.plan_in_place(it.pipeline)
         else:
-            found = preparing.plan(it.pipeline, overwrite=overwrite, final=final)
+            found = plan.plan(it.pipeline, overwrite=overwrite, final=final)
         tell_undo(found)
         if not dry_run:
             _make(it, found, "now" if final and not _deployed(it) else indexes, timeout)
@@ -76,12 +76,12 @@ def _make(it: Opened, found: Plan, indexes: str, timeout: float) -> None:
         say("the pipeline is not deployed: run `towpath prepare` again when it is copied, or now with --indexes now")
         return
     with bar() as tell:
-        making.run(it.pipeline, found.indexes, lambda step: say(step.words), tell)
+        apply.run(it.pipeline, found.indexes, lambda step: say(step.words), tell)
 
 
 def make(it: Opened, found: Plan) -> None:
     """Collections and views, which take no time."""
-    making.run(it.pipeline, found.collections, lambda step: say(step.words))
+    apply.run(it.pipeline, found.collections, lambda step: say(step.words))
 
 
 def _deployed(it: Opened) -> bool:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from connectors import lifecycle, replaying
-from connectors.replays import every, find, left_behind
+from connectors import control
 from towpath.errors import TowpathError
-from towpath.opened import Opened, opened, pipeline_argument, say
+from towpath.replay import connector
+from towpath.replay.plan import every, find, left_behind
+from towpath.session import Opened, opened, pipeline_argument, say
 
 
 @click.command()
@@ -32,7 +33,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             _remove_replay(it, label, dry_run=dry_run)
             return
         replays = every(it.connect, it.pipeline) if log else ()
-        doomed = lifecycle.pipeline_topics(it.pipeline, it.topics) if log else []
+        doomed = control.pipeline_topics(it.pipeline, it.topics) if log else []
         if dry_run:
             for name in (*(replay.name for replay in replays), *it.pipeline.connectors, *doomed):
                 say(f"would remove {name}")
@@ -42,8 +43,8 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             words = f"Delete {len(doomed)} topics with all their records{ended}? They can't be brought back"
             click.confirm(words, abort=True)
         for replay in replays:
-            replaying.remove(replay, it.connect, it.topics, keep_letters=False, say=say)
-        lifecycle.remove(it.pipeline, it.connect, it.topics, log=log, say=say)
+            connector.remove(replay, it.connect, it.topics, keep_letters=False, say=say)
+        control.remove(it.pipeline, it.connect, it.topics, log=log, say=say)
         click.echo(f"{it.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
 
@@ -55,5 +56,5 @@ def _remove_replay(it: Opened, label: str, *, dry_run: bool) -> None:
     if dry_run:
         say(f"would remove {replay.name}")
         return
-    replaying.remove(replay, it.connect, it.topics, keep_letters=False, say=say)
+    connector.remove(replay, it.connect, it.topics, keep_letters=False, say=say)
     click.echo(f"{it.pipeline.name}: replay {label} removed; its destination keeps what it holds")

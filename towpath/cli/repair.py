@@ -12,17 +12,20 @@ from typing import Any, TextIO
 
 import click
 
-from connectors import requests
-from connectors.spec import Pipeline
-from towpath import follow_state, kept, running, unfollowed, verdicts, wanted
-from towpath.alone import FOLLOW, lock
-from towpath.opened import Opened, json_option, opened, pipeline_argument, say
+from towpath import state_files
+from towpath.lock import FOLLOW, lock
+from towpath.log import reread_requests
 from towpath.passing import passing
-from towpath.repairing import Left, Mended, Repaired
-from towpath.repairing import repair as repaired
-from towpath.wanted import Wanted
+from towpath.pipeline import Pipeline
+from towpath.repair import targets
+from towpath.repair.rereads import Left, Mended, Repaired
+from towpath.repair.rereads import repair as repaired
+from towpath.repair.targets import Wanted
+from towpath.schema import unreplicated
+from towpath.session import Opened, json_option, opened, pipeline_argument, say
+from towpath.verification import follow_state, running_verdict, verdict_file
 from verifier.order import Key, id_key
-from verifier.shown import extended_json
+from verifier.values import extended_json
 
 _SHOWN = 50  # documents that are told to people one by one
 
@@ -56,10 +59,10 @@ def repair(
         if dry_run:
             _show(documents, as_json=as_json)
             return
-        requests.refuse_unable(it.pipeline)
+        reread_requests.refuse_unable(it.pipeline)
         with passing(it) as passed, _struck(it.pipeline, ids is None and not dead_letters) as mended:
             left = _report(it, repaired(it, documents, passed, timeout, say), mended, as_json=as_json)
-        for line in unfollowed.lines(it):
+        for line in unreplicated.lines(it):
             say(line)
     if left:
         raise click.exceptions.Exit(1)
@@ -67,14 +70,14 @@ def repair(
 
 def _wanted(it: Opened, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[Wanted]:
     if ids is not None:
-        return wanted.of_file(it.pipeline, *ids)
-    return wanted.of_dead_letters(it.pipeline, it.topics) if dead_letters else wanted.of_verdicts(_named(it.pipeline))
+        return targets.of_file(it.pipeline, *ids)
+    return targets.of_dead_letters(it.pipeline, it.topics) if dead_letters else targets.of_verdicts(_named(it.pipeline))
 
 
 def _named(pipeline: Pipeline) -> list[Path]:
     """The last verdict, and what `verify --follow` has found since."""
     followed = follow_state.path(pipeline.name)
-    return [verdicts.path(pipeline.name), *([followed] if followed.exists() else [])]
+    return [verdict_file.path(pipeline.name), *([followed] if followed.exists() else [])]
 
 
 def _show(documents: Iterable[Wanted], *, as_json: bool) -> None:
@@ -99,11 +102,11 @@ def _struck(pipeline: Pipeline, of_verdict: bool) -> Iterator[set[tuple[str, Key
     finally:
         if of_verdict and mended:
             last, *followed = _named(pipeline)
-            verdicts.strike(last, lambda namespace, id: (namespace, id_key(id)) in mended)
-            with kept.locked(lock(pipeline.name, FOLLOW)) as holder:
+            verdict_file.strike(last, lambda namespace, id: (namespace, id_key(id)) in mended)
+            with state_files.locked(lock(pipeline.name, FOLLOW)) as holder:
                 for place in () if holder else followed:  # one that follows sees it for itself
-                    verdicts.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended)
-                    running.strike(pipeline.name, verdicts.counts(place))
+                    verdict_file.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended)
+                    running_verdict.strike(pipeline.name, verdict_file.counts(place))
 
 
 def _report(it: Opened, found: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from towpath import rebuild as rebuilt
-from towpath import replaying
-from towpath.opened import json_option, opened, pipeline_argument
-from towpath.replay_options import Given, destination, moment
-from towpath.replay_verdict import tell
+from towpath.replay import rebuild as rebuilt
+from towpath.replay import steps
+from towpath.replay.options import Given, destination, moment
+from towpath.replay.verdict import tell
+from towpath.session import json_option, opened, pipeline_argument
 
 
 @click.command()
@@ -94,6 +94,6 @@ def replay(
         if target is None:
             verdict = rebuilt.rebuild(it, rebuilt.Asked(only, yes, force, timeout))
         else:
-            asked = replaying.Asked(target, label, only, upto, follow, empty, yes, force, timeout)
-            verdict = replaying.replay(it, asked)
+            asked = steps.Asked(target, label, only, upto, follow, empty, yes, force, timeout)
+            verdict = steps.replay(it, asked)
         tell(verdict, as_json=as_json)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from connectors.course import Progress as Found
 from towpath.cli.progress_bar import bar
+from towpath.replay.sink_progress import Progress as Found
 
 
 @contextmanager

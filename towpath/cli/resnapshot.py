@@ -8,20 +8,22 @@ from pathlib import Path
 
 import click
 
-from connectors import barrier, requests
-from connectors import resnapshot as asking
-from connectors.errors import Refused
-from connectors.lifecycle import require
-from connectors.resnapshot import Captured
-from towpath import full_verdict, kept, verdicts, wanted
+from connectors.control import require
+from towpath import barrier, state_files
+from towpath import resnapshot as asking
 from towpath.cli import verify
-from towpath.opened import Opened, json_option, opened, pipeline_argument, say
+from towpath.errors import Refused
+from towpath.log import reread_requests
 from towpath.passing import passing
-from towpath.repairing import Left, repair
-from towpath.verify_log import Asked
-from towpath.verify_namespaces import pairs
-from towpath.verify_words import Examples, Found, counts
-from towpath.wanted import Wanted
+from towpath.repair import targets
+from towpath.repair.rereads import Left, repair
+from towpath.repair.targets import Wanted
+from towpath.resnapshot import Captured
+from towpath.session import Opened, json_option, opened, pipeline_argument, say
+from towpath.verification import full_verdict, verdict_file
+from towpath.verification.by_log import Asked
+from towpath.verification.namespaces import pairs
+from towpath.verification.words import Examples, Found, counts
 from verifier import Options, Verification
 
 _LOST_FOR = 60.0  # seconds for which a server may be lost while both sides are compared
@@ -45,7 +47,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
     """
     verify.refuse_bad_patterns(only)
     with opened(file) as it:
-        requests.refuse_unable(it.pipeline)
+        reread_requests.refuse_unable(it.pipeline)
         require(it.connect, it.topics, it.pipeline)
         found = asking.look(it.pipeline, it.connect)
         name = _going_on(it, found, only)
@@ -142,7 +144,7 @@ def _options() -> Options:
 def _compare(it: Opened, only: tuple[str, ...]) -> None:
     """Keep what differs, in the form of a verdict, from which it is told what to read once more."""
     pipeline, examples = it.pipeline, Examples(0)
-    with verify.asking(it) as passed, kept.writing(_found(it)) as file:
+    with verify.asking(it) as passed, state_files.writing(_found(it)) as file:
         both = pairs(pipeline, only)
         comparing = Verification(
             pipeline.source_uri, pipeline.destination_uri, both, _options(), passed=passed, say=say
@@ -150,20 +152,20 @@ def _compare(it: Opened, only: tuple[str, ...]) -> None:
         for line in verify.lines(pipeline, comparing, examples, resumable=False):
             file.write(line)
         found = Found(comparing.verdict, examples.found, None)
-        file.write(verdicts.line(counts(found)))
+        file.write(verdict_file.line(counts(found)))
 
 
 def _found(it: Opened) -> Path:
     """No verdict: it is of before what was deleted is removed."""
-    return kept.folder(it.pipeline.name) / "resnapshot.jsonl"
+    return state_files.folder(it.pipeline.name) / "resnapshot.jsonl"
 
 
 def _gone(it: Opened, only: tuple[str, ...]) -> Iterator[Wanted]:
     """What differs, and what the destination refused: the log has that, and it may be gone at the source."""
-    yield from wanted.of_verdicts([_found(it)])
+    yield from targets.of_verdicts([_found(it)])
     if not it.pipeline.exactly_once:
         return
     names = {pair.source for pair in pairs(it.pipeline, only)}
-    for one in wanted.of_dead_letters(it.pipeline, it.topics):
+    for one in targets.of_dead_letters(it.pipeline, it.topics):
         if one.namespace in names:
             yield one

@@ -6,28 +6,29 @@ from pathlib import Path
 
 import click
 
-from connectors import cutovers, log_bounds, sink_state
-from connectors.clusters import connected
-from connectors.errors import Refused, TopicError
-from connectors.lifecycle import require, statuses, wait_running
-from connectors.rings import refuse_ring_on_resuming
-from towpath import full_verdict
-from towpath.ends import end
-from towpath.opened import Opened, opened, pipeline_argument, say
+from connectors.control import require, statuses, wait_running
+from towpath.cutover import marker
+from towpath.deploy.loops import refuse_ring_on_resuming
+from towpath.errors import Refused, TopicError
+from towpath.log import bounds, sink_positions
+from towpath.mongo.client import connected
+from towpath.session import Opened, opened, pipeline_argument, say
+from towpath.supervisor.hanging_transactions import end
+from towpath.verification import full_verdict
 
 
 @click.command()
 @pipeline_argument
 @click.option("--all", "everything", is_flag=True, help="Restart also what has not failed.")
 @click.option(
-    sink_state.MISSED_DELETES,
+    sink_positions.MISSED_DELETES,
     "accept",
     is_flag=True,
     help="Have a sink go on that stopped because deletes may be gone from the log that it did not apply;"
     " verify and repair are to be run next.",
 )
 @click.option(
-    sink_state.LOG_GAP,
+    sink_positions.LOG_GAP,
     "accept_gap",
     is_flag=True,
     help="Have a sink go on whose position is not in its log, because records are gone that it did not apply, or the"
@@ -50,8 +51,8 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
         for name in it.pipeline.connectors:
             it.connect.restart(name, only_failed=not everything)
         wait_running(it.connect, it.pipeline, timeout)
-        if any(log_bounds.CODE.search(reason) for reason in sink.failures):
-            log_bounds.refuse(it.pipeline, it.topics)  # it runs until it has looked at its log
+        if any(bounds.CODE.search(reason) for reason in sink.failures):
+            bounds.refuse(it.pipeline, it.topics)  # it runs until it has looked at its log
         click.echo(f"{it.pipeline.name}: running")
         if accept_gap:
             say(
@@ -75,9 +76,9 @@ def _end_transactions(it: Opened) -> None:
 
 
 def _accept_log_gap(it: Opened) -> None:
-    cutovers.refuse(it.pipeline)
+    marker.refuse(it.pipeline)
     refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
-    found = log_bounds.accept(it.pipeline, it.topics, it.connect)
+    found = bounds.accept(it.pipeline, it.topics, it.connect)
     full_verdict.forget(it)
     for one in found:
         say(f"{one.words}; it goes on at {one.begin:,}")
@@ -88,12 +89,12 @@ def _accept_missed_deletes(it: Opened) -> None:
     """Raises `Refused` where nothing was stopped: what may be missed is not to be accepted beforehand."""
     sink = it.pipeline.sink_connector
     [found] = statuses(it.connect, [sink])
-    if not any(sink_state.MISSED_DELETES in reason for reason in found.failures):
+    if not any(sink_positions.MISSED_DELETES in reason for reason in found.failures):
         raise Refused(
             f"{sink} has not stopped because of missed deletes, so there is nothing to accept;"
             " `towpath restart` without the option restarts what has failed"
         )
     with connected(it.pipeline.destination_uri, "destination") as client:
-        count = sink_state.accept_missed_deletes(client, it.pipeline)
+        count = sink_positions.accept_missed_deletes(client, it.pipeline)
     full_verdict.forget(it)
     say(f"{it.pipeline.name}: goes on at {count} positions, whatever deletes were missed there")

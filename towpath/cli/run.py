@@ -11,18 +11,17 @@ from types import FrameType
 
 import click
 
-from connectors.errors import NoSuchConnector
-from connectors.lifecycle import require
-from towpath import run_events
-from towpath.alone import alone
-from towpath.children import Child, end
-from towpath.ends import Ends
-from towpath.errors import TROUBLE, TowpathError
-from towpath.opened import Opened, json_option, opened, pipeline_argument
-from towpath.run_events import Events, Screen
-from towpath.services import Services
-from towpath.set_aside import SetAside
-from towpath.supervising import Supervisor
+from connectors.control import require
+from towpath.errors import NoSuchConnector, TowpathError
+from towpath.lock import alone
+from towpath.repair.dead_letters import SetAside
+from towpath.session import TROUBLE, Opened, json_option, opened, pipeline_argument
+from towpath.supervisor import events as run_events
+from towpath.supervisor.children import Child, end
+from towpath.supervisor.events import Events, Screen
+from towpath.supervisor.hanging_transactions import Ends
+from towpath.supervisor.services import Services
+from towpath.supervisor.supervisor import Supervisor
 
 _TICK = 0.25  # seconds
 _GRACE = 20.0  # seconds in which what it has started may end

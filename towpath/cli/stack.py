@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-import stack as embedded
+from towpath import stack as embedded
 
 _NOT_RUNNING = 1
 _DIRECTORY = click.option(

@@ -15,15 +15,15 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from connectors.looking import look
-from connectors.status import Status
-from towpath import log_seen, replay_status, unfollowed
-from towpath.errors import TROUBLE
-from towpath.log_seen import LogSeen
-from towpath.opened import Opened, json_option, opened, pipeline_argument
-from towpath.replay_status import Replays
-from towpath.screen import screen
-from towpath.verified import Verified
+from towpath.schema import unreplicated
+from towpath.session import TROUBLE, Opened, json_option, opened, pipeline_argument
+from towpath.status import log_report, replay_report
+from towpath.status.collector import look
+from towpath.status.figures import Status
+from towpath.status.log_report import LogSeen
+from towpath.status.replay_report import Replays
+from towpath.status.screen import screen
+from towpath.status.verified import Verified
 
 _PAUSE = 1.0  # seconds between two looks of --watch
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
@@ -49,16 +49,16 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
             if as_json:
                 click.echo(json.dumps(_as_json(it, found)))
             else:
-                ddl = unfollowed.lines(it, found.ddl)
-                show(found, Verified.look(it), replay_status.look(it), log_seen.look(it), ddl)
+                ddl = unreplicated.lines(it, found.ddl)
+                show(found, Verified.look(it), replay_report.look(it), log_report.look(it), ddl)
     if found is None or found.state != "running" or found.breaks:
         raise click.exceptions.Exit(2 if found is None else 1)
 
 
 def _as_json(it: Opened, found: Status) -> dict[str, Any]:
-    more = Verified.look(it).as_json() | replay_status.look(it).as_json()
-    more |= {"ddl": unfollowed.as_json(it, found.ddl)}
-    return found.as_json() | more | {"log": log_seen.look(it).as_json()}
+    more = Verified.look(it).as_json() | replay_report.look(it).as_json()
+    more |= {"ddl": unreplicated.as_json(it, found.ddl)}
+    return found.as_json() | more | {"log": log_report.look(it).as_json()}
 
 
 def show(
@@ -117,5 +117,5 @@ def _watch_screen(it: Opened) -> Status | None:
 
 
 def _screen(it: Opened, found: Status) -> RenderableType:
-    ddl = unfollowed.lines(it, found.ddl)
-    return screen(found, Verified.look(it), replay_status.look(it), log_seen.look(it), ddl)
+    ddl = unreplicated.lines(it, found.ddl)
+    return screen(found, Verified.look(it), replay_report.look(it), log_report.look(it), ddl)

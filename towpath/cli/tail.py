@@ -11,12 +11,12 @@ from pathlib import Path
 import click
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from connectors.dead_letters import letters
-from connectors.errors import ConnectorsError, TopicError
-from connectors.namespaces import topic_of
-from connectors.reading import messages
-from connectors.records import readable, record
-from towpath.opened import Opened, json_option, opened, pipeline_argument
+from towpath.errors import TopicError, TowpathError
+from towpath.kafka.ranges import messages
+from towpath.log.dead_letters import letters
+from towpath.log.records import readable, record
+from towpath.namespaces import topic_of
+from towpath.session import Opened, json_option, opened, pipeline_argument
 
 
 @click.command()
@@ -63,7 +63,7 @@ def _changes(
     for message in _records(it, namespace, from_beginning=from_beginning, follow=follow):
         try:
             shown = record(message).as_json(canonical=canonical)
-        except ConnectorsError as error:
+        except TowpathError as error:
             shown = _foreign(message, str(error), canonical=canonical)
         yield shown, _line(shown)
 

@@ -12,22 +12,23 @@ from typing import NoReturn
 
 import click
 
-from connectors.errors import ConnectorsError, NoSuchConnector
-from connectors.lifecycle import require
-from connectors.namespaces import is_pattern
-from connectors.spec import Pipeline
-from towpath import full_verdict, kept, origin, unfollowed, verdicts
-from towpath.alone import following_alone, journaled
+from connectors.control import require
+from towpath import state_files
 from towpath.cli.verify_progress import shown
-from towpath.errors import TowpathError
-from towpath.opened import Opened, json_option, opened, pipeline_argument, say
+from towpath.errors import NoSuchConnector, TowpathError
+from towpath.lock import following_alone, journaled
+from towpath.namespaces import is_pattern
 from towpath.passing import passing
-from towpath.verify_log import Asked, Beginning, duration, go_on, newest
-from towpath.verify_metadata import metadata
-from towpath.verify_namespaces import pairs
-from towpath.verify_recent import RecentVerification
-from towpath.verify_report import write_report
-from towpath.verify_words import Examples, Found, counts, show
+from towpath.pipeline import Pipeline
+from towpath.schema import unreplicated
+from towpath.session import Opened, json_option, opened, pipeline_argument, say
+from towpath.verification import full_verdict, origin, verdict_file
+from towpath.verification.by_log import Asked, Beginning, duration, go_on, newest
+from towpath.verification.metadata import metadata
+from towpath.verification.namespaces import pairs
+from towpath.verification.recent import RecentVerification
+from towpath.verification.report import write_report
+from towpath.verification.words import Examples, Found, counts, show
 from verifier import Options, Pair, Passed, Progress, Recheck, Verdict, Verification, VerifierError
 
 _EXAMPLES, _IN_REPORT = 10, 50  # differences that are shown in full
@@ -122,7 +123,7 @@ def verify(
         raise click.UsageError(str(error)) from error
     options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
     with opened(file) as it, following_alone(it.pipeline.name) if follows else nullcontext():
-        done = () if recent or resume or alone else unfollowed.passed(it)  # before namespaces are listed
+        done = () if recent or resume or alone else unreplicated.passed(it)  # before namespaces are listed
         besides = recent is None if described is None else described
         odd = metadata(it.pipeline, only) if besides else None
         asked = Asked(as_json, report, alone or quiet, recent, odd, only, done)
@@ -141,7 +142,7 @@ def verify(
 def _described(asked: Asked) -> Found:
     """What is found where no document needs to be compared but those that change: options, views and indexes."""
     for one in asked.metadata.differences if asked.metadata else ():
-        click.echo(verdicts.line(one.as_json()) if asked.as_json else f"{one.pair.source}: {one.what}\n", nl=False)
+        click.echo(verdict_file.line(one.as_json()) if asked.as_json else f"{one.pair.source}: {one.what}\n", nl=False)
     return Found(Verdict([]), (), asked.metadata)
 
 
@@ -172,23 +173,23 @@ def refuse_bad_patterns(patterns: Sequence[str]) -> None:
 
 def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Found:
     """Compare, print what is found, keep the verdict. Raises `TowpathError` when it cannot be finished."""
-    examples, place = Examples(_IN_REPORT), verdicts.path(it.pipeline.name)
+    examples, place = Examples(_IN_REPORT), verdict_file.path(it.pipeline.name)
     now, unknown = origin.look(it)  # first: what is made anew while it runs is not what the verdict is of
     with ExitStack() as stack:
         passed = None if asked.alone else stack.enter_context(asking(it))
-        file = stack.enter_context(kept.writing(place, verdicts.turn(place)))
+        file = stack.enter_context(state_files.writing(place, verdict_file.turn(place)))
         tell = stack.enter_context(shown())
         verification = _verification(it, compared, options, asked, passed, tell)
         found = Found(verification.verdict, examples.found, asked.metadata)
         for line in lines(it.pipeline, verification, examples, resumable=options.journal is not None):
             _keep(file, line, as_json=asked.as_json)
         for one in asked.metadata.differences if asked.metadata else ():
-            _keep(file, verdicts.line(one.as_json()), as_json=asked.as_json)
+            _keep(file, verdict_file.line(one.as_json()), as_json=asked.as_json)
         last = counts(found) | {"of": asked.of, "ddl": list(asked.done), "only": list(asked.only), "id": asked.id}
         whole = last | {"origin": now and now.as_json()}
-        file.write(verdicts.line(whole))
+        file.write(verdict_file.line(whole))
     if asked.as_json:
-        click.echo(verdicts.line(last), nl=False)
+        click.echo(verdict_file.line(last), nl=False)
     else:
         show(replace(found, examples=examples.found[:_EXAMPLES]))
     if asked.report:
@@ -215,7 +216,7 @@ def _verification(
     return Verification(*uris, compared, options, passed=passed, tell=tell, say=say)
 
 
-def _keep(file: kept.Writing, line: str, *, as_json: bool) -> None:
+def _keep(file: state_files.Writing, line: str, *, as_json: bool) -> None:
     file.write(line)
     if as_json:
         click.echo(line, nl=False)
@@ -229,7 +230,7 @@ def lines(
     try:
         for found in verification:
             examples.add(found)
-            yield verdicts.line(verdicts.as_json(found, pipeline.renames.destination(found.namespace)))
+            yield verdict_file.line(verdict_file.as_json(found, pipeline.renames.destination(found.namespace)))
     except VerifierError as error:
         raise TowpathError(f"{error}{hint}") from error
     except KeyboardInterrupt:
@@ -239,7 +240,7 @@ def lines(
 
 def tell_unfollowed(it: Opened) -> None:
     """What was done to the source's collections as such and is not settled; this may just have been settled."""
-    for line in unfollowed.lines(it):
+    for line in unreplicated.lines(it):
         say(line)
 
 
@@ -252,7 +253,7 @@ def asking(it: Opened) -> Iterator[Passed | None]:
         say(f"{it.pipeline.name} is not deployed: a difference is told when it stays through all tries")
         yield None
         return
-    except ConnectorsError as error:
+    except TowpathError as error:
         raise TowpathError(
             f"{error}; the verifier asks how far the pipeline is; to go by the tries alone, pass --alone"
         ) from error

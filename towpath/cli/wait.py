@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from connectors import barrier
-from connectors.lifecycle import require
-from towpath.opened import opened, pipeline_argument, say
+from connectors.control import require
+from towpath import barrier
+from towpath.session import opened, pipeline_argument, say
 
 
 @click.command()

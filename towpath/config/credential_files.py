@@ -6,11 +6,10 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from connectors.errors import ConnectorsError
-from connectors.kafka_client import CA, KafkaClient, of, properties
 from connectors.login import Login
 from towpath.config import schema
-from towpath.errors import BadPipelineFile
+from towpath.errors import BadPipelineFile, TowpathError
+from towpath.kafka.settings import CA, KafkaClient, of, properties
 
 
 def refuse_open(file: Path, why: str) -> None:
@@ -49,7 +48,7 @@ def kafka_client(section: schema.Kafka, path: Path) -> KafkaClient:
     file, where = beside(path, section.client, "[kafka] client"), f"{path}: [kafka] client"
     try:
         found = of(properties(_text(file, where)), file.parent)
-    except ConnectorsError as error:
+    except TowpathError as error:
         raise BadPipelineFile(f"{where}: {file}: {error}") from error
     if found.has_secret:
         refuse_open(file, "it holds a password for Kafka")

@@ -12,12 +12,12 @@ import httpx
 import platformdirs
 from pydantic import ValidationError
 
-from connectors import pem
-from connectors.namespaces import Renames, is_pattern
-from connectors.spec import Compaction, Copy, Keeps, Mode, Pipeline
 from towpath.config.credential_files import beside, connect_login, kafka_client, refuse_files, refuse_open, shown
 from towpath.config.schema import Cluster, PipelineFile
 from towpath.errors import BadPipelineFile
+from towpath.mongo import pem
+from towpath.namespaces import Renames, is_pattern
+from towpath.pipeline import Compaction, Copy, Keeps, Mode, Pipeline
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 

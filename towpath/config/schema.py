@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from connectors.namespaces import is_pattern
-from connectors.spec import CopyWay, Mode, ReadPreference
+from towpath.namespaces import is_pattern
+from towpath.pipeline import CopyWay, Mode, ReadPreference
 
 #: Ten digits of weeks are fewer milliseconds than Kafka counts.
 _LENGTH = r"[1-9][0-9]{0,9}[smhdw]"

@@ -10,18 +10,18 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from connectors.clusters import connected
-from connectors.errors import ConnectorsError
-from connectors.looking import look
-from connectors.status import Status
-from towpath import unfollowed, write_block
-from towpath.checks.everything import everything
-from towpath.checks.finding import counted
 from towpath.errors import TowpathError
-from towpath.opened import Opened
-from towpath.set_aside import SetAside
-from towpath.verified import Verified, age, length, words
-from towpath.verify_metadata import metadata
+from towpath.mongo import write_block
+from towpath.mongo.client import connected
+from towpath.preflight.everything import everything
+from towpath.preflight.finding import counted
+from towpath.repair.dead_letters import SetAside
+from towpath.schema import unreplicated
+from towpath.session import Opened
+from towpath.status.collector import look
+from towpath.status.figures import Status
+from towpath.status.verified import Verified, age, length, words
+from towpath.verification.metadata import metadata
 from verifier import VerifierError
 
 _SHOWN = 3  # of many findings
@@ -69,7 +69,7 @@ def _of(check: Callable[..., Check], *arguments: Any) -> Check:
     """A check that cannot be made is red."""
     try:
         return check(*arguments)
-    except (ConnectorsError, TowpathError, VerifierError, PyMongoError) as error:
+    except (TowpathError, VerifierError, PyMongoError) as error:
         found = getattr(error, "found", str(error))  # other packages' errors are words alone
         advice = getattr(error, "advice", "")
         return Check(check.__name__.strip("_").replace("_", " "), False, found, advice)
@@ -83,7 +83,7 @@ def looked(checks: Iterable[Look]) -> list[Check]:
 def _pipeline(it: Opened, limits: Limits) -> Iterator[Check]:
     try:
         found = look(it.pipeline, it.connect, it.topics)
-    except (ConnectorsError, PyMongoError) as error:
+    except (TowpathError, PyMongoError) as error:
         yield Check("connectors", False, str(error), f"towpath status {it.file}")
         return
     yield _connectors(it, found)
@@ -120,7 +120,7 @@ def _set_aside(it: Opened) -> Check:
 
 
 def _collections(it: Opened, found: Status) -> Check:
-    lines = [one.line for one in unfollowed.look(it, found.ddl, remember=False)]
+    lines = [one.line for one in unreplicated.look(it, found.ddl, remember=False)]
     words = "; ".join(lines[:_SHOWN]) if lines else "nothing was done to them that the other side has not followed"
     return Check("collections", not lines, words, f"towpath ddl {it.file}")
 

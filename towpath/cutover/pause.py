@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from connectors.errors import Overtaken
-from towpath.cutover.checked import Red
+from towpath.cutover.comparison import Red
+from towpath.cutover.events import Telling
 from towpath.cutover.sides import Sides
-from towpath.cutover.stopping import Stopping
-from towpath.cutover.telling import Telling
-from towpath.errors import ERRORS
+from towpath.cutover.write_stop import Stopping
+from towpath.errors import Overtaken
+from towpath.session import ERRORS
 
 _AGAIN_S = 1.0  # to the next ring, should something have swallowed one
 _GRACE_S = 0.5  # in which a wait that knows the limit says itself what it has seen last

@@ -9,19 +9,20 @@ from pathlib import Path
 
 from bson.timestamp import Timestamp
 
-from connectors import way_back
-from connectors.clusters import connected, destination_set, source_set
-from connectors.lifecycle import statuses
-from connectors.spec import Pipeline
-from towpath import preparing, write_block
-from towpath.checks.privileges import privileges
-from towpath.cutover.course import Asked
+from connectors.control import statuses
+from towpath.cutover import reverse_pipeline
 from towpath.cutover.gate import Check
-from towpath.cutover.late import watch
-from towpath.cutover.stopping import ANSWER, unanswered, why_not
-from towpath.making import Step
-from towpath.opened import Opened
-from verifier.reading import now
+from towpath.cutover.late_writes import watch
+from towpath.cutover.steps import Asked
+from towpath.cutover.write_stop import ANSWER, unanswered, why_not
+from towpath.mongo import write_block
+from towpath.mongo.client import connected, destination_set, source_set
+from towpath.mongo.privileges import privileges
+from towpath.pipeline import Pipeline
+from towpath.schema import plan
+from towpath.schema.apply import Step
+from towpath.session import Opened
+from verifier.reads import now
 
 _SHOWN = 3
 #: Command → the action that it takes, where they do not have one name.
@@ -106,11 +107,11 @@ class Preconditions:
         pipeline = self.it.pipeline
         plans: list[tuple[str, str, Sequence[Step]]] = []
         if not self.returns:
-            plans.append(("destination", pipeline.destination_uri, preparing.plan(pipeline, final=True).steps))
+            plans.append(("destination", pipeline.destination_uri, plan.plan(pipeline, final=True).steps))
         if self.back is not None and self.returns:
-            plans.append(("source", pipeline.source_uri, preparing.plan(self.back.pipeline, final=True).steps))
+            plans.append(("source", pipeline.source_uri, plan.plan(self.back.pipeline, final=True).steps))
         elif self.back is not None:
-            plans.append(("source", pipeline.source_uri, preparing.plan_in_place(self.back.pipeline).steps))
+            plans.append(("source", pipeline.source_uri, plan.plan_in_place(self.back.pipeline).steps))
         missing = [words for side, uri, steps in plans for words in _missing(side, uri, steps)]
         words = "; ".join(missing[:_SHOWN]) or "the users may change them"
         advice = "grant the role dbAdmin on the databases, or the actions named (README, Security)"
@@ -125,7 +126,7 @@ class Preconditions:
 
     def sink(self) -> Check:
         """It can be moved to the end of the log."""
-        way_back.refuse_unmovable(self.it.pipeline, self.it.connect)
+        reverse_pipeline.refuse_unmovable(self.it.pipeline, self.it.connect)
         return Check("sink", True, "stopped, and can be moved to the end of the log")
 
     def report_file(self) -> Check:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from connectors.secrets import without_credentials
 from towpath import report
+from towpath.cutover.events import Event
 from towpath.cutover.sides import Sides
-from towpath.cutover.telling import Event
+from towpath.deploy.credentials import without_credentials
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from connectors import cutovers
-from connectors.clusters import connected
-from connectors.cutovers import Cutover, State
-from connectors.errors import MongoUnreachable
-from towpath.back_file import back_path, other_refused
-from towpath.cutover.stopping import allow
-from towpath.errors import TowpathError
-from towpath.opened import Opened, opened
+from towpath.cutover import marker as cutovers
+from towpath.cutover.marker import Cutover, State
+from towpath.cutover.reverse_file import back_path, other_refused
+from towpath.cutover.write_stop import allow
+from towpath.errors import MongoUnreachable, TowpathError
+from towpath.mongo.client import connected
+from towpath.session import Opened, opened
 
 
 @dataclass(slots=True)

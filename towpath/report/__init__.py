@@ -8,7 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from towpath import kept
+from towpath import state_files
 from towpath.errors import TowpathError
 
 _TEMPLATES = Environment(
@@ -30,7 +30,7 @@ def page(template: str, **values: Any) -> str:
 def write(place: Path, template: str, **values: Any) -> None:
     """Write the page. Raises `TowpathError` when the file cannot be written."""
     try:
-        kept.publish(place, page(template, **values))
+        state_files.publish(place, page(template, **values))
     except OSError as error:
         raise TowpathError(f"cannot write the report {place}: {error.strerror}; name another place") from error
 

@@ -14,17 +14,17 @@ from pathlib import Path
 import click
 from pymongo import MongoClient
 
-import stack as embedded
-from connectors import barrier
-from connectors.deploy import Deployment
-from connectors.lifecycle import wait_running
-from connectors.looking import look as look_at
-from connectors.servers import look
+from connectors.control import wait_running
+from towpath import barrier
+from towpath import stack as embedded
 from towpath.cli.demo.load import NAMESPACES, Store, Writer, fill
 from towpath.cli.demo.report import compare_all, pushes, summary
 from towpath.cli.init import write_pipeline_file
+from towpath.deploy.deployment import Deployment
+from towpath.deploy.inventory import look
 from towpath.errors import TowpathError
-from towpath.opened import Opened, opened, say
+from towpath.session import Opened, opened, say
+from towpath.status.collector import look as look_at
 
 
 @click.command()

@@ -10,10 +10,10 @@ from confluent_kafka import TopicPartition
 from rich.console import Console
 from rich.table import Table
 
-from connectors.namespaces import topic_of
-from connectors.records import record
 from towpath.cli.demo.load import NAMESPACES, Store
-from towpath.opened import Opened
+from towpath.log.records import record
+from towpath.namespaces import topic_of
+from towpath.session import Opened
 from verifier import Comparison, Different, Extra, Missing, compare
 
 

@@ -7,7 +7,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
 
 /**
- * One partition of the log, as Kafka reports it, and whether a sink can go on in it. {@code connectors/log_bounds.py} judges alike.
+ * One partition of the log, as Kafka reports it, and whether a sink can go on in it. {@code towpath/log/bounds.py} judges alike.
  *
  * @param topicId of the topic, which a topic of the same name that is made later does not have
  * @param start the first offset that is left

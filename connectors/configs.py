@@ -1,0 +1,103 @@
+"""The connectors of a pipeline: `source.json` and `sink.json`, or `plain-source.json` and `plain-sink.json`, filled in.
+
+The JSON files hold every decision that is the same for all pipelines; `%(…)s` marks what the pipeline file decides.
+No secret is in them: `${file:…}` is resolved by the Connect worker (FileConfigProvider).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from towpath.log.topic_settings import change_settings
+from towpath.mongo import pem
+from towpath.namespaces import Selection
+from towpath.pipeline import Pipeline
+
+#: A consumer's poll is bounded by records only, and one can be of 16 MB: so many of those fit into a worker's heap.
+#: A transaction takes polls as long as they come full, so fewer where these would not add up to a full batch.
+POLL_RECORDS = 4
+
+_HERE = Path(__file__).parent
+
+
+def plugins(pipeline: Pipeline) -> tuple[str, ...]:
+    """The plugin classes of its connectors, which a Connect worker must have."""
+    found = {
+        text: None
+        for config in definitions(pipeline).values()
+        for key, text in config.items()
+        if key == "connector.class" or re.fullmatch(r"transforms\.\w+\.type", key)
+    }
+    return tuple(found)
+
+
+def _filled(file: str, values: Mapping[str, Any]) -> dict[str, str]:
+    return {key: text % values for key, text in json.loads((_HERE / file).read_text()).items()}
+
+
+def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: bool) -> dict[str, str]:
+    copy = pipeline.copy
+    values = {
+        "name": pipeline.name,
+        "secrets": pipeline.secrets,
+        "capture_prefix": prefix,
+        "namespace_regex": selection.namespace_regex,
+        "capture_mode": "change_streams_update_full" if whole else "change_streams",
+        "whole_documents": str(whole).lower(),
+        "partitions": pipeline.partitions,
+        "replication_factor": pipeline.replication_factor,
+        "snapshot_mode": "initial" if copy.way == "debezium" else "no_data",
+        "copy": "ranges" if copy.way == "towpath" else "none",
+        "copy_threads": copy.threads,
+        "read_preference": copy.read_preference,
+        "documents_per_second": copy.documents_per_second,
+        "bytes_per_second": copy.bytes_per_second,
+        "request_topic": pipeline.request_topic,
+        "dead_letters": pipeline.dead_letter_topic if pipeline.exactly_once else "",
+        "worker_bootstrap": pipeline.worker_bootstrap,
+    }
+    found = _filled("source.json" if pipeline.has_own_source else "plain-source.json", values)
+    found |= pem.references(pipeline.source_uri, "source", pipeline.secrets)
+    found |= pipeline.kafka_client.references(pipeline.secrets)
+    return found | {f"topic.creation.default.{key}": text for key, text in change_settings(pipeline).items()}
+
+
+def _sink(pipeline: Pipeline) -> dict[str, str]:
+    compaction = pipeline.compaction
+    values = {
+        "name": pipeline.name,
+        "database": pipeline.database,
+        "secrets": pipeline.secrets,
+        "tasks": pipeline.tasks,
+        "topic_regex": pipeline.selection.topic_regex(pipeline.name),
+        "rename": json.dumps(dict(pipeline.renames.by_source), sort_keys=True),
+        "write_concern": pipeline.write_concern,
+        "wtimeout_ms": pipeline.wtimeout_ms,
+        "fold": str(pipeline.fold).lower(),
+        "batch_records": pipeline.batch_records,
+        "batch_bytes": pipeline.batch_bytes,
+        "poll_records": next(n for n in range(POLL_RECORDS, 0, -1) if pipeline.batch_records % n == 0),
+        "until": "",
+        "compaction_lag_ms": compaction.lag_ms if compaction else -1,
+        "delete_retention_ms": compaction.delete_retention_ms if compaction else -1,
+        "worker_bootstrap": pipeline.worker_bootstrap,
+        "dead_letter_topic": pipeline.dead_letter_topic,
+        "replication_factor": pipeline.replication_factor,
+    }
+    found = _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
+    found |= pem.references(pipeline.destination_uri, "destination", pipeline.secrets)
+    return found | pipeline.kafka_client.references(pipeline.secrets)
+
+
+def definitions(pipeline: Pipeline) -> dict[str, dict[str, str]]:
+    """Connector name → configuration, sources first."""
+    found = {pipeline.source_connector: _source(pipeline, pipeline.name, pipeline.captured_by_update, whole=False)}
+    if pipeline.captured_whole:
+        prefix = pipeline.capture_prefixes[1]
+        found[pipeline.whole_source_connector] = _source(pipeline, prefix, pipeline.captured_whole, whole=True)
+    found[pipeline.sink_connector] = _sink(pipeline)
+    return found

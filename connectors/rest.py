@@ -1,0 +1,252 @@
+"""The Connect REST API, typed: every endpoint, URL and status code that Towpath uses is in this file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+import httpx
+import tenacity
+
+from connectors import answers
+from connectors.login import NO_LOGIN, Login
+from towpath.errors import ConnectError, ConnectUnreachable, NoSuchConnector
+
+T = TypeVar("T")
+
+_TIMEOUT = httpx.Timeout(10, read=90)  # validation of a connector connects to its cluster, which may take its time
+
+#: Status → what is wrong, and what to do.
+_REFUSALS = {
+    401: (
+        "Kafka Connect asks for a user and a password, or refuses those that it was given",
+        "write user:password into the file of [connect] user_file",
+    ),
+    403: (
+        "Kafka Connect, or a proxy before it, does not allow this to the user",
+        "let it, or name another in the file of [connect] user_file",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task of a connector; `trace` is the Java stack trace when `state` is FAILED."""
+
+    id: int
+    state: str
+    worker: str
+    trace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """State of one connector (RUNNING, PAUSED, STOPPED, FAILED, UNASSIGNED, RESTARTING) and of its tasks."""
+
+    name: str
+    state: str
+    worker: str
+    tasks: tuple[Task, ...]
+    trace: str = ""
+
+    @property
+    def running(self) -> bool:
+        return self.state == "RUNNING" and bool(self.tasks) and all(t.state == "RUNNING" for t in self.tasks)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """The reasons of what failed, each the most telling line of its stack trace."""
+        traces = [self.trace if self.state == "FAILED" else ""] + [t.trace for t in self.tasks if t.state == "FAILED"]
+        return tuple(dict.fromkeys(reason(trace) for trace in traces if trace))
+
+
+def reason(trace: str) -> str:
+    """The deepest cause named in a Java stack trace, in one line."""
+    lines = [line.strip() for line in trace.splitlines()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    found = causes[-1] if causes else lines[0] if lines else ""
+    return re.sub(r"^(?:org\.apache\.kafka\.connect\.errors\.\w+|[\w.$]+(?=: TWP-)): ", "", found)
+
+
+class _Passing(ConnectError):
+    """The workers share out the work again, or the topic of configurations has no leader: the same request succeeds a
+    moment later."""
+
+
+#: What Connect answers with 500 when it could not read a configuration, or could not write it (AbstractHerder,
+#: KafkaConfigBackingStore).
+_PASSING = re.compile("a rebalance is expected|the request can be safely retried")
+
+
+def _kind(answer: httpx.Response) -> type[ConnectError]:
+    if answer.status_code == 409 or (answer.status_code == 500 and _PASSING.search(answers.message(answer))):
+        return _Passing
+    return NoSuchConnector if answer.status_code == 404 and answers.is_about_connector(answer) else ConnectError
+
+
+_retry_passing = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(_Passing),
+    wait=tenacity.wait_exponential(multiplier=0.2, max=3),
+    stop=tenacity.stop_after_delay(60),
+    reraise=True,
+)
+
+
+class Connect:
+    """A Connect cluster behind the URL of one of its workers.
+
+    Every call raises `ConnectUnreachable` when nobody answers and `ConnectError` with method, path, status and
+    Connect's own message when the answer is not a success; what Connect itself calls passing is asked again for 60 s.
+    """
+
+    def __init__(self, url: str, login: Login = NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
+        self.url, self._login = url.rstrip("/"), login
+        try:
+            self._client = httpx.Client(
+                base_url=self.url, timeout=_TIMEOUT, transport=transport, auth=login.basic, verify=login.context()
+            )
+        except OSError as error:
+            raise self._unreachable(error) from error
+
+    def __enter__(self) -> Connect:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._client.close()
+
+    def version(self) -> str:
+        return self._said("GET", "/", lambda found: answers.of(str, found["version"]))
+
+    def kafka_cluster(self) -> str:
+        """The id of the Kafka cluster that the workers work with."""
+        return self._said("GET", "/", lambda found: answers.of(str, found["kafka_cluster_id"]))
+
+    def plugins(self) -> dict[str, str]:
+        """Class name → version of every plugin that the worker has, transforms and converters included."""
+        return self._said(
+            "GET",
+            "/connector-plugins",
+            lambda found: {str(plugin["class"]): str(plugin.get("version")) for plugin in found},
+            params={"connectorsOnly": "false"},
+        )
+
+    def names(self) -> list[str]:
+        return self._said("GET", "/connectors", answers.names)
+
+    def config(self, name: str) -> dict[str, str] | None:
+        """The configuration as it was put, `${…}` unresolved; None if there is no such connector."""
+        try:
+            return self._said("GET", f"/connectors/{name}/config", answers.settings)
+        except NoSuchConnector:
+            return None
+
+    def put(self, name: str, config: Mapping[str, str]) -> None:
+        """Create the connector, or give it this configuration."""
+        self._ask("PUT", f"/connectors/{name}/config", json=dict(config))
+
+    def create_stopped(self, name: str, config: Mapping[str, str]) -> None:
+        """Create the connector without starting it: it has no task until it is resumed."""
+        self._ask("POST", "/connectors", json={"name": name, "config": dict(config), "initial_state": "STOPPED"})
+
+    def errors(self, name: str, config: Mapping[str, str]) -> dict[str, list[str]]:
+        """What Connect and the connector itself have against the configuration: key → messages; empty when nothing."""
+        plugin = config["connector.class"].rsplit(".", 1)[-1]
+        whole = {**config, "name": name}
+        return self._said("PUT", f"/connector-plugins/{plugin}/config/validate", answers.faults, json=whole)
+
+    def status(self, name: str) -> Connector:
+        return self._said("GET", f"/connectors/{name}/status", lambda found: _connector(name, found))
+
+    def offsets(self, name: str) -> list[dict[str, Any]]:
+        """What the connector has committed: `[{"partition": {…}, "offset": {…}}, …]`."""
+        return self._said("GET", f"/connectors/{name}/offsets", answers.offsets)
+
+    def forget_offsets(self, name: str) -> None:
+        """Remove all offsets of a connector, which must be STOPPED."""
+        self._ask("DELETE", f"/connectors/{name}/offsets")
+
+    def move_offsets(self, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Have a sink, which must be STOPPED, go on at these offsets: (topic, partition) → the next to read."""
+        moved = [
+            {
+                "partition": {"kafka_topic": topic, "kafka_partition": partition},
+                "offset": {"kafka_offset": offset},
+            }
+            for (topic, partition), offset in offsets.items()
+        ]
+        self._ask("PATCH", f"/connectors/{name}/offsets", json={"offsets": moved})
+
+    def pause(self, name: str) -> None:
+        self._ask("PUT", f"/connectors/{name}/pause")
+
+    def resume(self, name: str) -> None:
+        self._ask("PUT", f"/connectors/{name}/resume")
+
+    def stop(self, name: str) -> None:
+        self._ask("PUT", f"/connectors/{name}/stop")
+
+    def restart(self, name: str, *, only_failed: bool) -> None:
+        choice = {"includeTasks": "true", "onlyFailed": str(only_failed).lower()}
+        self._ask("POST", f"/connectors/{name}/restart", params=choice)
+
+    def delete(self, name: str) -> None:
+        self._ask("DELETE", f"/connectors/{name}")
+
+    def _said(self, method: str, path: str, read: Callable[[Any], T], **request: Any) -> T:
+        """What an answer says. Raises `ConnectError` for JSON of another shape than Connect's."""
+        found = self._ask(method, path, **request)
+        try:
+            return read(found)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise self._no_connect(method, path, "the answer is JSON, but not what Kafka Connect says") from error
+
+    def _no_connect(self, method: str, path: str, found: str) -> ConnectError:
+        return ConnectError(f"{method} {self.url}{path}: {found}", advice="is this Kafka Connect? ([connect] url)")
+
+    @_retry_passing
+    def _ask(self, method: str, path: str, **request: Any) -> Any:
+        try:
+            with self._client.stream(method, path, **request) as streamed:
+                answer = answers.read(streamed)
+        except (httpx.TimeoutException, TimeoutError) as error:
+            raise ConnectUnreachable(f"Kafka Connect at {self.url} did not answer {method} {path} in time") from error
+        except httpx.DecodingError as error:
+            raise self._no_connect(method, path, f"the answer cannot be decoded ({error})") from error
+        except (httpx.RequestError, httpx.InvalidURL) as error:
+            raise self._unreachable(error) from error
+        if answer.is_success:
+            return self._decoded(answer, method, path) if answer.content else None
+        if answer.status_code == 404 and answers.is_page(answer):
+            raise ConnectUnreachable(
+                f"{method} {self.url}{path}: 404, and not in Kafka Connect's words: its worker is still starting, or"
+                " something else listens there ([connect] url)",
+                404,
+            )
+        words, advice = _REFUSALS.get(answer.status_code) or (answers.message(answer), "")
+        found = f"{method} {self.url}{path}: {answer.status_code}: {words}"
+        raise _kind(answer)(found, answer.status_code, advice)
+
+    def _unreachable(self, error: Exception) -> ConnectUnreachable:
+        trouble = self._login.trouble(self.url)
+        words, advice = (trouble.found, trouble.advice) if trouble else (str(error), "is a worker running there?")
+        found = f"cannot reach Kafka Connect at {self.url}: {words}"
+        return ConnectUnreachable(found, advice=f"{advice} ([connect] url)")
+
+    def _decoded(self, answer: httpx.Response, method: str, path: str) -> Any:
+        try:
+            return answer.json()
+        except (ValueError, RecursionError) as error:
+            raise self._no_connect(method, path, "the answer is not JSON") from error
+
+
+def _connector(name: str, found: Any) -> Connector:
+    told = found["connector"]
+    tasks = tuple(_task(task) for task in found["tasks"])
+    return Connector(name, answers.of(str, told["state"]), str(told["worker_id"]), tasks, str(told.get("trace", "")))
+
+
+def _task(told: Any) -> Task:
+    return Task(int(told["id"]), answers.of(str, told["state"]), str(told["worker_id"]), str(told.get("trace", "")))

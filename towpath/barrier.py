@@ -1,0 +1,172 @@
+"""`wait`: everything that was written to the source before the call is at the destination.
+
+Not silence, but a proof in steps, without a write to the source: the source's time at the call has passed through
+the log, with nothing left to copy; what was asked to be read again is in the log; and then every partition of every
+topic is applied up to the end that it had at that moment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from connectors.rest import Connect, Connector
+from towpath.cluster_time import ClusterTime
+from towpath.errors import NoSuchConnector, NotYet, TowpathError
+from towpath.kafka.topics import Place, Topics
+from towpath.log import bounds, reread_requests
+from towpath.log.lag import applied, gaps, peek, pipeline_ends
+from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
+from towpath.mongo.client import connected, operation_time
+from towpath.pipeline import Pipeline
+
+_PAUSE = 0.2  # seconds between two looks
+
+
+def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, say: Callable[[str], None]) -> None:
+    """Return once all that the source acknowledged before the call is at the destination.
+
+    `timeout` is in seconds. Raises `NotYet` with the last state seen when it is over, `TowpathError` with the
+    reason as soon as a connector has failed. `say` is told what is waited for, once per step.
+    """
+    deadline = time.monotonic() + timeout
+    moment = _source_time(pipeline)
+    asked = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
+    _wait_captured(pipeline, connect, moment, deadline, say)
+    if asked:
+        say("waiting until all that was asked for is read again")
+        for name in pipeline.source_connectors:
+            _wait_answered(pipeline, connect, topics, name, asked, deadline)
+    ends = _committed_ends(pipeline, connect, topics, deadline)
+    say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
+    _wait_applied(pipeline, connect, topics, ends, deadline)
+
+
+def wait_captured(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> None:
+    """Return once all that the source acknowledged before the call is in the log, whatever the sink does.
+
+    `timeout` and what is raised are as with `wait`.
+    """
+    _wait_captured(pipeline, connect, _source_time(pipeline), time.monotonic() + timeout, say)
+
+
+def _source_time(pipeline: Pipeline) -> ClusterTime:
+    with connected(pipeline.source_uri, "source") as client:
+        return operation_time(client)
+
+
+def _wait_captured(
+    pipeline: Pipeline, connect: Connect, moment: ClusterTime, deadline: float, say: Callable[[str], None]
+) -> None:
+    say(f"waiting until capture has passed {moment}, the source's time now")
+    for name in pipeline.source_connectors:
+        config = (connect.config(name) or {}) if pipeline.has_own_source else {}
+        while words := uncaptured(name, read_state(connect, name), moment, config.get(SELECTION)):
+            _go_on(pipeline, connect, deadline, words)
+
+
+def uncaptured(name: str, state: SourceState, moment: ClusterTime, selection: str | None) -> str:
+    """What a source connector has yet to capture of what was there at `moment`, in words; empty when nothing.
+
+    `selection` is what MongoSource has to have taken up of its settings; None for Debezium's own connector.
+    """
+    position = state.position
+    if state.phase == "copy":
+        return f"{name} is still copying what was there at its start{_first_of(state.copying)}"
+    if position is None:
+        return f"{name} has not captured anything yet"
+    if position.snapshot_running:
+        return f"{name} is still copying what was there at its start"
+    if selection is not None and state.selection != selection:
+        return f"{name} has not taken up yet which collections belong to the pipeline now"
+    if state.copying:
+        return f"{name} is still copying what came into the pipeline{_first_of(state.copying)}"
+    if not position.has_passed(moment):
+        return f"{name} has captured up to {position.time}, and {moment} was asked for"
+    return ""
+
+
+def _first_of(copying: Sequence[CollectionCopy]) -> str:
+    if not copying:
+        return ""
+    first = copying[0]
+    more = f"; {len(copying)} collections in all" if len(copying) > 1 else ""
+    return f" ({first.namespace}: {first.rows:,} of about {first.documents:,}{more})"
+
+
+def _wait_answered(
+    pipeline: Pipeline, connect: Connect, topics: Topics, name: str, asked: int, deadline: float
+) -> None:
+    while True:
+        found = read_state(connect, name).requests
+        answered = found.next if found else 0
+        if reread_requests.waiting(pipeline, topics, name, answered, asked) is None:
+            return
+        why = f" ({found.waiting})" if found and found.waiting else ""
+        words = f"{name} has answered requests to read again up to {answered} of {asked}{why}"
+        _go_on(pipeline, connect, deadline, words)
+
+
+def _committed_ends(
+    pipeline: Pipeline, connect: Connect, topics: Topics, deadline: float
+) -> dict[Place, tuple[int, int]]:
+    """The ends of the log, behind all that is in it at the call.
+
+    Brokers hear one after another that a transaction was committed: its records can be unreadable still when the
+    source's position, which was committed with them, is read.
+    """
+    written = pipeline_ends(pipeline, topics, stable=False)
+    while True:
+        ends = pipeline_ends(pipeline, topics)
+        left = unread(written, ends)
+        if not left:
+            return ends
+        topic, partition = left[0]
+        _go_on(pipeline, connect, deadline, f"a transaction on {topic}, partition {partition}, is not over")
+
+
+def unread(written: Mapping[Place, tuple[int, int]], ends: Mapping[Place, tuple[int, int]]) -> list[Place]:
+    """Partitions in which something that was written cannot be read yet."""
+    return [place for place, (_, end) in written.items() if place in ends and ends[place][1] < end]
+
+
+def _wait_applied(
+    pipeline: Pipeline, connect: Connect, topics: Topics, ends: dict[Place, tuple[int, int]], deadline: float
+) -> None:
+    bounds.refuse(pipeline, topics)
+    looked_at: dict[Place, int] = {}
+    with applied(pipeline, topics) as done:
+        while True:
+            left = gaps(ends, done())
+            moved = {place: gap for place, gap in left.items() if looked_at.get(place) != gap[0]}
+            for place, found in peek(topics, moved, most=0).items():
+                looked_at[place] = left[place][0]
+                if not found.records:  # control records only
+                    del ends[place], left[place]
+            if not left:
+                bounds.refuse(pipeline, topics)  # what is gone looks like what is applied
+                return
+            (topic, partition), (start, end) = next(iter(left.items()))
+            words = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
+            _go_on(pipeline, connect, deadline, f"{words} ({len(left)} partitions are behind)")
+
+
+def _go_on(pipeline: Pipeline, connect: Connect, deadline: float, last_seen: str) -> None:
+    """Pause before the next look, unless a connector has failed or the time is over."""
+    found = [_status(connect, name) for name in pipeline.connectors]
+    for connector in found:
+        if connector.failures:
+            raise TowpathError(f"{connector.name} has failed: {'; '.join(connector.failures)}")
+    if time.monotonic() > deadline:
+        stopped = ", ".join(f"{c.name} is {c.state}" for c in found if c.state != "RUNNING")
+        raise NotYet(f"not in step in time: {last_seen}{'; ' + stopped if stopped else ''}")
+    time.sleep(_PAUSE)
+
+
+def _status(connect: Connect, name: str) -> Connector:
+    try:
+        return connect.status(name)
+    except NoSuchConnector as error:
+        raise NoSuchConnector(
+            f"there is no connector {name} at {connect.url}; `towpath deploy` the pipeline"
+        ) from error

@@ -1,0 +1,1 @@
+"""Small logs: updates protected from Kafka's cleaner, compaction switched on."""

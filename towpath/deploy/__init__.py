@@ -1,0 +1,1 @@
+"""Deploying a pipeline: what is there, what must hold, which topics and connectors change."""

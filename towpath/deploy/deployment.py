@@ -1,0 +1,194 @@
+"""Bring a pipeline's topics and connectors to what the pipeline file says, and nothing else.
+
+Deploying twice changes nothing. What would break the order of records or lose some of them is refused before
+anything is touched (see `towpath.deploy.preconditions`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from connectors.configs import definitions
+from connectors.control import statuses
+from connectors.rest import Connect
+from towpath.cutover import marker
+from towpath.deploy import credentials, preconditions
+from towpath.deploy.inventory import Servers
+from towpath.deploy.loops import refuse_ring
+from towpath.deploy.preconditions import DESTINATION_SET, SOURCE_SET, Configurations
+from towpath.errors import ConnectError
+from towpath.kafka.topics import HEARTBEAT_SETTINGS, Topic, Topics
+from towpath.log.topic_settings import POLICY, change_settings, is_compacted, plain_settings, request_settings
+from towpath.namespaces import refuse_bad_names, topic_of
+from towpath.pipeline import Pipeline
+from towpath.resnapshot import KEYS
+
+#: Settings that stand for something in the pipeline file.
+_ADVICE = {
+    "mongodb.connection.string": " ([source] uri; grant what `towpath check` finds missing)",
+    "connection.uri": " ([destination] uri; grant what `towpath check` finds missing)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One step of a deployment: in words, and to be done."""
+
+    words: str
+    apply: Callable[[], object]
+
+
+class Deployment:
+    """A pipeline on its way to Kafka and Connect. `held`: connectors that are made, and not started."""
+
+    def __init__(
+        self, pipeline: Pipeline, servers: Servers, connect: Connect, topics: Topics, held: Collection[str] = ()
+    ) -> None:
+        self.pipeline, self.servers, self.connect, self.topics = pipeline, servers, connect, topics
+        self.held = held
+
+    def plan(self) -> list[Change]:
+        """All that has to be done, in order; empty when everything is as it should be. Raises `Refused`."""
+        existing = self.topics.all()  # Kafka first: without it Connect lets every request wait for 90 s
+        preconditions.refuse_missing_plugins(self.pipeline, self.connect)
+        names = dict.fromkeys((*self.pipeline.connectors, self.pipeline.whole_source_connector))
+        present = {name: self.connect.config(name) for name in names}
+        wanted = self.wanted()
+        for name, config in wanted.items():  # a resnapshot that was asked for is not taken back
+            config.update({key: text for key, text in (present[name] or {}).items() if key in KEYS})
+        if self.pipeline.exactly_once and present[self.pipeline.sink_connector] is None:
+            marker.refuse(self.pipeline)
+        preconditions.refuse_second_writer(self.pipeline, self.servers, self.connect)
+        if not self._is_held():
+            servers = self.servers
+            refuse_ring(self.pipeline, self.connect, servers.source, servers.destination, servers.namespaces)
+        preconditions.refuse_moved_cluster(self.servers, present)
+        preconditions.refuse_changed_mode(self.pipeline, wanted, present, existing)
+        preconditions.refuse_lost_whole_documents(self.pipeline, present)
+        preconditions.refuse_changed_capture(wanted, present, self.servers)
+        late = preconditions.Late(present, self.connect)
+        preconditions.refuse_uncopied(self.pipeline, wanted, self.servers, late)
+        preconditions.refuse_taken_in_again(self.pipeline, wanted, self.servers, late, self.topics)
+        changes = [*self._topic_changes(existing), *self._secret_changes(present)]
+        return changes + list(self._connector_changes(wanted, present))
+
+    def _is_held(self) -> bool:
+        """Whether nothing gets from one side to the other, because it is not to be started, or was stopped."""
+        stopped = {one.name for one in statuses(self.connect, self.pipeline.connectors) if one.state == "STOPPED"}
+        held = stopped | set(self.held)
+        return self.pipeline.sink_connector in held or held.issuperset(self.pipeline.source_connectors)
+
+    def wanted(self) -> dict[str, dict[str, str]]:
+        """Connector name → configuration, with the replica set that it works on."""
+        found = definitions(self.pipeline)
+        for name, config in found.items():
+            if name == self.pipeline.sink_connector:
+                config[DESTINATION_SET] = str(self.servers.destination)
+            else:
+                config[SOURCE_SET] = str(self.servers.source)
+        return found
+
+    def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
+        settings = change_settings(self.pipeline)
+        pattern = self.pipeline.selection.topic_regex(self.pipeline.name)
+        names = {topic_of(self.pipeline.name, name) for name in self.servers.namespaces}
+        refuse_bad_names(self.pipeline.name, self.servers.namespaces, [t for t in existing if t not in names])
+        yield from self._single_changes(existing)
+        for name in sorted(names | {name for name in existing if re.fullmatch(pattern, name)}):
+            if name not in existing:
+                yield self._create(name, self.pipeline.partitions, settings)
+            else:
+                preconditions.refuse_partition_count(name, existing[name].partitions, self.pipeline.partitions)
+                yield from self._settings_change(name, self._safe(existing[name], settings))
+        for name in self.pipeline.heartbeat_topics:
+            if name not in existing:
+                yield self._create(name, 1, HEARTBEAT_SETTINGS)
+
+    def _safe(self, topic: Topic, settings: Mapping[str, str]) -> Mapping[str, str]:
+        """The cleaner is let at a topic that holds records already by `towpath compact`, once their updates are
+        followed by documents; it would drop older documents at once."""
+        if not is_compacted(settings) or is_compacted(self.topics.settings(topic.name)):
+            return settings
+        if all(first == end for first, end in self.topics.ends([topic]).values()):
+            return settings
+        return {key: text for key, text in settings.items() if key != POLICY}
+
+    def _single_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
+        """The topics of one partition. They come first: that they are there tells the mode, whatever comes after."""
+        pipeline = self.pipeline
+        wanted = {
+            **({pipeline.request_topic: request_settings(pipeline)} if pipeline.has_own_source else {}),
+            **({pipeline.dead_letter_topic: plain_settings(pipeline)} if pipeline.exactly_once else {}),
+        }
+        for name, settings in wanted.items():
+            if name not in existing:
+                yield self._create(name, 1, settings)
+            else:
+                preconditions.refuse_partitioned(existing[name])
+                yield from self._settings_change(name, settings)
+
+    def _create(self, name: str, partitions: int, settings: Mapping[str, str]) -> Change:
+        factor = self.pipeline.replication_factor
+        return Change(f"create topic {name}", partial(self.topics.create, name, partitions, factor, settings))
+
+    def _settings_change(self, name: str, settings: Mapping[str, str]) -> Iterator[Change]:
+        found = self.topics.settings(name)
+        differing = {key: value for key, value in settings.items() if found.get(key) != value}
+        if differing:
+            words = ", ".join(f"{key}={value}" for key, value in differing.items())
+            later = "" if POLICY in settings else f"; {POLICY} follows when `towpath compact` has been there"
+            yield Change(f"set {words} on topic {name}{later}", partial(self.topics.alter, name, differing))
+
+    def _secret_changes(self, present: Configurations) -> Iterator[Change]:
+        """Workers read the file when a connector starts, so what runs is restarted after it changed."""
+        text = credentials.properties(self.pipeline, self.servers.source.name, self.servers.destination.name)
+        if credentials.differs(self.pipeline.secrets, text):
+            yield Change(f"write {self.pipeline.secrets}", partial(credentials.write, self.pipeline.secrets, text))
+            for name in (name for name, config in present.items() if config is not None):
+                restart = partial(self.connect.restart, name, only_failed=False)
+                yield Change(f"restart connector {name}, for the new address or password", restart)
+
+    def _connector_changes(self, wanted: Configurations, present: Configurations) -> Iterator[Change]:
+        for name, config in wanted.items():
+            before, after = present[name], config or {}
+            if before is None:
+                held = name in self.held
+                create = partial(put, self.connect, name, after, self.pipeline.secrets, held=held)
+                yield Change(f"create connector {name}{', stopped' if held else ''}", create)
+                continue
+            keys = sorted(k for k in {*before, *after} - {"name"} if before.get(k) != after.get(k))
+            if keys:
+                words = f"update connector {name} ({', '.join(keys)})"
+                yield Change(words, partial(put, self.connect, name, after, self.pipeline.secrets))
+
+
+def put(
+    connect: Connect,
+    name: str,
+    config: Mapping[str, str],
+    secrets_file: Path,
+    advice: Mapping[str, str] = _ADVICE,
+    *,
+    held: bool = False,
+) -> None:
+    """Create or change a connector; with `held` create it without starting it.
+
+    Raises `ConnectError` with what Connect, the connector or its cluster refuses.
+
+    `advice`: a setting of the connector → what its user can do.
+    """
+    for key, messages in connect.errors(name, config).items():
+        raise ConnectError(f"Kafka Connect refuses {name}: {key}: {messages[0]}{advice.get(key, '')}")
+    try:
+        (connect.create_stopped if held else connect.put)(name, config)
+    except ConnectError as error:
+        if "${file:" not in str(error) and str(secrets_file) not in str(error):
+            raise
+        raise ConnectError(
+            f"{error}; every worker must have the config provider `file` (FileConfigProvider; see allowed.paths)"
+            f" and be able to read {secrets_file} ([connect] secrets)"
+        ) from error

@@ -1,0 +1,163 @@
+"""Whether the log can rebuild a destination: what is missing of it, and from which moment on it is exact.
+
+A topic that was never compacted and begins at offset 0 is whole as it is, and is not read. The others are: a first
+pass gathers the keys that have updates, a second one finds their documents, a topic at a time, so that memory holds
+the keys with updates of one topic.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, Message
+
+from towpath.cluster_time import ClusterTime
+from towpath.kafka.ranges import Window, messages
+from towpath.kafka.topics import Place, Topic, Topics
+from towpath.log.lag import pipeline_ends
+from towpath.log.scan import Cut, Scan
+from towpath.log.topic_settings import MARK, is_compacted
+from towpath.namespaces import namespace_of
+from towpath.pipeline import Pipeline
+
+#: Told now and then how far the reading is: done, of how many.
+Say = Callable[[int, int], None]
+
+_SAID_EVERY = 10_000  # records
+#: A partition's end is told by an answer without records, which brokers put off for half a second by default.
+_AT_THE_END = {"fetch.wait.max.ms": 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Headless:
+    """A partition of which retention has deleted the beginning."""
+
+    namespace: str
+    topic: str
+    partition: int
+    first_offset: int
+    """The first that is left."""
+    first_time_ms: int | None
+    """The brokers' time of the first record that is left; None when none is."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenKey:
+    """A document of which the log has updates, and neither the whole document nor its delete: not to be rebuilt."""
+
+    namespace: str
+    key: bytes
+    """The BSON of `{_id: …}` in its canonical form."""
+    partition: int
+    offset: int
+    """Of its first update."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogCheck:
+    records: int
+    """Records up to the end: counted where the log was read, else by their offsets (control records count)."""
+    headless: tuple[Headless, ...]
+    broken: tuple[BrokenKey, ...]
+    earliest: ClusterTime | None
+    """The earliest moment for which applying all records up to it gives the source's state at it; None when it is not
+    known, because it was not known what `copied` is."""
+    cut_short: Mapping[Place, str] = field(default_factory=dict)
+    """Partitions that do not hold all that was written to them, though their offsets do not show it; why, in words."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.headless and not self.broken and not self.cut_short
+
+
+def check(
+    pipeline: Pipeline,
+    topics: Topics,
+    namespaces: Collection[str] | None,
+    copied: ClusterTime | None,
+    say: Say,
+) -> LogCheck:
+    """Check the topics of these namespaces (names at the source; None for all of the pipeline) up to their ends now.
+
+    `copied` is the largest cluster time of everything that was copied (`SourceState.copied`). `say` hears nothing when
+    nothing has to be read.
+    """
+    ends = {
+        place: bounds
+        for place, bounds in pipeline_ends(pipeline, topics).items()
+        if namespaces is None or namespace_of(pipeline.name, place[0]) in namespaces
+    }
+    scans = _scans(topics, ends)
+    with closing(topics.consumer(**_AT_THE_END)) as consumer:
+        reading = _Reading(consumer, say, 2 * sum(scan.length for scan in scans))
+        for topic in sorted({scan.place[0] for scan in scans}):
+            reading.read([scan for scan in scans if scan.place[0] == topic])
+    read = {scan.place for scan in scans}
+    unread = sum(end - start for place, (start, end) in ends.items() if place not in read)
+    return LogCheck(
+        records=unread + sum(scan.records for scan in scans),
+        headless=tuple(_headless(pipeline, scan) for scan in scans if scan.start > 0),
+        broken=tuple(broken for scan in scans for broken in _broken(pipeline, scan)),
+        earliest=None if copied is None else max([copied, *(scan.moment for scan in scans if scan.moment)]),
+    )
+
+
+def _headless(pipeline: Pipeline, scan: Scan) -> Headless:
+    topic, partition = scan.place
+    return Headless(namespace_of(pipeline.name, topic), topic, partition, scan.start, scan.first_ms)
+
+
+def _broken(pipeline: Pipeline, scan: Scan) -> Iterator[BrokenKey]:
+    topic, partition = scan.place
+    for key, offset in scan.updated.items():
+        yield BrokenKey(namespace_of(pipeline.name, topic), key, partition, offset)
+
+
+def _scans(topics: Topics, ends: Window) -> list[Scan]:
+    """What has to be read: partitions that have lost their beginning, and topics that are compacted or were.
+
+    `deploy` leaves a topic's lag where it is when compaction ends, so that it tells.
+    """
+    now_ms = int(time.time() * 1000)
+    found = []
+    for topic in sorted({topic for topic, _ in ends}):
+        mine = {place: bounds for place, bounds in ends.items() if place[0] == topic}
+        settings = topics.settings(topic)
+        lag_ms = int(settings.get(MARK, 0))
+        if lag_ms > 0 or is_compacted(settings):
+            moment_ms = max(0, now_ms - lag_ms)
+            cuts = topics.offsets_at([Topic(topic, 1 + max(partition for _, partition in mine))], moment_ms)
+            found += [Scan(place, bounds, Cut(moment_ms, cuts[place])) for place, bounds in mine.items()]
+        else:
+            found += [Scan(place, bounds, None) for place, bounds in mine.items() if bounds[0] > 0]
+    return found
+
+
+class _Reading:
+    """Takes topics through both passes, and says how far it is."""
+
+    def __init__(self, consumer: Consumer, say: Say, of: int) -> None:
+        self._consumer, self._say, self._of = consumer, say, of
+        self._done = 0
+
+    def read(self, scans: Sequence[Scan]) -> None:
+        self._pass(scans, Scan.gather)
+        for scan in scans:
+            scan.gathered()
+        with_updates = [scan for scan in scans if scan.updated]
+        self._done += sum(scan.length for scan in scans if not scan.updated)
+        self._pass(with_updates, Scan.resolve)
+
+    def _pass(self, scans: Sequence[Scan], take: Callable[[Scan, Message], None]) -> None:
+        by_place = {scan.place: scan for scan in scans}
+        window = {scan.place: (scan.start, scan.end) for scan in scans}
+        for number, (place, message) in enumerate(messages(self._consumer, window), 1):
+            take(by_place[place], message)
+            if number % _SAID_EVERY == 0:
+                self._say(self._done + sum(scan.next - scan.start for scan in scans), self._of)
+        self._done += sum(scan.length for scan in scans)
+        if self._of:
+            self._say(self._done, self._of)

@@ -1,0 +1,186 @@
+"""Requests to read documents again: written to a topic, answered by MongoSource in the log itself.
+
+A request names documents by `_id`. The source connector reads them as of the stream's own position and puts them
+into the log right there: the whole document, or a delete where there is none. So an answer is in order with every
+change, and the log stays a complete history. Nothing else ever writes to the change topics.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import bson
+from bson.raw_bson import RawBSONDocument
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from connectors.rest import Connect
+from towpath.errors import Refused, TopicError
+from towpath.kafka.topics import LARGEST_RECORD, Topic, Topics, interruptible
+from towpath.log.source_offsets import read_state
+from towpath.namespaces import topic_of
+from towpath.pipeline import Pipeline
+
+#: One record asks for no more than this. A single `_id` that is larger goes alone.
+MOST_IDS, MOST_BYTES = 1_000, 512 * 1024
+_UNDER_WAY = 100  # records that the brokers have not acknowledged yet
+_TIMEOUT = 60.0  # seconds until the brokers must have taken all
+_PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
+_ARRAY = b"\x04"
+
+
+def write(pipeline: Pipeline, topics: Topics, namespace: str, ids: Iterable[bytes]) -> int | None:
+    """Ask for documents of a namespace (the source's name); return the offset of the last request, None for no ids.
+
+    Each id is the BSON of `{_id: …}`, as a record's key is. Raises `Refused` when nobody would answer, `TopicError`
+    when the brokers do not take the requests; those that they took before are answered all the same.
+    """
+    refuse_unanswered(pipeline, topics, namespace)
+    taken: list[int] = []
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append(error)
+        else:
+            taken.append(message.offset() or 0)
+
+    producer = topics.producer()
+    try:
+        with interruptible():
+            for value in values(namespace, ids):
+                while len(producer) > _UNDER_WAY:
+                    producer.poll(0.1)
+                producer.produce(pipeline.request_topic, value, on_delivery=delivered)
+            left = producer.flush(_TIMEOUT)
+    except (KafkaException, BufferError) as error:
+        raise TopicError(f"cannot write to {pipeline.request_topic} at {topics.bootstrap}: {error}") from error
+    if failed or left:
+        words = failed[0].str() if failed else f"no answer within {_TIMEOUT:.0f} s"
+        raise TopicError(f"cannot write to {pipeline.request_topic} at {topics.bootstrap}: {words}")
+    return max(taken, default=None)
+
+
+def refuse_unable(pipeline: Pipeline) -> None:
+    """Raise `Refused` for a pipeline whose source connector reads nothing again."""
+    if not pipeline.has_own_source:
+        raise Refused(
+            f"{pipeline.name} captures with Debezium's own connector, which reads nothing again;"
+            ' use mode = "exactly-once", or copy = "towpath"'
+        )
+
+
+def refuse_unanswered(pipeline: Pipeline, topics: Topics, namespace: str) -> None:
+    """Raise `Refused` where nobody would answer a request for this namespace."""
+    refuse_unable(pipeline)
+    if not pipeline.selection.matches(namespace):
+        raise Refused(f"{namespace} is not in the pipeline {pipeline.name}; see [collections]")
+    existing = topics.all()
+    if pipeline.request_topic not in existing:
+        raise Refused(f"there is no topic {pipeline.request_topic} at {topics.bootstrap}; `towpath deploy` makes it")
+    topic = topic_of(pipeline.name, namespace)
+    if topic not in existing:
+        raise Refused(
+            f"nothing was ever captured of {namespace}: there is no topic {topic} at {topics.bootstrap}; is that its"
+            " name at the source? (`towpath deploy` makes the topics of collections that are there)"
+        )
+
+
+def values(namespace: str, ids: Iterable[bytes]) -> Iterator[bytes]:
+    """The values of the records that ask for these ids: BSON `{namespace, ids: […]}`, each within the limits."""
+    batch: list[bytes] = []
+    size = 0
+    for identity in ids:
+        if batch and (len(batch) == MOST_IDS or size + len(identity) > MOST_BYTES):
+            yield _value(namespace, batch)
+            batch, size = [], 0
+        batch.append(identity)
+        size += len(identity)
+    if batch:
+        yield _value(namespace, batch)
+
+
+def _value(namespace: str, ids: Sequence[bytes]) -> bytes:
+    """Put together from bytes, so that an `_id` that no driver writes comes through as it is."""
+    array = _document(b"".join(_element(number, identity) for number, identity in enumerate(ids)))
+    name = bson.encode({"namespace": namespace})
+    value = _document(name[4:-1] + _ARRAY + b"ids\0" + array)
+    if len(value) > LARGEST_RECORD:
+        raise TopicError(f"an _id of {namespace} is {len(value):,} bytes: too large for a request")
+    return value
+
+
+def _element(number: int, identity: bytes) -> bytes:
+    """The value of `{_id: …}` as an element of an array."""
+    if identity[5:9] != b"_id\0" or len(identity) != struct.unpack_from("<i", identity)[0]:
+        raise ValueError(f"not the BSON of a document that has only an _id: {identity[:40]!r}")
+    return identity[4:5] + str(number).encode() + b"\0" + identity[9:-1]
+
+
+def _document(elements: bytes) -> bytes:
+    return struct.pack("<i", len(elements) + 5) + elements + b"\0"
+
+
+def is_answered(pipeline: Pipeline, connect: Connect, namespace: str, offset: int) -> bool:
+    """Whether the request at an offset, as `write` returned it, is answered: its documents are in the log.
+
+    They are at the destination once the sink has applied the log up to its end (`towpath.barrier`).
+    """
+    return read_state(connect, pipeline.source_connector_of(namespace)).has_answered(offset)
+
+
+def end(pipeline: Pipeline, topics: Topics, existing: Mapping[str, Topic]) -> int:
+    """The offset after the last request; 0 while there is no such topic."""
+    return _bounds(pipeline, topics)[1] if pipeline.request_topic in existing else 0
+
+
+def _bounds(pipeline: Pipeline, topics: Topics) -> tuple[int, int]:
+    return topics.ends([Topic(pipeline.request_topic, 1)])[pipeline.request_topic, 0]
+
+
+def waiting(pipeline: Pipeline, topics: Topics, connector: str, answered: int, upto: int) -> int | None:
+    """The offset of the first request for this connector in [answered, upto); None when all are answered.
+
+    Several source connectors share the topic, and each takes what is for its own collections.
+    """
+    if answered >= upto:
+        return None
+    start = max(answered, _bounds(pipeline, topics)[0])  # what retention took is not waited for
+    if start >= upto:
+        return None
+    for message in _read(pipeline.request_topic, topics, start, upto):
+        namespace = namespace_in(message.value())
+        if pipeline.selection.matches(namespace) and pipeline.source_connector_of(namespace) == connector:
+            return message.offset()
+    return None
+
+
+def namespace_in(value: bytes | None) -> str:
+    """The namespace of a request, whatever its ids are; empty for what is no request, which connectors pass over."""
+    try:
+        found = RawBSONDocument(value or b"")
+        return str(found.get("namespace", "")) if found.get("ids") else ""
+    except bson.errors.InvalidBSON:
+        return ""
+
+
+def _read(topic: str, topics: Topics, start: int, upto: int) -> Iterator[Message]:
+    consumer = topics.consumer()
+    try:
+        consumer.assign([TopicPartition(topic, 0, start)])
+        while True:
+            message = consumer.poll(_PATIENCE)
+            if message is None:
+                raise TopicError(f"no answer when reading {topic} at {topics.bootstrap}")
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return
+            if error is not None:
+                raise TopicError(f"cannot read {topic}: {error.str()}")
+            if (message.offset() or 0) >= upto:
+                return
+            yield message
+            if (message.offset() or 0) + 1 >= upto:
+                return
+    finally:
+        consumer.close()

@@ -1,0 +1,118 @@
+"""Which collections a pipeline takes in, and which topics they travel on.
+
+One regular expression decides everywhere: in Debezium's `collection.include.list`, in the change stream's
+filter that Debezium makes of it (the server's PCRE), in the sink's `topics.regex` (Java) and here. Debezium
+compares without regard to case and, in the change stream, without anchors; `(?-i:…)`, `^` and `$` take both back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from towpath.errors import Refused
+
+#: What Kafka allows in the name of a topic (org.apache.kafka.common.internals.Topic), and how long it may be.
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_PATTERN = re.compile(r"[^.\0/\\\s\"$]+\.[^\0$]+")  # what MongoDB allows in names
+_NEVER = r"(?!(?:admin|config|local)\.)(?![^.]+\.system\.)"
+
+
+def is_pattern(text: str) -> bool:
+    """Whether `text` is a namespace or a namespace pattern (`shop.orders`, `shop.*`, `*.audit_*`)."""
+    return _PATTERN.fullmatch(text) is not None
+
+
+def _expression(pattern: str) -> str:
+    database, collection = pattern.split(".", 1)
+    return f"{_escaped(database, '[^.]*')}\\.{_escaped(collection, '.*')}"
+
+
+def _escaped(text: str, anything: str) -> str:
+    """The text for a regex, with its `*` as `anything`; without commas, at which Debezium splits."""
+    return anything.join(re.escape(part).replace(r"\-", "-").replace(",", r"\x2C") for part in text.split("*"))
+
+
+def _either(patterns: Iterable[str]) -> str:
+    return "(?:" + "|".join(_expression(pattern) for pattern in patterns) + ")"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The namespaces that match one of `include`, none of `exclude` and, if given, one of `only`."""
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+
+    @property
+    def _core(self) -> str:
+        exclude = f"(?!{_either(self.exclude)}$)" if self.exclude else ""
+        only = f"(?={_either(self.only)}$)" if self.only else ""
+        return _NEVER + exclude + only + _either(self.include)
+
+    @property
+    def namespace_regex(self) -> str:
+        """Matches the whole name of a namespace, in Java, PCRE and Python alike; holds no comma."""
+        return f"^(?-i:{self._core})$"
+
+    def topic_regex(self, prefix: str) -> str:
+        """Matches the whole name of a topic of these namespaces."""
+        return f"^{re.escape(prefix)}\\.{self._core}$".replace(r"\-", "-")
+
+    def matches(self, namespace: str) -> bool:
+        return re.fullmatch(self.namespace_regex, namespace) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Renames:
+    """Namespaces that have another name at the destination; all others keep theirs."""
+
+    by_source: Mapping[str, str] = field(default_factory=dict)
+
+    def destination(self, namespace: str) -> str:
+        return self.by_source.get(namespace, namespace)
+
+
+def topic_of(prefix: str, namespace: str) -> str:
+    """The topic of a namespace: `<prefix>.<db>.<collection>`."""
+    return f"{prefix}.{namespace}"
+
+
+def namespace_of(prefix: str, topic: str) -> str:
+    """The namespace whose records are on `topic`."""
+    return topic.removeprefix(prefix + ".")
+
+
+def refuse_bad_names(prefix: str, namespaces: Iterable[str], other_topics: Iterable[str] = ()) -> None:
+    """Raise `Refused` where names can't be topics or would collide.
+
+    Kafka takes two topics for the same when they differ only in `.` and `_` (its metrics can't tell them
+    apart), and refuses the second one.
+    """
+    by_metric = {topic.replace(".", "_"): topic for topic in other_topics}
+    for namespace in namespaces:
+        topic = topic_of(prefix, namespace)
+        if not TOPIC_NAME.fullmatch(topic):
+            raise Refused(
+                f"{namespace!r} cannot be replicated: its topic would be called {topic!r}, and Kafka allows only"
+                " letters, digits, '.', '_' and '-', 249 of them at most",
+                "leave it out with [collections] exclude",
+            )
+        twin = by_metric.setdefault(topic.replace(".", "_"), topic)
+        if twin != topic:
+            raise Refused(
+                f"the topics {twin!r} and {topic!r} would collide (Kafka does not tell '.' from '_' there)",
+                f"leave {namespace!r} out with [collections] exclude and move it in a pipeline of another name",
+            )
+
+
+def renames_of(config: Mapping[str, str]) -> dict[str, str]:
+    """Namespace at the source → at the destination, of a sink; none where somebody else's says something else."""
+    try:
+        found = json.loads(config.get("towpath.rename", "{}"))
+    except (ValueError, RecursionError):
+        return {}
+    return {str(old): str(new) for old, new in found.items()} if isinstance(found, dict) else {}

@@ -1,0 +1,176 @@
+"""What one pipeline is, as values: what the pipeline file says after it was read and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from connectors.login import NO_LOGIN, Login
+from towpath.kafka.settings import ANYBODY, KafkaClient
+from towpath.namespaces import Renames, Selection
+
+#: How records reach the destination: each once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
+Mode = Literal["exactly-once", "plain"]
+#: Who copies what is there at the start: MongoSource in ranges of `_id`, Debezium, or nobody.
+CopyWay = Literal["towpath", "debezium", "none"]
+ReadPreference = Literal["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The copy of what a collection holds when it comes into the pipeline. A rate of 0 is no limit."""
+
+    way: CopyWay
+    threads: int
+    read_preference: ReadPreference
+    documents_per_second: int
+    bytes_per_second: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """How Kafka's cleaner may work on the log; what is younger than the lag is never touched."""
+
+    lag_ms: int
+    """`min.compaction.lag.ms`: within it every update has to be followed by the whole document of its key."""
+    delete_retention_ms: int
+    """`delete.retention.ms`: for so long at least a delete stays after the cleaner came by it first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keeps:
+    """What `towpath run` keeps going besides the connectors."""
+
+    compact: bool
+    verify: bool
+    repair: bool
+    """What the destination refused is repaired once it takes it."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Pipeline:
+    """One pipeline. URIs may hold passwords: print `source_address` and `destination_address` instead."""
+
+    name: str
+    mode: Mode
+    source_uri: str
+    destination_uri: str
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    renames: Renames
+    whole_documents: tuple[str, ...]
+    copy: Copy
+    bootstrap: str
+    partitions: int
+    replication_factor: int
+    """-1 leaves it to the broker."""
+    connect_url: str
+    worker_bootstrap: str
+    """Kafka's address as the Connect workers see it."""
+    secrets: Path
+    """The properties file, on the machines of the Connect workers, that holds both URIs."""
+    write_concern: str
+    """`1`, `majority`, `majority+journal`, …"""
+    wtimeout_ms: int
+    """How long a write waits for its write concern, in exactly-once mode."""
+    tasks: int
+    fold: bool
+    """Whether the changes of one document in a batch become one write, in exactly-once mode."""
+    batch_records: int
+    """Records in one transaction at most; `batch_bytes` of them as well."""
+    batch_bytes: int
+    retention_ms: int
+    """-1 keeps the log for ever."""
+    compaction: Compaction | None
+    """None for a log that keeps every record."""
+    kafka_client: KafkaClient = ANYBODY
+    """How clients of Kafka log in there, those that Connect makes for the connectors as well."""
+    connect_login: Login = NO_LOGIN
+    """How Connect's REST API is talked to."""
+    keeps: Keeps = Keeps(compact=False, verify=False, repair=True)
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.mode == "exactly-once"
+
+    @property
+    def has_own_source(self) -> bool:
+        """Whether MongoSource captures, which copies in ranges and reads again on request; else Debezium as it is."""
+        return self.exactly_once or self.copy.way == "towpath"
+
+    @property
+    def selection(self) -> Selection:
+        """Every namespace of the pipeline."""
+        return Selection(self.include, self.exclude)
+
+    @property
+    def captured_by_update(self) -> Selection:
+        """The namespaces whose updates travel as updates."""
+        return Selection(self.include, self.exclude + self.whole_documents)
+
+    @property
+    def captured_whole(self) -> Selection | None:
+        """The namespaces whose updates travel as whole documents, looked up at the source; None if there are none."""
+        return Selection(self.include, self.exclude, self.whole_documents) if self.whole_documents else None
+
+    @property
+    def source_connector(self) -> str:
+        return f"{self.name}-source"
+
+    @property
+    def whole_source_connector(self) -> str:
+        return f"{self.name}-source-whole"
+
+    @property
+    def source_connectors(self) -> tuple[str, ...]:
+        return (self.source_connector, *((self.whole_source_connector,) if self.whole_documents else ()))
+
+    def source_connector_of(self, namespace: str) -> str:
+        """The source connector that captures a namespace of the pipeline."""
+        whole = self.captured_whole is not None and self.captured_whole.matches(namespace)
+        return self.whole_source_connector if whole else self.source_connector
+
+    @property
+    def sink_connector(self) -> str:
+        return f"{self.name}-sink"
+
+    @property
+    def connectors(self) -> tuple[str, ...]:
+        return (*self.source_connectors, self.sink_connector)
+
+    @property
+    def database(self) -> str:
+        """The sink's setting `database`: nothing is written by it, but mongo-kafka looks there, and not at the
+        namespaces that are written, for what its user may do. So it is a database that the pipeline writes."""
+        database, _, _ = self.renames.destination(self.include[0]).partition(".")
+        return self.name if "*" in database else database
+
+    @property
+    def sink_group(self) -> str:
+        """The sink's consumer group, as Connect names it."""
+        return f"connect-{self.sink_connector}"
+
+    @property
+    def compaction_group(self) -> str:
+        """The consumer group of `towpath compact`."""
+        return f"{self.name}-compact"
+
+    @property
+    def dead_letter_topic(self) -> str:
+        return f"{self.name}.dead-letters"
+
+    @property
+    def request_topic(self) -> str:
+        """Where documents are named that MongoSource is to read again."""
+        return f"{self.name}.requests"
+
+    @property
+    def heartbeat_topics(self) -> tuple[str, ...]:
+        """Debezium's heartbeats: `__debezium-heartbeat.<topic.prefix of the connector>`."""
+        return tuple(f"__debezium-heartbeat.{prefix}" for prefix in self.capture_prefixes)
+
+    @property
+    def capture_prefixes(self) -> tuple[str, ...]:
+        """Debezium's `topic.prefix` of each source connector; its offsets are kept under it."""
+        return (self.name, *((f"{self.name}-whole",) if self.whole_documents else ()))

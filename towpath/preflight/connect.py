@@ -1,0 +1,178 @@
+"""Kafka Connect: which workers, which plugins, what they have against the connectors, who else is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from connectors.configs import definitions, plugins
+from connectors.rest import Connect
+from towpath.deploy import credentials
+from towpath.deploy.preconditions import refuse_missing_plugins
+from towpath.errors import ConnectError, Refused, TowpathError
+from towpath.pipeline import Pipeline
+from towpath.preflight import foreign
+from towpath.preflight.cluster import Known
+from towpath.preflight.finding import Finding, error, ok, refusal, warning
+
+SUBJECT = "connect"
+_EXACTLY_ONCE = "exactly.once.support"
+_URIS = ("mongodb.connection.string", "connection.uri")
+#: What Debezium and mongo-kafka say of text that is no URI, as an unresolved `${file:…}` is none.
+_NO_URI = ("Invalid connection string", "must start with")
+
+
+def is_deployed(connect: Connect, pipeline: Pipeline) -> bool:
+    """Whether the pipeline's sink is there; False as well when that cannot be found out."""
+    try:
+        return connect.config(pipeline.sink_connector) is not None
+    except ConnectError:
+        return False
+
+
+def check(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Finding]:
+    """All findings about Connect. Connectors of a cluster that is out of reach are not validated: it takes minutes."""
+    try:
+        yield ok(SUBJECT, f"{connect.url}: Kafka Connect {connect.version()}")
+        yield from exposed(pipeline)
+        yield from same_kafka(known.kafka, connect)
+        present = connect.plugins()
+        try:
+            refuse_missing_plugins(pipeline, connect)
+        except Refused as refused:
+            yield refusal(SUBJECT, refused)
+        else:
+            versions = ", ".join(f"{name.rsplit('.', 1)[-1]} {present[name]}" for name in plugins(pipeline))
+            yield ok(SUBJECT, f"the worker that answered has {versions}")
+            yield from _validated(pipeline, known, connect)
+        configs = {name: connect.config(name) or {} for name in connect.names()}
+        yield from foreign.check(pipeline, configs)
+    except TowpathError as failure:
+        yield refusal(SUBJECT, failure)
+
+
+def exposed(pipeline: Pipeline) -> Iterator[Finding]:
+    """What is wrong with a REST API that others than this machine can reach."""
+    url, login = urlsplit(pipeline.connect_url), pipeline.connect_login
+    host = url.hostname or ""
+    with suppress(ValueError):
+        if host == "localhost" or ip_address(host).is_loopback:
+            return
+    if not login.user and not login.certificate:
+        yield warning(
+            SUBJECT,
+            f"its REST API answers at {host} without asking who comes, and whoever reaches it can have the workers read"
+            " any file that they can, the one with the URIs included",
+            "let it listen on loopback only, or ask for a password or a certificate (README, Security)",
+        )
+    elif url.scheme == "http":
+        yield warning(
+            SUBJECT,
+            f"the password for its REST API goes over the network to {host} as it is",
+            "let it listen with https (listeners=https://…), and write https:// in [connect] url",
+        )
+
+
+def same_kafka(ours: str | None, connect: Connect) -> Iterator[Finding]:
+    """`ours`: the id of the cluster at [kafka] bootstrap; None where that is not known."""
+    theirs = connect.kafka_cluster()
+    if ours is not None and theirs != ours:
+        yield error(
+            SUBJECT,
+            f"its workers work with the Kafka cluster {theirs}, and [kafka] bootstrap leads to {ours}: topics"
+            " would be made in one and looked for in the other",
+            "name in [kafka] bootstrap the brokers that are in the workers' bootstrap.servers",
+        )
+
+
+def _validated(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Finding]:
+    """Have Connect validate both definitions as `deploy` would put them. That leaves nothing behind.
+
+    It shows whether the worker resolves `${file:…}` (a reference left as it is cannot be a URI), and, by asking for
+    it, whether the worker has exactly-once support for sources.
+    """
+    if _outdated(pipeline, known):
+        yield warning(
+            SUBJECT,
+            f"{pipeline.secrets} holds other URIs than the pipeline file, so the connectors were not validated",
+            "`towpath deploy` writes it anew and restarts the connectors",
+        )
+        return
+    for name, config in definitions(pipeline).items():
+        is_sink = name == pipeline.sink_connector
+        if (known.destination if is_sink else known.source) is None:
+            continue
+        asked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
+        try:
+            yield from judged(name, connect.errors(name, asked), pipeline)
+        except ConnectError as failure:
+            if "Could not read properties" not in str(failure):
+                raise
+            yield _unread(name, pipeline)
+
+
+def _outdated(pipeline: Pipeline, known: Known) -> bool:
+    """Whether the secrets file is on this machine, and `deploy` would write another."""
+    if known.source is None or known.destination is None or not pipeline.secrets.exists():
+        return False
+    sets = known.source.replica_set.name, known.destination.replica_set.name
+    return credentials.differs(pipeline.secrets, credentials.properties(pipeline, *sets))
+
+
+def judged(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
+    """What the answer to a validation means: `errors` is setting → messages."""
+    subject = f"{SUBJECT} {name}"
+    overrides = [key for key in errors if ".override." in key]
+    if overrides:
+        yield error(
+            subject,
+            f"the workers do not let a connector set {', '.join(overrides)}: {errors[overrides[0]][0]}",
+            "set connector.client.config.override.policy=All on every worker",
+        )
+    for key, messages in errors.items():
+        if key not in overrides:
+            yield _fault(subject, key, messages[0], pipeline)
+    if not any(key != _EXACTLY_ONCE for key in errors):
+        yield ok(subject, "validated by Kafka Connect, which resolves the URI and reaches the cluster with it")
+
+
+def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
+    """What is wrong with one setting."""
+    if key == _EXACTLY_ONCE and pipeline.has_own_source:
+        return error(
+            subject,
+            "the workers have no exactly-once support for sources, without which Towpath's source does not run",
+            "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`), or"
+            ' use mode = "plain" with copy = "debezium"',
+        )
+    if key == _EXACTLY_ONCE:
+        return warning(
+            subject,
+            "the workers have no exactly-once support for sources: what was captured shortly before a worker died"
+            " is captured again, and repeated in the log",
+            "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)",
+        )
+    if key in _URIS and any(words in message for words in _NO_URI):
+        return error(
+            subject,
+            f"the worker finds no URI through ${{file:{pipeline.secrets}:…}}: {message}",
+            "give every worker config.providers=file with"
+            " config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider, and if"
+            f" config.providers.file.param.allowed.paths is set, {pipeline.secrets.parent} in it; the file on the"
+            " workers' machines must be the one that deploy writes",
+        )
+    return error(subject, f"{key}: {message}", "deploy would stop with these words; correct what they name")
+
+
+def _unread(name: str, pipeline: Pipeline) -> Finding:
+    subject = f"{SUBJECT} {name}"
+    if not pipeline.secrets.exists():
+        return ok(subject, f"the worker resolves ${{file:…}}; {pipeline.secrets} is not there yet, deploy writes it")
+    return error(
+        subject,
+        f"the worker cannot read {pipeline.secrets}, which is on this machine",
+        "let the user that the worker runs as read it; if workers run on other machines, copy it to each, or name a"
+        " folder that they share with [connect] secrets",
+    )

@@ -1,0 +1,163 @@
+"""The destination: who it is, what the user may write, what the namespaces that are written to already are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pymongo import MongoClient
+from pymongo.uri_parser import parse_uri
+
+from towpath.deploy.inventory import refuse_targets
+from towpath.errors import Refused, TowpathError
+from towpath.log.sink_positions import DATABASE, OFFSETS, TASKS
+from towpath.mongo.client import Collection, collections, connected, destination_set
+from towpath.mongo.privileges import DESTINATION_ACTIONS, DESTINATION_LOOKS, POSITION_ACTIONS, Privileges, privileges
+from towpath.pipeline import Pipeline
+from towpath.preflight.cluster import Known, Seen, compatibility, seen, topology
+from towpath.preflight.finding import Finding, error, ok, refusal, warning
+from towpath.preflight.target import target
+
+SIDE = "destination"
+_SHOWN = 3
+
+
+def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Finding]:
+    """All findings about the destination; `deployed` when the pipeline may have written there already."""
+    try:
+        with connected(pipeline.destination_uri, SIDE) as client:
+            found = known.destination = seen(client, destination_set(client, transactions=pipeline.exactly_once))
+            yield from _beside(pipeline, known, found)
+            targets = sorted({pipeline.renames.destination(name) for name in known.namespaces})
+            mine = privileges(client)
+            yield from rules(client, pipeline, found, mine, targets)
+            if mine is None:
+                yield ok(SIDE, "no user is logged in, so the server must be without access control")
+            if is_seen(mine, targets):
+                yield from _targets(client, targets, pipeline, deployed=deployed)
+    except TowpathError as failure:
+        yield refusal(SIDE, failure)
+
+
+def rules(
+    client: MongoClient[dict[str, Any]], pipeline: Pipeline, found: Seen, mine: Privileges | None, targets: list[str]
+) -> Iterator[Finding]:
+    """What has to hold of the servers and of the user, who may `mine`; None without access control."""
+    yield from topology(found, SIDE, pipeline.destination_uri)
+    yield from compatibility(client, SIDE, found)
+    if mine is not None:
+        yield from _writes(mine, targets)
+        yield from _positions(mine, pipeline)
+        yield from _validation(mine, pipeline)
+
+
+def is_seen(mine: Privileges | None, targets: list[str]) -> bool:
+    """Whether the user may look at what is written to."""
+    return mine is None or not _blind(mine, targets)
+
+
+def there(client: MongoClient[dict[str, Any]], targets: list[str]) -> list[Collection]:
+    """What there is of the targets."""
+    found = collections(client, {name.partition(".")[0] for name in targets})
+    return [one for one in found if one.namespace in targets]
+
+
+def _beside(pipeline: Pipeline, known: Known, found: Seen) -> Iterator[Finding]:
+    """Both sides compared."""
+    if known.source is None:
+        return
+    if found.version[0] < known.source.version[0]:
+        yield warning(
+            SIDE,
+            f"is MongoDB {found.version[0]}, older than the source's {known.source.version[0]}: it may refuse documents"
+            " or updates that the source takes",
+            f"upgrade the destination to {known.source.version[0]}",
+        )
+    same = known.source.replica_set.is_same(found.replica_set)
+    try:
+        refuse_targets(pipeline, known.namespaces, same_set=same)
+    except Refused as refused:
+        yield refusal(SIDE, refused)
+    if same:
+        yield warning(
+            SIDE,
+            "is the replica set of the source: every change is written to its oplog once more",
+            "mean it: for a second cluster name another [destination] uri",
+        )
+
+
+def _writes(mine: Privileges, targets: list[str]) -> Iterator[Finding]:
+    lacking = {name: missing for name in targets if (missing := mine.missing(DESTINATION_ACTIONS, name))}
+    databases = sorted({name.partition(".")[0] for name in lacking})
+    roles = ", ".join(f'{{role: "readWrite", db: "{database}"}}' for database in databases)
+    user, _, database = mine.user.partition("@")
+    if lacking:
+        name, missing = next(iter(lacking.items()))
+        yield error(
+            SIDE,
+            f"the user {mine.user} may not {', '.join(missing)} in {name}"
+            + (f" and {len(lacking) - 1} more namespaces" if len(lacking) > 1 else ""),
+            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{roles}])',
+        )
+    elif targets:
+        yield ok(SIDE, f"the user {mine.user} may {', '.join(DESTINATION_ACTIONS)} in all namespaces that are written")
+    blind = _blind(mine, targets)
+    if blind and not lacking:
+        name, missing = next(iter(blind.items()))
+        yield warning(
+            SIDE,
+            f"the user {mine.user} may not {', '.join(missing)} in {name}: what is there cannot be seen or compared",
+            f'grant it the role "readWrite" on {name.partition(".")[0]}, which has that too',
+        )
+
+
+def _positions(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
+    """Where the exactly-once sink keeps its positions, in the transactions of what they are positions of."""
+    if not pipeline.exactly_once:
+        return
+    places = [f"{DATABASE}.{name}" for name in (OFFSETS, TASKS)]
+    missing = dict.fromkeys(action for place in places for action in mine.missing(POSITION_ACTIONS, place))
+    user, _, database = mine.user.partition("@")
+    if missing:
+        yield error(
+            SIDE,
+            f"the user {mine.user} may not {', '.join(missing)} in {' and '.join(places)}, where the sink keeps its"
+            " positions",
+            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readWrite", db: "{DATABASE}"}}]),'
+            ' or set mode = "plain"',
+        )
+    else:
+        yield ok(SIDE, f"the user {mine.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
+
+
+def _blind(mine: Privileges, targets: list[str]) -> dict[str, list[str]]:
+    return {name: missing for name in targets if (missing := mine.missing(DESTINATION_LOOKS, name))}
+
+
+def _validation(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
+    """mongo-kafka's own look at the privileges, which does not follow the namespaces."""
+    source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or mine.user.partition("@")[2]
+    missing = mine.missing_for_mongo_kafka(pipeline.database, str(source))
+    if missing:
+        user, _, database = mine.user.partition("@")
+        yield error(
+            SIDE,
+            f"the sink connector's own validation would find {', '.join(missing)} missing for {mine.user}: it looks at"
+            f" the database {pipeline.database!r} (of the first namespace included), at {source!r} where the user"
+            " is kept, and at grants for all databases, not at the namespaces that are written",
+            f'db.getSiblingDB("{database}").grantRolesToUser("{user}",'
+            f' [{{role: "readWrite", db: "{pipeline.database}"}}])',
+        )
+
+
+def _targets(
+    client: MongoClient[dict[str, Any]], targets: list[str], pipeline: Pipeline, *, deployed: bool
+) -> Iterator[Finding]:
+    found = {collection.namespace: collection for collection in there(client, targets)}
+    for name in targets:
+        if name in found:
+            yield from target(client, found[name], pipeline, deployed=deployed)
+    new = [name for name in targets if name not in found]
+    if new:
+        more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
+        yield ok(SIDE, f"would be created by the first document: {', '.join(new[:_SHOWN])}{more}")

@@ -1,0 +1,77 @@
+"""The pipeline file: what can be read, and yet is a trap."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from towpath.pipeline import Pipeline
+from towpath.preflight import log
+from towpath.preflight.finding import Finding, counted, ok, warning
+
+_SUBJECT = "file"
+#: A log that is shorter than this cannot bridge an outage over a weekend.
+_SHORT_RETENTION_MS = 3 * 24 * 3600 * 1000
+
+
+def check(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
+    size = f"{counted(pipeline.partitions, 'partition')}, {counted(pipeline.tasks, 'task')}"
+    yield ok(_SUBJECT, f"{path}: pipeline {pipeline.name}, {size}")
+    yield from _collections(pipeline)
+    yield from _writes(pipeline)
+    yield from _retention(pipeline)
+    yield from log.plan(pipeline)
+    yield from _secrets(pipeline.secrets)
+
+
+def _collections(pipeline: Pipeline) -> Iterator[Finding]:
+    for namespace in pipeline.renames.by_source:
+        if not pipeline.selection.matches(namespace):
+            yield warning(
+                _SUBJECT,
+                f"[collections.rename] names {namespace}, which [collections] does not take in: it has no effect",
+                "correct the name (the left side is the namespace at the source), or remove the line",
+            )
+
+
+def _writes(pipeline: Pipeline) -> Iterator[Finding]:
+    if pipeline.write_concern.partition("+")[0] == "1":
+        yield warning(
+            _SUBJECT,
+            f'[write] concern = "{pipeline.write_concern}": when the destination\'s primary fails, what only it had is'
+            " rolled back, and the pipeline takes it for written",
+            'use "majority"',
+        )
+    if pipeline.tasks > pipeline.partitions:
+        yield warning(
+            _SUBJECT,
+            f"[write] tasks = {pipeline.tasks}, and a topic has {pipeline.partitions} partitions: of one collection at"
+            f" most {pipeline.partitions} tasks have anything to do",
+            f"set tasks = {pipeline.partitions}, unless many collections are busy at once",
+        )
+
+
+def _retention(pipeline: Pipeline) -> Iterator[Finding]:
+    if 0 <= pipeline.retention_ms < _SHORT_RETENTION_MS:
+        hours = pipeline.retention_ms / 3_600_000
+        yield warning(
+            _SUBJECT,
+            f"[log] retention is {hours:,.1f} hours: records not applied by then are deleted and lost,"
+            " as when it stands still over a weekend",
+            "keep the log for three days or more",
+        )
+
+
+def _secrets(file: Path) -> Iterator[Finding]:
+    """The secrets file, where it is on this machine."""
+    try:
+        mode = file.stat().st_mode
+    except OSError:
+        yield ok(_SUBJECT, f"{file}, from which the workers read both URIs, is not on this machine; deploy writes it")
+        return
+    if mode & stat.S_IRWXO:
+        found = f"{file} holds both URIs and is open to everybody (mode {mode & 0o777:04o})"
+        yield warning(_SUBJECT, found, f"chmod o= {file}")
+    else:
+        yield ok(_SUBJECT, f"{file} is not open to everybody")

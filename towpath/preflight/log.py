@@ -1,0 +1,98 @@
+"""Whether the settings of the topics let the log keep what a rebuild needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from towpath.log.topic_settings import MARK, is_compacted
+from towpath.pipeline import Compaction, Pipeline
+from towpath.preflight.finding import Finding, error, warning
+
+_SHORT_MS = 600_000  # a lag below this leaves little time when a broker or Connect is away
+_FOREVER = -1
+
+Settings = Mapping[str, str]
+
+
+def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
+    """What can lose records that a rebuild needs, or has lost them; `begins` is the first offset that is there."""
+    yield from _retention(subject, settings, begins, pipeline)
+    if pipeline.compaction is None:
+        yield from _unwanted(subject, settings)
+    else:
+        yield from _compaction(subject, settings, pipeline.compaction)
+
+
+def _retention(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
+    wanted, found = pipeline.retention_ms, int(settings.get("retention.ms", _FOREVER))
+    if found != _FOREVER and (wanted == _FOREVER or found < wanted):
+        wants = "for ever" if wanted == _FOREVER else f"{wanted} ms"
+        yield warning(
+            subject,
+            f"retention.ms={found}: the brokers delete records that the file keeps ({wants}); what was not changed"
+            " since cannot be rebuilt from the log",
+            "`towpath deploy` sets what the file says ([log] retention)",
+        )
+    if int(settings.get("retention.bytes", _FOREVER)) != _FOREVER:
+        yield warning(
+            subject,
+            f"retention.bytes={settings['retention.bytes']}: the brokers delete the oldest records of a partition that"
+            " grows beyond it",
+            "`towpath deploy` sets retention.bytes=-1",
+        )
+    if begins and wanted == _FOREVER:
+        yield warning(
+            subject,
+            f"begins at offset {begins}, not at 0: the first records are gone, and documents that were not changed"
+            " since cannot be rebuilt from the log",
+            "`towpath replay` says which; for a whole log `towpath remove --topics`, empty the destination, deploy",
+        )
+
+
+def _unwanted(subject: str, settings: Settings) -> Iterator[Finding]:
+    if is_compacted(settings):
+        yield error(
+            subject,
+            f"cleanup.policy={settings['cleanup.policy']}: compaction keeps a key's last record, which may be an update"
+            " without the document that it changes",
+            "deploy sets cleanup.policy=delete; or set [log] compact = true, deploy, and run `towpath compact"
+            " --from-beginning`, which has the documents read again",
+        )
+
+
+def _compaction(subject: str, settings: Settings, compaction: Compaction) -> Iterator[Finding]:
+    if not is_compacted(settings):
+        yield warning(
+            subject,
+            f"cleanup.policy={settings.get('cleanup.policy')}: it held records before [log] compact was set, and is not"
+            " compacted yet",
+            "leave `towpath compact` running: once all updates are protected it lets the cleaner at the topic",
+        )
+    elif int(settings.get(MARK, 0)) < compaction.lag_ms:
+        yield error(
+            subject,
+            f"{MARK}={settings.get(MARK)}, less than [log] compaction_lag ({compaction.lag_ms}): the cleaner may drop a"
+            " document of which only an update is left then",
+            "`towpath deploy` sets what the file says; then run `towpath compact --once --from-beginning`",
+        )
+
+
+def plan(pipeline: Pipeline) -> Iterator[Finding]:
+    """What the file itself says of the log that is a trap."""
+    compaction = pipeline.compaction
+    if compaction is None:
+        return
+    if compaction.lag_ms < _SHORT_MS:
+        yield warning(
+            "file",
+            f"[log] compaction_lag is {compaction.lag_ms // 1000} s: when Connect, a broker or `towpath compact` is"
+            " away for longer, documents are lost to the cleaner that rebuilds need",
+            "set hours rather than minutes; 24h is the default",
+        )
+    if pipeline.retention_ms != _FOREVER and pipeline.retention_ms <= compaction.lag_ms:
+        yield warning(
+            "file",
+            f"[log] retention ({pipeline.retention_ms // 1000} s) is not longer than compaction_lag"
+            f" ({compaction.lag_ms // 1000} s): records are deleted before the cleaner may touch them",
+            "compaction gains nothing so: set a longer retention, or compact = false",
+        )

@@ -1,0 +1,123 @@
+"""A replay from its beginning to its end: what it needs is made, its connector put, and all of it removed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from connectors.control import forget_offsets, statuses, wait_state
+from connectors.rest import Connect
+from towpath.deploy import credentials
+from towpath.deploy.deployment import put
+from towpath.errors import MongoUnreachable
+from towpath.kafka.topics import TOPIC_SETTINGS, Topics, retention_settings
+from towpath.log import sink_positions
+from towpath.log.bounds import broken_within
+from towpath.log.dead_letters import DeadLetter, letters
+from towpath.log.sink_positions import Counts
+from towpath.mongo.client import REPLAY_SIDE, connected
+from towpath.pipeline import Pipeline
+from towpath.replay.plan import Log, Replay, change_topics, definition, late_starts
+from towpath.replay.sink_progress import Course
+
+_ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
+
+
+def begin(replay: Replay, connect: Connect, topics: Topics, say: Callable[[str], None]) -> None:
+    """Make what the replay needs, its connector last. What a replay of this name left behind is forgotten."""
+    settings = TOPIC_SETTINGS | retention_settings(replay.pipeline.retention_ms)
+    if replay.dead_letter_topic not in topics.all():
+        topics.create(replay.dead_letter_topic, 1, replay.pipeline.replication_factor, settings)
+        say(f"created topic {replay.dead_letter_topic}")
+    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+        sink_positions.forget(client, replay.sink)
+        if replay.plan.forced:  # a sink that finds a beginning gone stops
+            sink_positions.skip_to(client, replay.sink, late_starts(replay.plan.log), datetime.now(UTC))
+    write_secrets(replay)
+    put(connect, replay.name, definition(replay), replay.secrets, _ADVICE)
+    say(f"created connector {replay.name}")
+
+
+def write_secrets(replay: Replay) -> bool:
+    """Write the file from which the workers read the destination's URI, where it is not as it should be."""
+    text = credentials.replay_properties(replay.sink, replay.destination.name)
+    if differs := credentials.differs(replay.secrets, text):
+        credentials.write(replay.secrets, text)
+    return differs
+
+
+def go_on(replay: Replay, connect: Connect, say: Callable[[str], None]) -> None:
+    """Have a replay that is there run: with the URI as it was given now, what has failed or was stopped once more."""
+    if write_secrets(replay):
+        connect.restart(replay.name, only_failed=False)
+        say(f"wrote {replay.secrets} and restarted {replay.name}, for the new address or password")
+    (connector,) = statuses(connect, [replay.name])
+    if connector.failures:
+        connect.restart(replay.name, only_failed=True)
+        say(f"restarted {replay.name}, which had failed: {'; '.join(connector.failures)}")
+    if connector.state in ("STOPPED", "PAUSED"):
+        connect.resume(replay.name)
+        say(f"resumed {replay.name}, which was {connector.state}")
+
+
+def course(replay: Replay, connect: Connect, topics: Topics) -> Course:
+    """Its way through the log as it was when the replay began."""
+    return Course(replay.sink, replay.name, REPLAY_SIDE, connect, topics, dict(replay.plan.log))
+
+
+def overtaken(replay: Replay, topics: Topics) -> list[str]:
+    """Partitions in words whose log is no longer one that the replay can go on in: see `towpath.log.bounds`."""
+    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+        done = sink_positions.positions(client, replay.sink)
+    return [found.words for found in broken_within(replay.plan.log, topics, done)]
+
+
+def moved_heads(pipeline: Pipeline, log: Log, topics: Topics) -> dict[tuple[str, int], tuple[int, str]]:
+    """Partitions whose beginning the brokers have deleted since `log` was looked at: their first offset now, words."""
+    now = topics.ends(change_topics(pipeline, (), topics.all()))
+    return {
+        place: (now[place][0], f"{place[0]}, partition {place[1]}: {first:,} to {now[place][0] - 1:,}")
+        for place, (first, _) in log.items()
+        if place in now and now[place][0] > first
+    }
+
+
+def counts(replay: Replay) -> Counts:
+    """What its tasks have done."""
+    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+        return sum((task.counts for task in sink_positions.task_states(client, replay.sink)), Counts())
+
+
+def refused(sink: Pipeline, topics: Topics, start: int) -> list[DeadLetter]:
+    """What the destination has refused since its dead-letter topic ended at `start`: each record once."""
+    return list({letter.place: letter for letter in letters(sink, topics, follow=False, start=start)}.values())
+
+
+def stop(replay: Replay, connect: Connect) -> None:
+    """Stop the replay's connector; once this returns, none of its tasks is left."""
+    connect.stop(replay.name)
+    wait_state(connect, replay.name, "STOPPED")
+
+
+def remove(replay: Replay, connect: Connect, topics: Topics, *, keep_letters: bool, say: Callable[[str], None]) -> None:
+    """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
+
+    With `keep_letters` that topic stays unless it is empty. A destination that does not answer keeps the positions:
+    a replay of the same name that begins there forgets them.
+    """
+    if connect.config(replay.name) is not None:
+        stop(replay, connect)
+        forget_offsets(connect, replay.name)
+        connect.delete(replay.name)
+        say(f"removed connector {replay.name}")
+    if replay.uri is not None:
+        try:
+            with connected(replay.uri, REPLAY_SIDE) as client:
+                sink_positions.forget(client, replay.sink)
+        except MongoUnreachable as error:
+            say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
+    replay.secrets.unlink(missing_ok=True)
+    topic = topics.all().get(replay.dead_letter_topic)
+    if topic is not None and not (keep_letters and any(first < end for first, end in topics.ends([topic]).values())):
+        topics.delete([topic.name])
+        say(f"deleted topic {topic.name}")

@@ -1,0 +1,240 @@
+"""The steps of `towpath replay` into another destination."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import click
+from pymongo import MongoClient
+
+from towpath.cli.replay_progress import checking, shown
+from towpath.cluster_time import ClusterTime
+from towpath.deploy.credentials import without_credentials
+from towpath.errors import MongoUnreachable, Refused
+from towpath.kafka.topics import Place
+from towpath.log import bounds, dead_letters
+from towpath.log.integrity import LogCheck, check
+from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, connected, replay_set
+from towpath.pipeline import Pipeline
+from towpath.preflight.finding import counted
+from towpath.replay import connector, rebuild_marker
+from towpath.replay import preconditions as refuse
+from towpath.replay.plan import Log, Plan, Replay, default_label, find, name_of, namespaces, refuse_label
+from towpath.replay.sink_progress import Course
+from towpath.replay.verdict import Verdict, lacking
+from towpath.session import Opened, say
+
+Client = MongoClient[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Asked:
+    """What a replay is asked for. `uri` may hold a password; `label` None takes the destination's."""
+
+    uri: str
+    label: str | None
+    only: tuple[str, ...]
+    until: ClusterTime | None
+    follow: bool
+    empty: bool
+    yes: bool
+    force: bool
+    timeout: float
+
+
+def replay(it: Opened, asked: Asked) -> Verdict:
+    """Run a replay to its end, or go on with the one that is there. Raises with words for what is refused."""
+    it.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
+    refuse.refuse_plain(it.pipeline)
+    with connected(asked.uri, REPLAY_SIDE) as client:
+        destination = replay_set(client)
+    label = asked.label or default_label(destination)
+    refuse_label(label)
+    found = find(it.connect, it.pipeline, label)
+    running = _gone_on(it, asked, found, destination) if found else _begun(it, asked, label, destination)
+    what = f"replay {label}"
+    say(f"{what}: {length(running.replay.plan.log)}, to {without_credentials(asked.uri)}")
+    follow_up = f"`towpath remove PIPELINE --replay {label}` gives it up"
+    run(connector.course(running.replay, it.connect, it.topics), asked.timeout, what, follow_up)
+    return _ended(it, running, what)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    replay: Replay
+    check: LogCheck | None
+    """What the log lacks; None when it is whole."""
+    resumed: bool
+
+
+def _begun(it: Opened, asked: Asked, label: str, destination: ReplicaSet) -> _Running:
+    """A replay that was not there before, with its connector."""
+    pipeline, existing = it.pipeline, it.topics.all()
+    topics = refuse.selected(pipeline, asked.only, existing)
+    refuse.refuse_name_taken(pipeline, label, existing)
+    refuse.refuse_source(pipeline, destination, it.connect, say)
+    refuse.refuse_own_destination(pipeline, destination, it.connect, say)
+    now = refuse.captured(pipeline, it.connect)
+    refuse.refuse_uncopied(pipeline, force=asked.force)
+    if not asked.follow:
+        refuse.refuse_copying(pipeline, now, asked.only)
+    if asked.until is not None:
+        refuse.refuse_moment(pipeline, asked.until, now)
+    log = it.topics.ends(topics)
+    targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, log)]
+    refuse.refuse_written(pipeline, label, destination, targets, it.connect)
+    filled = _filled(asked, targets)
+    found = checked(it, log, now.copied, until=asked.until, force=asked.force)
+    if filled:
+        confirm(filled, without_credentials(asked.uri), yes=asked.yes)
+        with connected(asked.uri, REPLAY_SIDE) as client:
+            rebuild_marker.empty(client, filled, say)
+    letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, label)), it.topics)
+    plan = Plan(asked.only, asked.until, asked.follow, found is not None, time.time(), letters, log)
+    begun = Replay(pipeline, label, destination, asked.uri, plan)
+    connector.begin(begun, it.connect, it.topics, say)
+    return _Running(begun, found, resumed=False)
+
+
+def _gone_on(it: Opened, asked: Asked, found: Replay, destination: ReplicaSet) -> _Running:
+    """The replay of that label, which was interrupted, or follows."""
+    if not found.destination.is_same(destination) or not found.plan.is_asked(
+        asked.only, asked.until, follow=asked.follow
+    ):
+        raise Refused(
+            f"there is a replay {found.label} to {found.destination} already, begun with {found.plan.words}; give the"
+            " same again to go on with it, another --name for one beside it, or give it up: towpath remove PIPELINE"
+            f" --replay {found.label}"
+        )
+    found = Replay(found.pipeline, found.label, found.destination, asked.uri, found.plan)
+    lost = connector.overtaken(found, it.topics)
+    if lost:
+        raise Refused(
+            "the log no longer holds what the replay had not applied yet: " + "; ".join(lost) + "; begin anew: towpath"
+            f" remove PIPELINE --replay {found.label}, then replay with --empty"
+        )
+    say(f"replay {found.label}: going on with what was begun at {_utc(found.plan.began)}")
+    connector.go_on(found, it.connect, say)
+    copied = refuse.captured(it.pipeline, it.connect).copied
+    lacks = checked(it, found.plan.log, copied, until=None, force=True) if found.plan.forced else None
+    return _Running(found, lacks, resumed=True)
+
+
+def checked(
+    it: Opened, log: Log, copied: ClusterTime | None, *, until: ClusterTime | None, force: bool
+) -> LogCheck | None:
+    """What the log lacks; None when it is whole. Exits with 1 and words when it is not, unless `force`."""
+    with checking() as tell:
+        found = check(it.pipeline, it.topics, namespaces(it.pipeline, log), copied, tell)
+    found = replace(found, cut_short=_cut_short(it, log))
+    if until is not None:
+        refuse.refuse_too_early(until, found.earliest)
+    if found.is_whole:
+        return None
+    if not force:
+        for line in lacking(found):
+            say(line)
+        say(
+            "the log cannot rebuild all documents, and nothing was changed. --force rebuilds what can be rebuilt, and"
+            " lists the rest; `towpath repair --ids` has documents read again at the source, which puts them whole into"
+            " the log"
+        )
+        if found.cut_short:
+            say("what was cut short or made again is begun anew by `towpath remove PIPELINE --topics` and `deploy`")
+        raise click.exceptions.Exit(1)
+    return found
+
+
+def _cut_short(it: Opened, log: Log) -> Mapping[Place, str]:
+    """As the pipeline's destination tells; one that is lost is a reason for a replay, and keeps none from beginning."""
+    try:
+        return bounds.cut_short(it.pipeline, it.topics, log)
+    except MongoUnreachable as error:
+        say(f"cannot make sure that no topic of the log was cut short or made again: {error}")
+        return {}
+
+
+def _filled(asked: Asked, targets: Iterable[str]) -> dict[str, int]:
+    """What the namespaces hold, and is to be deleted. Raises `Refused` when it is not."""
+    with connected(asked.uri, REPLAY_SIDE) as client:
+        filled = refuse.holding(client, targets)
+    if not asked.empty:
+        refuse.refuse_filled(filled)
+    return filled
+
+
+def confirm(filled: Mapping[str, int], address: str, *, yes: bool) -> None:
+    """Ask before documents are deleted. Raises `Abort` for a no."""
+    if not yes:
+        count = sum(filled.values())
+        click.confirm(f"Delete all {count:,} documents of {refuse.listed(filled)} at {address}?", abort=True, err=True)
+
+
+def run(course: Course, timeout: float, what: str, follow_up: str) -> None:
+    with shown() as tell:
+        try:
+            course.run(timeout, tell, say)
+        except KeyboardInterrupt:
+            say(
+                f"\n{what}: goes on in Kafka Connect. The same command again shows how far it is, and ends it;"
+                f" {follow_up}"
+            )
+            raise click.exceptions.Exit(2) from None
+
+
+def _ended(it: Opened, running: _Running, what: str) -> Verdict:
+    """The verdict; unless it follows, the replay is over and removed."""
+    replay = running.replay
+    plan = replay.plan
+    if not plan.follow:
+        connector.stop(replay, it.connect)
+    verdict = Verdict(
+        what=what,
+        records=connector.counts(replay).records,
+        counted=True,
+        documents=documents(it.pipeline, replay.sink.destination_uri, REPLAY_SIDE, plan.log),
+        seconds=time.time() - plan.began,
+        until=plan.until,
+        following=plan.follow,
+        check=running.check,
+        resumed=running.resumed,
+        uncopied=it.pipeline.copy.way == "none",
+        refused=connector.refused(replay.sink, it.topics, plan.letters),
+        letters=replay.dead_letter_topic,
+        heads=[words for _, words in connector.moved_heads(it.pipeline, plan.log, it.topics).values()],
+        earliest=None if plan.until is None else _overrun(it, plan.log, plan.until),
+    )
+    if not plan.follow:
+        connector.remove(replay, it.connect, it.topics, keep_letters=True, say=say)
+    return verdict
+
+
+def _overrun(it: Opened, log: Log, until: ClusterTime) -> ClusterTime | None:
+    """The earliest moment that can be rebuilt by now, when that is later than `until`."""
+    copied = refuse.captured(it.pipeline, it.connect).copied
+    with checking() as tell:
+        earliest = check(it.pipeline, it.topics, namespaces(it.pipeline, log), copied, tell).earliest
+    return earliest if earliest is not None and until < earliest else None
+
+
+def documents(pipeline: Pipeline, uri: str, side: str, log: Log) -> dict[str, int]:
+    """How many documents the destination's namespaces hold."""
+    found = {}
+    with connected(uri, side) as client:
+        for name in namespaces(pipeline, log):
+            target = pipeline.renames.destination(name)
+            database, collection = target.split(".", 1)
+            found[target] = client[database][collection].estimated_document_count()
+    return found
+
+
+def length(log: Log) -> str:
+    records = sum(end - first for first, end in log.values())
+    return f"about {records:,} records of {counted(len({topic for topic, _ in log}), 'topic')}"
+
+
+def _utc(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))

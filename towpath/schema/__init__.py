@@ -1,0 +1,1 @@
+"""Collections, views and indexes: created before the copy, relaxed for it, restored after it; schema changes since."""

@@ -1,0 +1,165 @@
+"""What was done to collections at the source as such, and the destination has not followed; with what to run.
+
+Told until it is settled: both sides turn out the same, or somebody accepts it (`towpath ddl --accept`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bson.timestamp import Timestamp
+
+from towpath import state_files
+from towpath.errors import NoSuchConnector, TowpathError
+from towpath.log.source_offsets import read_state
+from towpath.mongo.client import briefly
+from towpath.namespaces import Selection
+from towpath.passing import passing
+from towpath.pipeline import Pipeline
+from towpath.schema import ddl_events
+from towpath.schema.ddl_events import Ddl
+from towpath.schema.ddl_words import Sides, Unfollowed, judged
+from towpath.session import Opened
+from towpath.verification import verdict_file
+from towpath.verification.metadata import metadata
+
+_DOCUMENTS = (ddl_events.DROP, ddl_events.RENAME, ddl_events.UNSEEN)
+
+
+def told(it: Opened) -> tuple[Ddl, ...]:
+    """All that the source connectors have seen."""
+    states = [read_state(it.connect, name) for name in it.pipeline.source_connectors]
+    return ddl_events.in_order(state.ddl for state in states if state.ddl)
+
+
+def passed(it: Opened) -> tuple[str, ...]:
+    """The marks of what the pipeline is behind of: no record from before it can still come to the destination.
+
+    Empty where nobody answers, which is told elsewhere.
+    """
+    try:
+        return tuple(one.mark for one in _passed(it, told(it)))
+    except TowpathError:
+        return ()
+
+
+def _passed(it: Opened, asked: Sequence[Ddl]) -> list[Ddl]:
+    if not asked:
+        return []
+    with passing(it, silent=True) as is_past:
+        return [one for one in asked if is_past(Timestamp(one.time.seconds, one.time.ordinal))]
+
+
+def look(it: Opened, found: Iterable[Ddl], *, remember: bool = True) -> tuple[Unfollowed, ...]:
+    """What of this is not settled. What turns out to be is remembered on this machine, unless told otherwise.
+
+    Raises `TowpathError` when a side cannot be asked.
+    """
+    name, known = it.pipeline.name, list(found)
+    old = settled(name)
+    left = [one for one in known if one.mark not in old]
+    if not left:
+        return ()
+    verdict = _verdict(name)
+    left = [one for one in left if not (verdict and verdict.settles(one, it.pipeline.selection))]
+    past = {one.mark for one in _passed(it, left)}  # before the destination is asked
+    sides = _sides(it.pipeline, left)
+    shown = [told for one in left if (told := judged(it.pipeline, it.file, one, sides)) is not None]
+    waiting = {one.mark for one in left} - past | {one.ddl.mark for one in shown}
+    new = {one.mark for one in known} - waiting
+    if remember and new - old:
+        settle(name, new)
+    return tuple(shown)
+
+
+def _sides(pipeline: Pipeline, asked: Sequence[Ddl]) -> Sides:
+    names = {name for one in asked for name in one.namespaces if pipeline.selection.matches(name)}
+    with briefly(pipeline.source_uri, "source") as client:
+        here = frozenset(name for name in names if _count(client, name) is not None)
+    with briefly(pipeline.destination_uri, "destination") as client:
+        counts = {name: _count(client, pipeline.renames.destination(name)) for name in names}
+    there = {name: count for name, count in counts.items() if count is not None}
+    described = [one.namespace for one in asked if one.kind not in _DOCUMENTS]
+    present = [name for name in described if name in here or name in there]
+    return Sides(here, there, metadata(pipeline, present).differences if present else ())
+
+
+def _count(client: Any, namespace: str) -> int | None:
+    """About how many documents a collection holds; None when there is none."""
+    database, name = namespace.split(".", 1)
+    if name not in client[database].list_collection_names(filter={"name": name}):
+        return None
+    return int(client[database][name].estimated_document_count())
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What a full verification has left differing in what it compared; `done` had been done, and was behind the
+    pipeline, when it began."""
+
+    done: frozenset[str]
+    only: tuple[str, ...]
+    differing: frozenset[str]
+
+    def settles(self, one: Ddl, selection: Selection) -> bool:
+        if one.mark not in self.done or one.kind not in _DOCUMENTS:
+            return False
+        if one.kind == ddl_events.UNSEEN:
+            return not self.only and not self.differing
+        compared = Selection(self.only or ("*.*",))
+        ours = [name for name in one.namespaces if selection.matches(name)]
+        return all(compared.matches(name) and name not in self.differing for name in ours)
+
+
+def _verdict(name: str) -> _Verdict | None:
+    place = verdict_file.path(name)
+    try:
+        counts = verdict_file.counts(place)
+        if not counts.get("ddl") or counts.get("trouble"):
+            return None
+        differing = frozenset(named.namespace for named in verdict_file.read(place))
+    except TowpathError:  # there is none, or it is being written
+        return None
+    return _Verdict(frozenset(counts["ddl"]), tuple(counts["only"]), differing)
+
+
+def _place(name: str) -> Path:
+    return state_files.folder(name) / "ddl.json"
+
+
+def settled(name: str) -> set[str]:
+    """The marks of what is settled. Raises `TowpathError` for a file that is broken."""
+    place = _place(name)
+    try:
+        return set(json.loads(place.read_text())["settled"])
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TowpathError(f"cannot read {place}: {error}", "remove it, and what was settled is told again") from error
+
+
+def settle(name: str, marks: Iterable[str]) -> None:
+    with state_files.writing(_place(name)) as file:
+        file.write(json.dumps({"settled": sorted(marks)}))
+
+
+def as_json(it: Opened, found: Sequence[Ddl]) -> list[dict[str, Any]]:
+    """Each as `Unfollowed` tells it; where a side cannot be asked, just what was done, settled or not."""
+    try:
+        return [one.as_json() for one in look(it, found)]
+    except TowpathError:
+        return [one.as_json() for one in found]
+
+
+def lines(it: Opened, found: Iterable[Ddl] | None = None) -> Iterator[str]:
+    """A line for each of what was found, or is told now; or why that cannot be told."""
+    try:
+        yield from (one.line for one in look(it, told(it) if found is None else found))
+    except NoSuchConnector:
+        return  # nobody watches
+    except TowpathError as error:
+        yield f"what was done to the source's collections cannot be compared: {error}"

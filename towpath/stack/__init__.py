@@ -1,0 +1,42 @@
+"""The embedded stack: two MongoDB replica sets, Kafka and Kafka Connect as local processes on 127.0.0.1."""
+
+from towpath.stack.errors import (
+    FolderUnusable,
+    NoStack,
+    NotReady,
+    OptionsDiffer,
+    PartUnavailable,
+    PortInUse,
+    ProcessDied,
+    StackError,
+    ToolMissing,
+)
+from towpath.stack.lifecycle import down, options_of, status, up
+from towpath.stack.options import Stack, StackOptions
+from towpath.stack.parts import export_plugins
+from towpath.stack.processes import Process
+from towpath.stack.single import add_worker, kill, restart, start
+
+__all__ = [
+    "FolderUnusable",
+    "NoStack",
+    "NotReady",
+    "OptionsDiffer",
+    "PartUnavailable",
+    "PortInUse",
+    "Process",
+    "ProcessDied",
+    "Stack",
+    "StackError",
+    "StackOptions",
+    "ToolMissing",
+    "add_worker",
+    "down",
+    "export_plugins",
+    "kill",
+    "options_of",
+    "restart",
+    "start",
+    "status",
+    "up",
+]

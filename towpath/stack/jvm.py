@@ -1,0 +1,142 @@
+"""Kafka and Connect: their configuration files and command lines."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from towpath.stack.errors import FolderUnusable
+from towpath.stack.parts import Parts
+from towpath.stack.ports import HOST
+
+LARGEST_RECORD = 17 * 1024 * 1024
+"""Bytes: a document of 16 MiB, and room for key, headers and batch around it."""
+
+_LOGGING = Path(__file__).parent / "log4j2.yaml"
+_METRICS = Path(__file__).parent / "metrics.yaml"
+
+
+def java_command(
+    parts: Parts,
+    heap_mb: int,
+    main: str,
+    *arguments: str,
+    metrics_port: int | None = None,
+    system: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """A JVM that runs a main class with the jars of Kafka and Connect, and shows its metrics on that port, if given.
+
+    `system` are its system properties beyond the usual ones.
+    """
+    agent = [] if metrics_port is None else [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{_METRICS}"]
+    return (
+        str(parts.java),
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Djava.awt.headless=true",
+        f"-Dlog4j2.configurationFile={_LOGGING}",
+        *(f"-D{name}={value}" for name, value in (system or {}).items()),
+        *agent,
+        "-cp",
+        f"{parts.libs}/*",
+        main,
+        *arguments,
+    )
+
+
+def broker_properties(folder: Path, port: int, controller_ports: Sequence[int], node: int = 1) -> dict[str, str]:
+    """One of the brokers, each of which votes for the controller, for records of up to `LARGEST_RECORD` bytes."""
+    voters = [f"{number}@{HOST}:{controller}" for number, controller in enumerate(controller_ports, 1)]
+    copies, controller_port = replicas(len(controller_ports)), controller_ports[node - 1]
+    replicated = {"default.replication.factor": str(copies), "min.insync.replicas": "2"} if copies > 1 else {}
+    return replicated | {
+        "process.roles": "broker,controller",
+        "node.id": str(node),
+        "controller.quorum.voters": ",".join(voters),
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "log.dirs": str(folder),
+        "message.max.bytes": str(LARGEST_RECORD),
+        "replica.fetch.max.bytes": str(LARGEST_RECORD),
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": str(copies),
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": str(copies),
+        "transaction.state.log.min.isr": str(min(copies, 2)),
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": str(copies),
+        "share.coordinator.state.topic.min.isr": str(min(copies, 2)),
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
+    }
+
+
+def replicas(brokers: int) -> int:
+    """How many brokers have a copy of each topic."""
+    return min(brokers, 3)
+
+
+def format_command(parts: Parts, configuration: Path) -> tuple[str, ...]:
+    """The command that prepares the folder of a new broker; leaves a prepared one as it is."""
+    # one for all brokers of a stack, whose configurations lie in one folder
+    cluster = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_URL, str(configuration.parent)).bytes).decode()
+    words = [
+        "format",
+        f"--cluster-id={cluster.rstrip('=')}",  # one word: an id may begin with -
+        "--config",
+        str(configuration),
+        "--ignore-formatted",
+    ]
+    return java_command(parts, 256, "kafka.tools.StorageTool", *words)
+
+
+def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path, brokers: int = 1) -> dict[str, str]:
+    """A Connect worker of the stack's one group. Its rebalances are quick, so that restarts are."""
+    topics = {f"{kind}.storage.topic": f"connect-{kind}s" for kind in ("config", "offset")}
+    topics |= {f"{kind}.storage.replication.factor": str(replicas(brokers)) for kind in ("config", "offset", "status")}
+    return topics | {
+        "status.storage.topic": "connect-status",
+        "bootstrap.servers": bootstrap,
+        "group.id": "towpath-stack",
+        "offset.storage.partitions": "4",
+        "status.storage.partitions": "2",
+        "listeners": f"http://{HOST}:{port}",
+        "rest.advertised.host.name": HOST,
+        "rest.advertised.port": str(port),
+        "plugin.path": str(plugins),
+        "plugin.discovery": "service_load",
+        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "exactly.once.source.support": "enabled",
+        "offset.flush.interval.ms": "1000",
+        "topic.creation.enable": "true",
+        "connector.client.config.override.policy": "All",
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "config.providers.file.param.allowed.paths": str(directory / "secrets"),
+        "scheduled.rebalance.max.delay.ms": "3000",
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "2000",
+        "worker.sync.timeout.ms": "20000",
+    }
+
+
+def write_properties(file: Path, values: Mapping[str, str]) -> Path:
+    """Write a Java properties file. Raises `FolderUnusable`."""
+    try:
+        file.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in values.items()))
+    except OSError as error:
+        raise FolderUnusable(f"cannot write {file}: {error.strerror}") from error
+    return file
+
+
+def _escaped(value: str) -> str:
+    """A value as Java reads it back: backslashes doubled, what is not ASCII as \\uXXXX."""
+    doubled = value.replace("\\", "\\\\")
+    units = doubled.encode("utf-16-be")
+    pairs = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return "".join(chr(unit) if 0x20 <= unit < 0x7F else f"\\u{unit:04x}" for unit in pairs)

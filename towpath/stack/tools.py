@@ -1,0 +1,71 @@
+"""The programs that must be installed: Java 17 or newer, Maven, and pip in this Python."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from towpath.stack.errors import PartUnavailable, ToolMissing
+
+_JAVA_AT_LEAST = 17
+_INSTALL_JAVA = "install a JDK 17 or newer (Debian, Ubuntu: apt-get install openjdk-17-jdk-headless)"
+_LAST_LINES = 15
+_NOISE = re.compile(
+    r"\x1b\[[\d;]*m|^\[ERROR] (-> )?(\[Help.*|To see the full.*|Re-run Maven.*|For more info.*|)$", re.M
+)
+
+
+def java() -> Path:
+    """The Java launcher to use: that of JAVA_HOME if set, else the one on PATH. Raises `ToolMissing`."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if found is None:
+        where = f"in JAVA_HOME ({home})" if home else "on PATH"
+        raise ToolMissing(f"no java {where}; {_INSTALL_JAVA}")
+    answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+    number = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
+    if answer.returncode != 0 or number is None:
+        raise ToolMissing(f"{found} -version does not tell its version: {answer.stderr.strip()[:200]}; {_INSTALL_JAVA}")
+    if int(number[1]) < _JAVA_AT_LEAST:
+        raise ToolMissing(f"{found} is Java {number[1]}; Kafka Connect needs {_JAVA_AT_LEAST}: {_INSTALL_JAVA}")
+    return Path(found)
+
+
+def maven() -> str:
+    """The `mvn` on PATH. Raises `ToolMissing`."""
+    found = shutil.which("mvn")
+    if found is None:
+        raise ToolMissing("no mvn on PATH; install Maven (Debian, Ubuntu: apt-get install maven)")
+    return found
+
+
+def pip() -> list[str]:
+    """The command that runs pip. Raises `ToolMissing`."""
+    if importlib.util.find_spec("pip") is None:
+        raise ToolMissing(f"{sys.executable} has no pip; run {sys.executable} -m ensurepip, or make the venv again")
+    return [sys.executable, "-P", "-m", "pip"]  # -P: no modules of the folder that we are called in
+
+
+def run(attempt: str, command: Sequence[str | Path], advice: Callable[[str], str] = lambda output: "") -> str:
+    """Run a command to its end and return what it printed.
+
+    Raises `PartUnavailable` when it fails: what was attempted, the command, its last lines, and the advice.
+    """
+    words = [str(word) for word in command]
+    answer = subprocess.run(
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if answer.returncode != 0:
+        lines = [line for line in _NOISE.sub("", answer.stdout).splitlines() if line.strip()]
+        last = "\n".join(f"  {line}" for line in lines[-_LAST_LINES:])
+        hint = advice(answer.stdout)
+        raise PartUnavailable(
+            f"cannot {attempt}: `{' '.join(words)}` ended with {answer.returncode}{'; ' + hint if hint else ''}\n{last}"
+        )
+    return answer.stdout

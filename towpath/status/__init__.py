@@ -1,0 +1,1 @@
+"""How a pipeline does: looked at once, shown as text or JSON."""

@@ -1,0 +1,1 @@
+"""The service: connectors restarted, children started again, hanging transactions ended."""

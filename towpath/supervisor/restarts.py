@@ -1,0 +1,109 @@
+"""What to do about what has failed or hangs: restart it, in time, or leave it and say what would help."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from towpath.log import bounds
+from towpath.log.sink_positions import LOG_GAP, MISSED_DELETES
+
+#: Verbs of the command line that are to be run, in this order, each with its options.
+Verbs = tuple[tuple[str, ...], ...]
+_MISSED = (("restart", MISSED_DELETES), ("verify",), ("repair",))
+_GAP = (("restart", LOG_GAP), ("verify",), ("repair",))
+_AGAIN = (("resnapshot",), ("verify",))
+#: Words in the reason of a failure that comes back however often the task is restarted, and what to run then.
+_LASTING: tuple[tuple[re.Pattern[str], str, Verbs], ...] = (
+    (bounds.CODE, "the log does not go on where the sink is", _GAP),
+    (re.compile(re.escape(MISSED_DELETES)), "deletes may be gone from the log", _MISSED),
+    (
+        re.compile(r"towpath resnapshot|ChangeStreamHistoryLost|may no longer be in the oplog|error 286\b|code 286\b"),
+        "the source's history since the pipeline's position is gone",
+        _AGAIN,
+    ),
+    (re.compile(r"source's oplog now begins at"), "the source's history since the copy began is gone", _AGAIN),
+    (re.compile(r"first copy would take .* at its rate limit"), "the copy would outlive the oplog", (("deploy",),)),
+    (
+        re.compile(
+            r"ConfigException|Invalid value .* for configuration|is used by two connectors"
+            r"|cannot be captured: its default collation|Failed to find any class|ClassNotFound|NoClassDefFound"
+        ),
+        "its configuration cannot work",
+        (("check",), ("deploy",)),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """A failure that no restart mends."""
+
+    why: str
+    verbs: Verbs
+
+
+def lasting(reason: str) -> Lasting | None:
+    """What is known of a failure's reason; None when a restart may mend it."""
+    found = ((why, verbs) for pattern, why, verbs in _LASTING if pattern.search(reason))
+    return next((Lasting(why, verbs) for why, verbs in found), None)
+
+
+@dataclass(slots=True)
+class Backoff:
+    """When to try again. Times are seconds of one clock.
+
+    Each pause is `factor` times the last, up to `longest`; what was well for `well` seconds begins anew.
+    """
+
+    first: float
+    longest: float
+    well: float
+    factor: float = 2.0
+    tries: int = 0
+    """Since it was last well for long enough."""
+    due: float | None = None
+    """When to try next; None while there is nothing to be tried."""
+    _well_since: float | None = None
+
+    def failed(self, now: float) -> float | None:
+        """It is not well. The pause until it is to be tried, when that has just been decided."""
+        self._well_since = None
+        if self.due is not None:
+            return None
+        pause = min(self.longest, self.first * self.factor ** min(self.tries, 64))
+        self.due = now + pause
+        return pause
+
+    def is_due(self, now: float) -> bool:
+        return self.due is not None and now >= self.due
+
+    def tried(self) -> None:
+        self.tries, self.due = self.tries + 1, None
+
+    def is_well(self, now: float) -> None:
+        """It is well; what was to be tried is not."""
+        self.due = None
+        if self._well_since is None:
+            self._well_since = now
+        if now - self._well_since >= self.well:
+            self.tries = 0
+
+
+@dataclass(slots=True)
+class Pulse:
+    """Whether something hangs that changes a sign of life while it works. Times are seconds of one clock.
+
+    It is judged once the sign has changed, since some work begins in silence.
+    """
+
+    longest: float
+    """For so long the sign may stay as it is."""
+    _sign: object = None
+    _changed: float | None = None
+
+    def hangs(self, sign: object, now: float) -> bool:
+        if sign != self._sign:
+            self._changed = None if self._sign is None else now
+            self._sign = sign
+        return self._changed is not None and now - self._changed > self.longest

@@ -1,0 +1,105 @@
+"""What `verify --follow` leaves of itself: what differs, and where in the log it was; the next one goes on there.
+
+The file has the form of a verdict, which `repair` reads; its last line holds the positions besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from towpath import state_files
+from towpath.errors import TowpathError
+from towpath.kafka.topics import Place
+from towpath.pipeline import Pipeline
+from towpath.verification import verdict_file
+from towpath.verification.origin import Origin
+from verifier import Namespace
+
+
+@dataclass(frozen=True, slots=True)
+class FollowState:
+    """`began`: the verdict that it goes on from, by its id; `of`, `ignore_field_order`: what that compared, and how."""
+
+    began: str
+    of: str
+    ignore_field_order: bool
+    whole: bool
+    """Whether that verdict left nothing without a judgement."""
+    origin: Mapping[str, Any] | None
+    at: float
+    """Seconds since the epoch."""
+    places: Mapping[Place, int]
+    """The next offset of each partition; all records before are compared."""
+    waiting: Sequence[tuple[Namespace, bytes]]
+    """Documents that differed, and were to be looked at again."""
+
+    def refuses(self, now: FollowState, pipeline: Pipeline, firsts: Mapping[Place, int]) -> str:
+        """Why one that begins as `now` cannot go on from here; empty when it can. `firsts`: where the log begins."""
+        before, after = Origin.of(self.origin), Origin.of(now.origin)
+        if before is None or after is None:
+            return "of which deployment it was is not known"
+        if doubt := before.doubt(after):
+            return doubt
+        if (self.of, self.ignore_field_order) != (now.of, now.ignore_field_order):
+            return "it compared something else, or otherwise"
+        if not self.whole:
+            return "the comparison that it went on from gave no verdict on some of the documents"
+        for place, offset in sorted(self.places.items()):
+            if firsts.get(place, 0) > offset:
+                return (
+                    f"the log no longer reaches back to where it ended: {place[0]}, partition {place[1]} begins at"
+                    f" {firsts[place]:,}, and {offset:,} is next"
+                )
+        compaction = pipeline.compaction
+        if compaction and (now.at - self.at) * 1000 > compaction.delete_retention_ms:
+            return "it ended longer ago than the log keeps deletes ([log] delete_retention)"
+        return ""
+
+
+def path(pipeline: str) -> Path:
+    return state_files.folder(pipeline) / "follow.jsonl"
+
+
+def write(pipeline: str, state: FollowState, lines: Iterable[Mapping[str, Any]], counts: Mapping[str, Any]) -> None:
+    """`lines`: what differs, as lines of a verdict."""
+    with state_files.writing(path(pipeline)) as file:
+        for line in lines:
+            file.write(verdict_file.line(dict(line)))
+        file.write(verdict_file.line({**counts, "follow": _as_json(state)}))
+
+
+def read(pipeline: str) -> FollowState | None:
+    """None where none was left. Raises `TowpathError` for a broken file."""
+    place = path(pipeline)
+    if not place.exists():
+        return None
+    try:
+        found = verdict_file.counts(place)["follow"]
+        return FollowState(
+            began=found["began"],
+            of=found["of"],
+            ignore_field_order=found["ignore_field_order"],
+            whole=found["whole"],
+            origin=found["origin"],
+            at=float(found["at"]),
+            places={(topic, partition): offset for topic, partition, offset in found["places"]},
+            waiting=[(namespace, bytes.fromhex(id)) for namespace, id in found["waiting"]],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise TowpathError(f"cannot read {place}: {error!r}; remove it, and everything is compared anew") from error
+
+
+def _as_json(state: FollowState) -> dict[str, Any]:
+    return {
+        "began": state.began,
+        "of": state.of,
+        "ignore_field_order": state.ignore_field_order,
+        "whole": state.whole,
+        "origin": state.origin,
+        "at": state.at,
+        "places": [[*place, offset] for place, offset in state.places.items()],
+        "waiting": [[namespace, id.hex()] for namespace, id in state.waiting],
+    }

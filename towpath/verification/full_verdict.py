@@ -1,0 +1,125 @@
+"""The last verdict on everything: kept at the destination, and on this machine for where that cannot be written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bson.errors import BSONError
+from pymongo.errors import PyMongoError
+
+from towpath import state_files
+from towpath.errors import TowpathError
+from towpath.mongo.client import briefly, connected
+from towpath.session import Opened, say
+from towpath.verification import origin
+from towpath.verification import stored_verdict as stored
+from towpath.verification.origin import Origin
+
+#: What a verdict is of that takes in every namespace of its pipeline.
+EVERYTHING = "everything"
+_KEPT = (
+    *("id", "at", "verdict", "clean", "compared", "missing", "extra", "different", "order"),
+    *("metadata", "held_back", "of", "seconds", "origin"),
+)
+_FAILURES = (TowpathError, PyMongoError, BSONError)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What verdicts are held against: the pipeline's origin now, and what the destination keeps."""
+
+    origin: Origin | None
+    unknown: str
+    """Why the origin is not known."""
+    stored: Mapping[str, Any] | None
+    unread: str
+    """Why the destination does not show what it keeps."""
+
+    @classmethod
+    def look(cls, it: Opened) -> Standing:
+        now, unknown = origin.look(it)
+        try:
+            with briefly(it.pipeline.destination_uri, "destination") as client:
+                return cls(now, unknown, stored.read(client, it.pipeline), "")
+        except (*_FAILURES, KeyError, ValueError) as error:
+            return cls(now, unknown, None, str(error))
+
+    def doubt(self, verdict: Mapping[str, Any]) -> str:
+        """Why a verdict says nothing of the pipeline as it is now; empty when it counts."""
+        before = Origin.of(verdict.get("origin"))
+        if before is None:
+            return "it does not say of which deployment it is: Kafka did not answer, or an older version made it"
+        if self.origin is None:
+            return f"whether it is of this deployment cannot be told: {self.unknown}"
+        return before.doubt(self.origin)
+
+    def believed(self, here: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, str]:
+        """The last verdict on everything that counts; or None, and why the last one does not (empty: there is none).
+
+        `here`: what this machine keeps. A verdict that the destination took and holds no longer does not count: the
+        destination may be what it was before that verdict.
+        """
+        last = self.stored
+        if here is not None and (last is None or (here["id"] != last["id"] and here["at"] > last["at"])):
+            last = here
+        if last is None:
+            return None, ""
+        if doubt := self.doubt(last):
+            return None, doubt
+        if last is here and here["at_destination"]:
+            why = self.unread or "it was restored from a backup, or is being read again or rebuilt"
+            return None, f"the destination no longer shows that verdict: {why}"
+        return last, ""
+
+
+def _path(pipeline: str) -> Path:
+    return state_files.folder(pipeline) / "full.json"
+
+
+def keep(it: Opened, verdict: Mapping[str, Any]) -> str:
+    """Keep a verdict on everything; why the destination could not take it, empty when it did."""
+    summary = {name: verdict[name] for name in _KEPT}
+    why = ""
+    try:
+        with connected(it.pipeline.destination_uri, "destination") as client:
+            stored.write(client, it.pipeline, summary)
+    except _FAILURES as error:
+        why = str(error)
+    with state_files.writing(_path(it.pipeline.name)) as file:
+        file.write(json.dumps(summary | {"at_destination": not why}))
+    return why
+
+
+def keep_and_say(it: Opened, verdict: Mapping[str, Any], unknown: str) -> None:
+    """Keep a verdict on everything; say so when it will not count, or not everywhere. `unknown`: why its origin is."""
+    if unknown:
+        say(f"this verdict will not count for a cutover, since it cannot be told of which deployment it is: {unknown}")
+    if why := keep(it, verdict):
+        say(f"the verdict is kept on this machine only: the destination does not take it into towpath.verdicts: {why}")
+
+
+def read(pipeline: str) -> dict[str, Any] | None:
+    """What this machine keeps. Raises `TowpathError` for a broken file."""
+    place = _path(pipeline)
+    try:
+        found: dict[str, Any] = json.loads(place.read_text())
+        return found if found["id"] and found["at"] and isinstance(found["at_destination"], bool) else None
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise TowpathError(f"cannot read the verdict {place}: {error!r}; remove it") from error
+
+
+def forget(it: Opened) -> None:
+    """What is done now to the destination makes every verdict before it void. Raises `TowpathError`.
+
+    The destination no longer holds it, which takes it from other machines as well.
+    """
+    with connected(it.pipeline.destination_uri, "destination") as client:
+        stored.forget(client, it.pipeline)
+    with state_files.told(place := _path(it.pipeline.name)):
+        place.unlink(missing_ok=True)

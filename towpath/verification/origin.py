@@ -1,0 +1,134 @@
+"""What a verdict belongs to: two clusters, their collections, what was selected, and one life of a pipeline.
+
+Each is told by what the least privileges show. A cluster is its replica set and the UUIDs of its collections, which
+MongoDB makes anew with each collection; a life is the ids of the pipeline's topics, which Kafka makes anew with each
+topic: `remove --topics` and `deploy` begin another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+from uuid import uuid4
+
+from pymongo.errors import PyMongoError
+
+from connectors.control import pipeline_topics
+from towpath.errors import Refused, TowpathError
+from towpath.mongo.client import ReplicaSet, briefly, replica_set
+from towpath.pipeline import Pipeline
+from towpath.session import Opened
+from towpath.verification.namespaces import pairs
+from verifier import Pair
+from verifier.reads import Client, existing
+
+_SIDES = ("source", "destination")
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`sets` and `uuids` go by side: the replica set, and namespace → UUID; `topics`: topic → id."""
+
+    sets: Mapping[str, str]
+    uuids: Mapping[str, Mapping[str, str]]
+    topics: Mapping[str, str]
+    selection: Mapping[str, Any]
+
+    @classmethod
+    def look(cls, it: Opened) -> Self:
+        """What both clusters and Kafka show now. Raises `TowpathError` where one does not."""
+        pipeline = it.pipeline
+        with (
+            briefly(pipeline.source_uri, "source") as source,
+            briefly(pipeline.destination_uri, "destination") as destination,
+        ):
+            try:
+                sets = {
+                    side: str(replica_set(client, side))
+                    for side, client in zip(_SIDES, (source, destination), strict=True)
+                }
+                uuids = _uuids(pipeline, source, destination)
+            except PyMongoError as error:
+                raise TowpathError(f"cannot ask both clusters which collections they hold: {error}") from error
+        topics = it.topics.ids(pipeline_topics(pipeline, it.topics))
+        return cls(sets, uuids, topics, _selection(pipeline))
+
+    @classmethod
+    def of(cls, found: Any) -> Self | None:
+        """As it was kept; None for a verdict of a version that kept none."""
+        try:
+            return cls(found["sets"], found["uuids"], found["topics"], found["selection"])
+        except (KeyError, TypeError):
+            return None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def doubt(self, now: Origin) -> str:
+        """Why a verdict of this origin says nothing of the pipeline as it is now; empty when it counts."""
+        return self.doubt_of_life(now) or next(self._changed(now), "")
+
+    def doubt_of_life(self, now: Origin) -> str:
+        """As `doubt`, for what goes on when single collections are dropped and made anew, or others are selected."""
+        for side in _SIDES:
+            before, after = self.sets[side], now.sets[side]
+            if not ReplicaSet.parse(before).is_same(ReplicaSet.parse(after)):
+                return f"the {side} was {before}, and is {after}"
+        if not self.topics:
+            return "it was made while the pipeline was not deployed"
+        common = sorted(self.topics.keys() & now.topics.keys())
+        if not common:
+            return "the pipeline's log is gone: it was removed since"
+        other = [name for name in common if self.topics[name] != now.topics[name]]
+        return f"the pipeline was removed and deployed anew since: the topic {other[0]} is another one" if other else ""
+
+    def _changed(self, now: Origin) -> Iterator[str]:
+        for side in _SIDES:
+            before, after = self.uuids[side], now.uuids[side]
+            gone = [name for name, uuid in before.items() if after.get(name) != uuid]
+            if gone:
+                more = f" and {len(gone) - _SHOWN:,} more" if len(gone) > _SHOWN else ""
+                yield f"at the {side} {', '.join(sorted(gone)[:_SHOWN])}{more} was dropped since, or is another one"
+        if self.selection != now.selection:
+            yield "the pipeline file named other collections then"
+
+
+def _selection(pipeline: Pipeline) -> dict[str, Any]:
+    return {
+        "include": list(pipeline.include),
+        "exclude": list(pipeline.exclude),
+        "rename": dict(pipeline.renames.by_source),
+    }
+
+
+def _uuids(pipeline: Pipeline, source: Client, destination: Client) -> dict[str, dict[str, str]]:
+    try:
+        compared: list[Pair] = pairs(pipeline, ())
+    except Refused:  # neither side has any
+        compared = []
+    names = {"source": [one.source for one in compared], "destination": [one.destination for one in compared]}
+    clients = {"source": source, "destination": destination}
+    return {
+        side: {
+            name: bytes(found["info"]["uuid"]).hex()
+            for name, found in existing(clients[side], names[side]).items()
+            if "uuid" in found.get("info", {})
+        }
+        for side in _SIDES
+    }
+
+
+def look(it: Opened) -> tuple[Origin | None, str]:
+    """What a verdict belongs to now; or None, and why that cannot be told."""
+    try:
+        return Origin.look(it), ""
+    except TowpathError as error:
+        return None, str(error)
+
+
+def of_now(it: Opened) -> dict[str, Any]:
+    """What makes the last line of a verdict one of the pipeline as it is now."""
+    now, _ = look(it)
+    return {"id": uuid4().hex, "origin": now and now.as_json()}

@@ -1,0 +1,133 @@
+"""The last verdict of a pipeline: JSON lines, one a difference, and the counts at the end."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from towpath import state_files
+from towpath.errors import TowpathError
+from verifier import Difference, Kind, Namespace
+from verifier.values import Shown, extended_json, paths
+
+KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A document that a verdict named; `id` is BSON `{_id: …}` in the bytes that it has."""
+
+    namespace: Namespace
+    destination_namespace: Namespace
+    id: bytes
+    kind: Kind
+    paths: tuple[Shown, ...]
+
+
+def path(pipeline: str) -> Path:
+    """Where the last verdict of a pipeline is kept on this machine."""
+    return state_files.folder(pipeline) / "verdict.jsonl"
+
+
+@contextmanager
+def turn(place: Path) -> Iterator[None]:
+    """Held by whoever replaces a verdict, or takes something out of it."""
+    with state_files.locked(place.with_name(f"{place.name}.lock"), wait=True):
+        yield
+
+
+def as_json(found: Difference, destination_namespace: Namespace) -> dict[str, Any]:
+    """The line of one difference; `id` is null where Extended JSON would not tell it exactly."""
+    shown = extended_json(found.id)
+    return {
+        "namespace": found.namespace,
+        "destination_namespace": destination_namespace,
+        "id": None if shown is None else json.loads(shown),
+        "id_bson": found.id.hex(),
+        "kind": found.kind,
+        "paths": [list(one) for one in paths(found)],
+    }
+
+
+def line(found: dict[str, Any]) -> str:
+    return json.dumps(found, ensure_ascii=False) + "\n"
+
+
+def read(place: Path) -> Iterator[Named]:
+    """The documents that a verdict names. Raises `TowpathError` when there is none, or it is not whole."""
+    whole = False
+    for number, found in enumerate(_lines(place), 1):
+        if whole:
+            raise TowpathError(f"{place}, line {number}: something follows the counts; run `towpath verify` again")
+        if "clean" in found:
+            whole = True
+            continue
+        if "command" in found:  # of options, views and indexes, which are not mended through the log
+            continue
+        try:
+            shown = tuple((one[0], one[1], one[2]) for one in found["paths"])
+            id = bytes.fromhex(found["id_bson"])
+            yield Named(found["namespace"], found["destination_namespace"], id, found["kind"], shown)
+        except (KeyError, ValueError, IndexError, TypeError) as error:
+            raise TowpathError(f"{place}, line {number}, is no difference: {error!r}") from error
+    if not whole:
+        raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
+
+
+def counts(place: Path) -> dict[str, Any]:
+    """The last line of a verdict."""
+    lines = deque(_lines(place), maxlen=1)
+    last = lines[0] if lines else {}
+    if "clean" not in last:
+        raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
+    return last
+
+
+def last(pipeline: str) -> dict[str, Any] | None:
+    """The counts of a pipeline's last verdict on this machine; None when there is none."""
+    place = path(pipeline)
+    return counts(place) if place.exists() else None
+
+
+def strike(place: Path, mended: Callable[[Namespace, bytes], bool], only: str | None = None) -> None:
+    """Take out of a verdict what is the same by now, so that it names what is left.
+
+    `only`: just if the verdict has this id, and is no later one.
+    """
+    with turn(place):
+        if only is not None and (not place.exists() or counts(place).get("id") != only):
+            return
+        with state_files.writing(place) as file:
+            _struck(place, file, mended)
+
+
+def _struck(place: Path, file: state_files.Writing, mended: Callable[[Namespace, bytes], bool]) -> None:
+    gone: Counter[str] = Counter()
+    for found in _lines(place):
+        if "id_bson" in found and mended(found["namespace"], bytes.fromhex(found["id_bson"])):
+            gone[found["kind"]] += 1
+        elif "clean" in found:
+            left: dict[str, int] = {kind: found[kind] - gone[kind] for kind in KINDS}
+            clean = not any(left.values()) and not found.get("metadata") and not found.get("trouble")
+            file.write(line({**found, **left, "clean": clean, "repaired": found.get("repaired", 0) + gone.total()}))
+        else:
+            file.write(line(found))
+
+
+def _lines(place: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with place.open() as file:
+            for text in file:
+                found = json.loads(text)
+                if not isinstance(found, dict):
+                    raise ValueError(f"{text[:40]!r} is no object")
+                yield found
+    except FileNotFoundError as error:
+        raise TowpathError(f"there is no verdict at {place}; run `towpath verify` first") from error
+    except (OSError, ValueError) as error:
+        raise TowpathError(f"cannot read the verdict {place}: {error}") from error

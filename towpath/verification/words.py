@@ -1,0 +1,179 @@
+"""A verdict in words: what `towpath verify` prints at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from towpath.preflight.finding import counted
+from towpath.verification.metadata import Metadata
+from towpath.verification.verdict_file import KINDS
+from verifier import Difference, Kind, Tally, Verdict
+from verifier.values import Shown, extended_json, paths, whole
+
+_UNWRAPPED = 1000  # columns, where no terminal wraps the lines
+_WIDTH = 100  # characters of a value on a line
+
+UNSEEN = (
+    "screened: of a number, digests see only its whole part: not its type, not what is behind the point (5, 5.0 and 5.7"
+    " are one to them), NaN is 0, and a symbol is a string; leave --screen out to compare all bytes"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A difference as it is shown."""
+
+    namespace: str
+    id: str
+    kind: Kind
+    paths: Sequence[Shown]
+    source: str | None
+    destination: str | None
+
+    @classmethod
+    def of(cls, found: Difference) -> Example:
+        return cls(
+            found.namespace,
+            extended_json(found.id) or f"BSON {found.id.hex()}",
+            found.kind,
+            paths(found),
+            None if found.source is None else whole(found.source),
+            None if found.destination is None else whole(found.destination),
+        )
+
+
+@dataclass(slots=True)
+class Examples:
+    """The first differences; all others are only counted."""
+
+    most: int
+    found: list[Example] = field(default_factory=list)
+
+    def add(self, one: Difference) -> None:
+        if len(self.found) < self.most:
+            self.found.append(Example.of(one))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a run came to. `metadata` is what differs besides documents; None when that was not compared."""
+
+    verdict: Verdict
+    examples: Sequence[Example] = ()
+    metadata: Metadata | None = None
+
+    @property
+    def differences(self) -> int:
+        return self.verdict.differences + (len(self.metadata.differences) if self.metadata else 0)
+
+    @property
+    def headline(self) -> str:
+        """In one word or two: `same`, `screened`, `not the same`, `no verdict`."""
+        if self.differences:
+            return "not the same"
+        if self.verdict.trouble:
+            return "no verdict"
+        return "screened" if any(tally.way == "screened" for tally in self.verdict.tallies) else "same"
+
+
+def counts(found: Found) -> dict[str, Any]:
+    """The last line of `--json`."""
+    verdict = found.verdict
+    return {
+        "clean": found.headline in ("same", "screened"),
+        "compared": verdict.compared,
+        **{kind: verdict.total(kind) for kind in KINDS},
+        "metadata": None if found.metadata is None else len(found.metadata.differences),
+        "held_back": None if found.metadata is None else len(found.metadata.held_back),
+        "seconds": round(verdict.seconds, 3),
+        "documents_per_second": round(verdict.compared / verdict.seconds) if verdict.seconds else 0,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "verdict": found.headline,
+        "bytes_per_document": round(verdict.read / verdict.compared, 3) if verdict.compared else 0,
+        "notes": [note for tally in verdict.tallies for note in tally.notes],
+        "trouble": verdict.trouble,
+    }
+
+
+def show(found: Found) -> None:
+    """Print a verdict for people."""
+    console = Console()
+    console.width = console.width if console.is_terminal else _UNWRAPPED
+    console.print(_table(found.verdict.tallies))
+    for line in (*_notes(found.verdict), *_examples(found), *_metadata(found.metadata), *_end(found)):
+        click.echo(line)
+
+
+def _table(tallies: Sequence[Tally]) -> Table:
+    table = Table("namespace", "documents", *KINDS, "verdict", box=None, padding=(0, 4, 0, 0))
+    for tally in tallies:
+        name = tally.pair.source
+        if tally.pair.destination != name:
+            name += f" → {tally.pair.destination}"
+        numbers = [f"{n:,}" for n in (tally.documents, *(tally.kinds[kind] for kind in KINDS))]
+        table.add_row(Text(name), *numbers, tally.verdict + (" (by dbHash)" if tally.way == "hashed" else ""))
+    return table
+
+
+def _notes(verdict: Verdict) -> Iterator[str]:
+    notes = [note for tally in verdict.tallies for note in tally.notes]
+    yield from (f"note: {note}" for note in notes)
+    yield from (f"trouble: {words}" for words in verdict.trouble)
+
+
+def _examples(found: Found) -> Iterator[str]:
+    for example in found.examples:
+        yield ""
+        yield f"{example.namespace} {_short(example.id)}: {example.kind}"
+        for path, source, destination in example.paths:
+            sides = f"{_short(source)} at the source, {_short(destination)} at the destination"
+            yield f"    {path or 'the document'}: {sides}"
+    if found.verdict.differences > len(found.examples):
+        yield f"and {found.verdict.differences - len(found.examples):,} more"
+
+
+def _metadata(found: Metadata | None) -> Iterator[str]:
+    """Commands that several share stand once, behind the last of them."""
+    if found is None or not (found.differences or found.held_back):
+        return
+    yield ""
+    yield from (f"{one.pair.source}: {one.what}; that waits for the cutover" for one in found.held_back)
+    last = {one.command: place for place, one in enumerate(found.differences)}
+    for place, one in enumerate(found.differences):
+        yield f"{one.pair.source}: {one.what}"
+        if last[one.command] == place:
+            yield from (f"    mend it at the destination: {line}" for line in one.command.splitlines())
+
+
+def _end(found: Found) -> Iterator[str]:
+    verdict = found.verdict
+    yield ""
+    rate = f"{verdict.compared / verdict.seconds:,.0f} a second" if verdict.seconds else ""
+    network = f"{verdict.read / verdict.compared:,.4g} bytes a document in replies" if verdict.read else ""
+    figures = ", ".join(part for part in (f"{verdict.seconds:,.1f} s", rate, network) if part)
+    yield f"{found.headline}: {counted(verdict.compared, 'document')} in {figures}{_besides(found)}"
+    if found.headline == "screened":
+        yield UNSEEN
+
+
+def _besides(found: Found) -> str:
+    if found.metadata is None:
+        return ""
+    waiting = (
+        f", {len(found.metadata.held_back):,} more held back until the cutover" if found.metadata.held_back else ""
+    )
+    return f"; {counted(len(found.metadata.differences), 'difference')} in options, views and indexes{waiting}"
+
+
+def _short(text: str | None) -> str:
+    if text is None:
+        return "nothing"
+    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}…"

@@ -1,0 +1,95 @@
+"""The forms in which a collection takes replicated changes unharmed, and what is put right at the cutover.
+
+Order holds for each document, not across documents, so a value of a unique index may be there twice for a moment.
+The source's own deletes of expired and overflowing documents are replicated or seen by `verify`; two clocks must not
+delete. What a validator refuses the source has taken already.
+
+A cluster that was a source until now keeps its indexes and its limits when changes come back to it: there only the TTL
+monitor and validators are stopped, in place. (Dates from before 1958 still expire: no TTL is longer than 68 years.)
+A unique index there can still refuse a value that is on its way from one document to
+another. Servers take no transaction on a capped collection (code 263), so that MongoSink cannot write to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from verifier.descriptions import Described, Options
+from verifier.metadata import Form
+
+#: The longest TTL that a server takes, in seconds.
+NEVER = 2**31 - 1
+_OF_INDEX = {
+    "unique": "uniqueness of the index {}",
+    "prepareUnique": "uniqueness of the index {}",
+    "expireAfterSeconds": "TTL of the index {}",
+}
+_VALIDATOR = "the validator's refusals (it warns until then)"
+
+
+def harmless(wanted: Described) -> Described:
+    """The collection without what would refuse or delete documents while they stream in; a view as it is."""
+    if wanted.kind != "collection":
+        return wanted
+    options = {name: value for name, value in wanted.options.items() if name not in ("capped", "expireAfterSeconds")}
+    if _refuses(options):
+        options["validationAction"] = "warn"
+    indexes = {name: _harmless_index(index) for name, index in wanted.indexes.items()}
+    return replace(wanted, options=options, indexes=indexes)
+
+
+def _refuses(options: Options) -> bool:
+    return "validator" in options and options.get("validationAction") != "warn"
+
+
+def _harmless_index(index: Options) -> Options:
+    return {name: value for name, value in index.items() if name not in _OF_INDEX}
+
+
+def in_place(found: Described) -> Described:
+    """The collection as it is, but with clocks and validators that delete and refuse nothing; a view as it is."""
+    if found.kind != "collection":
+        return found
+    options = {name: value for name, value in found.options.items() if name != "expireAfterSeconds"}
+    if _refuses(options):
+        options["validationAction"] = "warn"
+    ttl = {name: index | {"expireAfterSeconds": NEVER} for name, index in found.indexes.items() if _expires(index)}
+    return replace(found, options=options, indexes={**found.indexes, **ttl})
+
+
+def _expires(index: Options) -> bool:
+    return bool(index.get("expireAfterSeconds", NEVER) != NEVER)
+
+
+#: What a destination is compared with while changes stream in.
+HARMLESS = Form(harmless, "while changes stream in")
+#: The same for a destination that was there first, such as a former source.
+HARMLESS_IN_PLACE = Form(in_place, "while changes stream back")
+
+
+def stopped(found: Described) -> Iterator[str]:
+    """What does not delete and refuse any more in place, in words."""
+    if found.kind != "collection":
+        return
+    if "expireAfterSeconds" in found.options:
+        yield "its TTL"
+    if _refuses(found.options):
+        yield _VALIDATOR
+    yield from (_OF_INDEX["expireAfterSeconds"].format(name) for name, one in found.indexes.items() if _expires(one))
+
+
+def held_back(wanted: Described) -> Iterator[str]:
+    """What waits for the cutover, in words."""
+    if wanted.kind != "collection":
+        return
+    options: dict[str, Any] = wanted.options
+    if "capped" in options:
+        yield "its limit as a capped collection"
+    if "expireAfterSeconds" in options:
+        yield "its TTL"
+    if _refuses(options):
+        yield _VALIDATOR
+    for name, index in wanted.indexes.items():
+        yield from dict.fromkeys(words.format(name) for field, words in _OF_INDEX.items() if field in index)

@@ -1,0 +1,133 @@
+"""The commands that make a collection of the destination what the source's is. Nothing runs them here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from verifier.commands import Command
+from verifier.descriptions import DEFAULTS, Described, Options, unlike
+
+Commands = Sequence[Command]
+_COARSENESS = ("seconds", "minutes", "hours")
+#: A server's version, as its features go by it.
+Version = tuple[int, int]
+_UNIQUE_IN_PLACE: Version = (6, 0)
+_TTL_IN_PLACE: Version = (5, 1)
+
+
+def command(namespace: str, verb: str, **arguments: Any) -> Command:
+    database, name = namespace.split(".", 1)
+    return Command(database, {verb: name, **arguments})
+
+
+def drop(namespace: str) -> Command:
+    return command(namespace, "drop")
+
+
+def create(namespace: str, wanted: Described) -> Commands:
+    """Make a collection, with its indexes, or a view."""
+    options = {name: value for name, value in wanted.options.items() if name != "capped"}
+    capped = wanted.options.get("capped")
+    if capped:
+        options |= {"capped": True, **capped}
+    return [command(namespace, "create", **options), *_indexes(namespace, wanted.indexes)]
+
+
+def create_again(namespace: str, wanted: Described) -> Commands:
+    return [drop(namespace), *create(namespace, wanted)]
+
+
+def _indexes(namespace: str, wanted: Mapping[str, Options]) -> Commands:
+    if not wanted:
+        return []
+    return [command(namespace, "createIndexes", indexes=[{**spec, "name": name} for name, spec in wanted.items()])]
+
+
+def of_view(namespace: str, wanted: Described, found: Described) -> Commands:
+    if "collation" in unlike(wanted.options, found.options):
+        return create_again(namespace, wanted)
+    return [command(namespace, "collMod", viewOn=wanted.options["viewOn"], pipeline=wanted.options.get("pipeline", []))]
+
+
+def option(namespace: str, name: str, wanted: Described, found: Described) -> Commands | None:
+    """The commands that change one option; None where no command can, so that the collection is to be made again."""
+    mine, theirs = wanted.options.get(name), found.options.get(name)
+    if name in DEFAULTS:
+        return [command(namespace, "collMod", **{name: DEFAULTS[name] if mine is None else mine})]
+    if name == "capped" and mine:
+        return _cap(namespace, mine, found)
+    if name == "expireAfterSeconds" and ("clusteredIndex" in found.options or found.kind == "timeseries"):
+        return [command(namespace, "collMod", expireAfterSeconds="off" if mine is None else mine)]
+    if name == "timeseries" and mine and _is_coarser(mine, theirs):
+        return [command(namespace, "collMod", timeseries={"granularity": mine["granularity"]})]
+    return None
+
+
+def _cap(namespace: str, wanted: Mapping[str, int], found: Described) -> Commands:
+    """A capped collection's size changes in place; one that becomes capped loses its indexes."""
+    most = wanted.get("max", 0)  # 0 is no limit
+    if "capped" in found.options:
+        return [command(namespace, "collMod", cappedSize=wanted["size"], cappedMax=most)]
+    limit = [command(namespace, "collMod", cappedMax=most)] if most else []
+    return [
+        command(namespace, "convertToCapped", size=wanted["size"]),
+        *limit,
+        *_indexes(namespace, found.indexes),
+    ]
+
+
+def _is_coarser(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> bool:
+    """Whether only the granularity differs, in the one direction that a server allows."""
+    if not found or {**wanted, "granularity": ""} != {**found, "granularity": ""}:
+        return False
+    new, old = wanted.get("granularity"), found.get("granularity")
+    return new in _COARSENESS and old in _COARSENESS and _COARSENESS.index(new) > _COARSENESS.index(old)
+
+
+def in_order(wanted: Described, found: Described) -> list[str]:
+    """Names of the indexes that differ: first those to be dropped, which may stand in the way of one to be made."""
+    names = [name for name in {**wanted.indexes, **found.indexes} if not _same(wanted, found, name)]
+    return sorted(names, key=lambda name: (name in wanted.indexes, name))
+
+
+def _same(wanted: Described, found: Described, name: str) -> bool:
+    mine, theirs = wanted.indexes.get(name), found.indexes.get(name)
+    return mine is not None and theirs is not None and not unlike(mine, theirs)
+
+
+def index(namespace: str, name: str, wanted: Options | None, found: Options | None, version: Version) -> Commands:
+    """Make, drop or change one index; it is made again where a server of this version cannot change it in place."""
+    if wanted is None:
+        return [command(namespace, "dropIndexes", index=name)]
+    if found is None:
+        return _indexes(namespace, {name: wanted})
+    fields = unlike(wanted, found)
+    if all(_changes_in_place(field, wanted, found, version) for field in fields):
+        return [command(namespace, "collMod", index={"name": name, **change}) for change in _changes(wanted, fields)]
+    return [command(namespace, "dropIndexes", index=name), *_indexes(namespace, {name: wanted})]
+
+
+def _changes_in_place(field: str, wanted: Options, found: Options, version: Version) -> bool:
+    match field:
+        case "hidden":
+            return True
+        case "expireAfterSeconds":
+            return field in wanted and (field in found or version >= _TTL_IN_PLACE)
+        case "unique":
+            return field in wanted and version >= _UNIQUE_IN_PLACE
+        case "prepareUnique":
+            return version >= _UNIQUE_IN_PLACE
+    return False
+
+
+def _changes(wanted: Options, fields: Sequence[str]) -> Iterator[Options]:
+    """`unique` takes `prepareUnique`, which goes alone; both come last, so that duplicates hold nothing else up."""
+    together = {field: wanted.get(field, False) for field in ("expireAfterSeconds", "hidden") if field in fields}
+    if together:
+        yield together
+    if "unique" in fields:
+        yield {"prepareUnique": True}
+        yield {"unique": True}
+    elif "prepareUnique" in fields:
+        yield {"prepareUnique": wanted.get("prepareUnique", False)}
