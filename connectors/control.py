@@ -10,12 +10,11 @@ import tenacity
 from pymongo.errors import PyMongoError
 
 from connectors.rest import Connect, Connector
+from towpath.bookkeeping import positions, verdict
 from towpath.errors import ConnectError, NoSuchConnector, NotYet, TowpathError
 from towpath.kafka.topics import Place, Topics
-from towpath.log import sink_positions
 from towpath.mongo.client import connected
 from towpath.pipeline import Pipeline
-from towpath.verification import stored_verdict
 
 _PAUSE = 0.2  # seconds between two looks
 _FAILED_FOR = 5.0  # seconds: a failure may be that of the tasks that a change is about to replace
@@ -118,7 +117,7 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
 
 def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> None:
     with connected(pipeline.destination_uri, "destination") as client:
-        count = sink_positions.forget(client, pipeline)
+        count = positions.forget(client, pipeline)
     if count:
         say(f"removed the sink's positions at the destination ({count} documents in the database towpath)")
 
@@ -127,7 +126,7 @@ def _forget_verdict(pipeline: Pipeline, say: Callable[[str], None]) -> None:
     """All that the plain mode keeps there, where its user may write; it counts for no other pipeline."""
     try:
         with connected(pipeline.destination_uri, "destination", timeout=5) as client:
-            stored_verdict.forget(client, pipeline)
+            verdict.forget(client, pipeline)
     except (TowpathError, PyMongoError) as error:
         say(f"the last verdict, if the destination holds it, is left there, and counts no longer: {error}")
 

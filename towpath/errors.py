@@ -10,6 +10,7 @@ TowpathError                    root; its message says what was attempted, where
 ├── Refused                     the change would break the order of records or lose some of them
 │   └── Overtaken               another command is at the same work by now
 ├── MongoUnreachable            a cluster does not answer, or refuses the credentials
+├── NotWhole                    the log cannot rebuild all documents
 └── NotYet                      what was waited for did not come about in time
 
 The verifier and the embedded stack have roots of their own: `verifier.VerifierError`, `towpath.stack.StackError`.
@@ -62,6 +63,10 @@ class Overtaken(Refused):
 
 class MongoUnreachable(TowpathError):
     """A cluster does not answer, or refuses the credentials."""
+
+
+class NotWhole(TowpathError):
+    """The log cannot rebuild all documents; nothing was changed."""
 
 
 class NotYet(TowpathError):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from towpath import state_files
 from towpath.errors import TowpathError
-from towpath.session import say
+from towpath.session import Say
 from verifier import Options
 
 #: Held by `verify --follow`.
@@ -42,7 +42,7 @@ def following_alone(name: str) -> AbstractContextManager[None]:
 
 
 @contextmanager
-def journaled(name: str, options: Options) -> Iterator[Options]:
+def journaled(name: str, options: Options, say: Say) -> Iterator[Options]:
     """With the journal, which is of one verification at a time: others do without, and cannot be resumed.
 
     Raises `TowpathError` where the run that is to be resumed is at work.

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
+from connectors.control import require
 from towpath.barrier import uncaptured, unread
 from towpath.cluster_time import ClusterTime
-from towpath.errors import TowpathError
+from towpath.errors import NoSuchConnector, TowpathError
 from towpath.kafka.topics import Place
 from towpath.log.lag import applied, gaps, peek, pipeline_ends
 from towpath.log.source_offsets import SELECTION, read_state
-from towpath.session import Opened, say
+from towpath.session import Session
 
 _LATE = 10.0  # seconds behind after which it is told
 _KEPT = 1_000  # moments of which the ends of the log are remembered
@@ -26,7 +27,7 @@ _KEPT = 1_000  # moments of which the ends of the log are remembered
 class Passing:
     """The barrier of `towpath wait` as a question: `passed(moment)` looks once and does not wait."""
 
-    opened: Opened
+    opened: Session
     done: Callable[[], dict[Place, int]]
     _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
     _written: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class Passing:
             return self._passed(moment)
         except (TowpathError, PyMongoError) as error:  # it may be back when the next document is due
             if not self._told:
-                say(f"cannot ask how far the pipeline is: {error}; differences wait until it answers")
+                self.opened.say(f"cannot ask how far the pipeline is: {error}; differences wait until it answers")
             self._told = True
             return False
 
@@ -79,12 +80,29 @@ class Passing:
         """Tell once what capture is at, when it has been behind for a while."""
         self._behind_since = self._behind_since or time.monotonic()
         if not self._told and time.monotonic() - self._behind_since > _LATE:
-            say(f"differences wait for the pipeline: {words}")
+            self.opened.say(f"differences wait for the pipeline: {words}")
             self._told = True
 
 
 @contextlib.contextmanager
-def passing(opened: Opened, *, silent: bool = False) -> Iterator[Passing]:
+def passing(opened: Session, *, silent: bool = False) -> Iterator[Passing]:
     """The question for a deployed pipeline. Raises `TowpathError` where nobody answers."""
     with applied(opened.pipeline, opened.topics) as done:
         yield Passing(opened, done, _told=silent)
+
+
+@contextlib.contextmanager
+def asking(opened: Session) -> Iterator[Passing | None]:
+    """As `passing`; None for a pipeline that is not deployed."""
+    try:
+        require(opened.connect, opened.topics, opened.pipeline)
+    except NoSuchConnector:
+        opened.say(f"{opened.pipeline.name} is not deployed: a difference is told when it stays through all tries")
+        yield None
+        return
+    except TowpathError as error:
+        raise TowpathError(
+            f"{error}; the verifier asks how far the pipeline is; to go by the tries alone, pass --alone"
+        ) from error
+    with passing(opened) as passed:
+        yield passed

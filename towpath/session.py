@@ -1,13 +1,12 @@
-"""A pipeline file together with the services that it names, as every verb needs them."""
+"""The services that a pipeline names, opened together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
 from confluent_kafka import KafkaException
 from pymongo.errors import PyMongoError
 
@@ -23,30 +22,31 @@ ERRORS = (TowpathError, VerifierError, PyMongoError, OSError)
 #: What may come of a look at a pipeline, and be over at the next one.
 TROUBLE = (*ERRORS, KafkaException)
 
+#: Where sentences for people go while something is done.
+Say = Callable[[str], None]
+
+
+def unsaid(words: str) -> None:
+    """Where nobody reads along."""
+
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class Session:
+    """A pipeline with its services; nothing is asked of them until it is needed."""
+
     pipeline: Pipeline
     connect: Connect
     topics: Topics
     file: Path
+    say: Say = unsaid
 
 
 @contextmanager
-def opened(file: Path, content: str | None = None) -> Iterator[Opened]:
+def opened(file: Path, content: str | None = None, say: Say = unsaid) -> Iterator[Session]:
     """Read the pipeline file and be ready to talk to Connect and Kafka (nothing is asked yet).
 
-    With `content` the file need not be there yet.
+    With `content` the file need not be there yet. Raises `BadPipelineFile`.
     """
     pipeline = pipeline_file.read(file) if content is None else pipeline_file.parse(content, file)
     with Connect(pipeline.connect_url, pipeline.connect_login) as connect:
-        yield Opened(pipeline, connect, Topics(pipeline.bootstrap, pipeline.kafka_client), file)
-
-
-pipeline_argument = click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path, dir_okay=False))
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
-
-
-def say(words: str) -> None:
-    """Words for people go to standard error; standard output is for data."""
-    click.echo(words, err=True)
+        yield Session(pipeline, connect, Topics(pipeline.bootstrap, pipeline.kafka_client), file, say)

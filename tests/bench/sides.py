@@ -25,7 +25,7 @@ from towpath.errors import NoSuchConnector
 from towpath.kafka.topics import TOPIC_SETTINGS, Place, Topics
 from towpath.log.lag import applied, gaps, peek
 from towpath.log.source_offsets import read_state
-from towpath.session import Opened, opened
+from towpath.session import Session, opened
 
 DATABASE, COLLECTION = "bench", "documents"
 NAMESPACE = f"{DATABASE}.{COLLECTION}"
@@ -141,7 +141,7 @@ def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> I
             remove(it.pipeline, it.connect, it.topics, log=True, say=lambda words: None)
 
 
-def _prepared(it: Opened, side: Side, settings: Settings, done: Callable[[], dict[Place, int]]) -> Way:
+def _prepared(it: Session, side: Side, settings: Settings, done: Callable[[], dict[Place, int]]) -> Way:
     """Do what `towpath deploy` does before the connectors."""
     pipeline = it.pipeline
     deployment = Deployment(pipeline, look(pipeline, allow_missing=True), it.connect, it.topics)

@@ -16,12 +16,12 @@ from tests.support.order import Order
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.workload import REINSERT, Workload
 from towpath import barrier
+from towpath.bookkeeping.positions import positions
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.reverse_file import write_back_file
 from towpath.errors import Refused
 from towpath.log.lag import pipeline_ends
-from towpath.log.sink_positions import positions
-from towpath.session import Opened, opened, say
+from towpath.session import Session, opened, say
 
 COLLECTIONS = {"orders": "archived", "lines": "lines"}
 ECHOES = [f"echo {n}" for n in range(40)]  # in all partitions
@@ -29,7 +29,7 @@ TIMEOUT = 120.0
 
 
 @contextmanager
-def way_back_of(pipeline: Pipeline) -> Iterator[Opened]:
+def way_back_of(pipeline: Pipeline) -> Iterator[Session]:
     """The pipeline that leads back, not deployed yet; whatever is left of it goes at the end."""
     with opened(write_back_file(pipeline.file)) as back:
         try:
@@ -38,17 +38,17 @@ def way_back_of(pipeline: Pipeline) -> Iterator[Opened]:
             control.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
 
 
-def wait(it: Opened) -> None:
+def wait(it: Session) -> None:
     barrier.wait(it.pipeline, it.connect, it.topics, TIMEOUT, say)
 
 
-def make_ready(back: Opened) -> list[str]:
+def make_ready(back: Session) -> list[str]:
     said: list[str] = []
     reverse_pipeline.make_ready(back.pipeline, back.connect, back.topics, said.append)
     return said
 
 
-def begin(back: Opened, there: Opened) -> None:
+def begin(back: Session, there: Session) -> None:
     start = time.monotonic()
     reverse_pipeline.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
     print(f"the way back began after {time.monotonic() - start:.2f} s")
@@ -128,7 +128,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         pipeline.assert_same(*COLLECTIONS, at_least=200)
 
 
-def assert_at_ends(pipeline: Pipeline, there: Opened) -> None:
+def assert_at_ends(pipeline: Pipeline, there: Session) -> None:
     found = positions(pipeline.destination_client, there.pipeline)
     ends = pipeline_ends(there.pipeline, there.topics)
     assert {place: found[place].offset for place in ends} == {place: end for place, (_, end) in ends.items()}

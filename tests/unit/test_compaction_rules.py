@@ -11,9 +11,9 @@ from connectors.configs import definitions
 from tests.unit.test_checks_judgements import PIPELINE, told
 from towpath.compaction import segment_roll
 from towpath.compaction.preconditions import compaction_of, interval
-from towpath.compaction.unprotected import Figures, First, Part, figures, is_update
 from towpath.errors import Refused
 from towpath.log.topic_settings import change_settings, plain_settings, request_settings
+from towpath.log.unprotected import Figures, First, Part, figures, is_update
 from towpath.pipeline import Compaction
 from towpath.preflight import log
 from towpath.status.log_figures import LogStatus, TopicLog

@@ -16,13 +16,14 @@ from towpath.cutover.pause import Pause
 from towpath.cutover.sides import Sides
 from towpath.cutover.write_stop import Stopping
 from towpath.errors import NotYet, Overtaken
+from towpath.session import unsaid
 
 LONG_S = 60.0
 
 
 def begun(limit: float, act: Callable[[Pause], None]) -> None:
     """A pause in which this is done."""
-    pause = Pause(limit, Telling(as_json=True))
+    pause = Pause(limit, Telling(lambda event: None, unsaid))
     with pause.kept():
         pause.end_writes(cast(Sides, None), Stopping("mongodb://h", "source", "true", blocks=False))
         with pause.telling.step("waiting"):

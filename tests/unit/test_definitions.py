@@ -8,10 +8,10 @@ import pytest
 
 from connectors.configs import definitions, plugins
 from tests.unit.test_checks_judgements import PIPELINE
+from towpath.bookkeeping.positions import Counts, task_state
 from towpath.deploy.preconditions import refuse_changed_mode, refuse_partitioned
 from towpath.errors import Refused
 from towpath.kafka.topics import Topic
-from towpath.log.sink_positions import Counts, task_state
 from towpath.pipeline import Compaction, Copy, CopyWay, Mode, Pipeline
 
 SOURCE, SINK = "io.towpath.source.MongoSource", "io.towpath.sink.MongoSink"

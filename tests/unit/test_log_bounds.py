@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from confluent_kafka import Uuid
 
+from towpath.bookkeeping.positions import Applied
 from towpath.kafka.topics import topic_id
 from towpath.log.bounds import Break, judge, listed
-from towpath.log.sink_positions import Applied
 
 PLACE = ("shop.shop.orders", 3)
 

@@ -14,8 +14,9 @@ from connectors.rest import Connect
 from tests.support.fuzz import cases, told
 from towpath import cli
 from towpath.config.loading import read
-from towpath.deploy.credentials import destination_uri, properties, without_credentials
+from towpath.deploy.credentials import destination_uri, properties
 from towpath.errors import BadPipelineFile
+from towpath.mongo.uri import without_credentials
 
 FILE = """
 name = "shop"

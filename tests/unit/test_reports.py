@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.unit.test_checks_judgements import PIPELINE
-from towpath import report
+from towpath.cli import report
+from towpath.cli.report.cutover import _steps
+from towpath.cli.report.verdict import write_report
 from towpath.cutover.events import Event
-from towpath.cutover.report import _steps
 from towpath.errors import TowpathError
 from towpath.pipeline import Pipeline
-from towpath.verification.report import write_report
-from towpath.verification.words import Example, Found
+from towpath.verification.outcome import Example, Found
 from verifier import Tally, Verdict
 from verifier.differences import Pair
 

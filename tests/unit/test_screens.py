@@ -6,10 +6,10 @@ from pathlib import Path
 
 from connectors.rest import Connector, Task
 from towpath import stack as embedded
+from towpath.bookkeeping.positions import Counts, TaskState
 from towpath.cli import status as status_verb
 from towpath.cli.stack import _show
 from towpath.log.dead_letters import Cause, DeadLetters
-from towpath.log.sink_positions import Counts, TaskState
 from towpath.stack.processes import Process
 from towpath.status.copy_progress import Copied, Held
 from towpath.status.figures import Status, Waiting

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from connectors.rest import reason
+from towpath.cli import run_events
+from towpath.cli.run_events import Event, Events
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
-from towpath.supervisor import events as run_events
-from towpath.supervisor.events import Event, Events
 from towpath.supervisor.restarts import Backoff, lasting
 
 FILE = """

@@ -10,10 +10,9 @@ from connectors.configs import definitions
 from tests.support.secured import documented_acls, documented_roles
 from towpath.config.loading import read
 from towpath.deploy import credentials
-from towpath.deploy.credentials import without_credentials
 from towpath.errors import BadPipelineFile, MongoUnreachable, TowpathError
 from towpath.kafka.settings import KafkaClient, login, of, properties
-from towpath.mongo import pem
+from towpath.mongo import uri as mongo_uri
 from towpath.mongo.client import connected
 from towpath.mongo.privileges import (
     COPY_ACTIONS,
@@ -22,6 +21,7 @@ from towpath.mongo.privileges import (
     POSITION_ACTIONS,
     SOURCE_ACTIONS,
 )
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import Pipeline
 from towpath.preflight.connect import exposed
 
@@ -67,12 +67,12 @@ def lines(settings: dict[str, str]) -> str:
 
 
 def test_a_uri_is_split_for_java_and_joined_for_python() -> None:
-    found = pem.split(URI)
+    found = mongo_uri.split(URI)
     assert found.uri == "mongodb://db/?tls=true&w=1"
     assert found.pem == {"tls.ca": "/a b/ca.pem", "tls.certificate": "/k.pem", "tls.key.password": "p&q"}
-    again = pem.split(pem.joined(found.uri, found.pem))
+    again = mongo_uri.split(mongo_uri.joined(found.uri, found.pem))
     assert again == found
-    assert pem.split("mongodb://db").uri == "mongodb://db" == pem.joined("mongodb://db", {})
+    assert mongo_uri.split("mongodb://db").uri == "mongodb://db" == mongo_uri.joined("mongodb://db", {})
 
 
 def test_a_client_has_the_same_settings_under_every_name(tmp_path: Path) -> None:
@@ -210,11 +210,11 @@ def test_configurations_hold_references_and_the_secrets_file_what_they_mean(tmp_
         assert line in text.splitlines()
     assert "tlsCertificate" not in text, "Java's driver would warn of it in its log"
     file = private(tmp_path / "p.properties", text)
-    assert credentials.read_destination(file) == pem.joined(*_parts(pipeline.destination_uri + "&replicaSet=rs"))
+    assert credentials.read_destination(file) == mongo_uri.joined(*_parts(pipeline.destination_uri + "&replicaSet=rs"))
 
 
 def _parts(uri: str) -> tuple[str, dict[str, str]]:
-    found = pem.split(uri)
+    found = mongo_uri.split(uri)
     return found.uri, found.pem
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from towpath.cluster_time import ClusterTime
 from towpath.errors import TowpathError
+from towpath.log.ddl_events import Ddl, in_order, watched
 from towpath.log.source_offsets import source_state
 from towpath.namespaces import Selection
 from towpath.schema import unreplicated
-from towpath.schema.ddl_events import Ddl, in_order, watched
 from towpath.schema.ddl_words import Sides, judged
 from towpath.verification import verdict_file
 from verifier import Pair

@@ -11,11 +11,12 @@ from click.testing import CliRunner
 
 from tests.support import bsonbytes as b
 from towpath import state_files
+from towpath.cli.verdict_text import UNSEEN, show
 from towpath.cli.verify import verify
 from towpath.cli.verify_progress import words
 from towpath.errors import TowpathError
 from towpath.verification import verdict_file
-from towpath.verification.words import UNSEEN, Example, Found, counts, show
+from towpath.verification.outcome import Example, Found, counts
 from verifier import Different, Extra, Missing, Pair, Progress, Tally, Verdict
 from verifier.values import paths
 

@@ -103,7 +103,7 @@ def _status() -> int:
         click.echo(f"towpath: cannot write the output: {error.strerror}; make room there", err=True)
         return TROUBLE
     except _expected() as error:
-        from towpath.errors import NotYet
+        from towpath.errors import NotWhole, NotYet
 
         click.echo(f"towpath: {error}", err=True)
-        return DIFFERENT if isinstance(error, NotYet) else TROUBLE
+        return DIFFERENT if isinstance(error, NotYet | NotWhole) else TROUBLE

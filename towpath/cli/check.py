@@ -7,9 +7,10 @@ from pathlib import Path
 
 import click
 
+from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.finding import LEVELS, Finding
 from towpath.preflight.everything import everything
-from towpath.preflight.finding import LEVELS, Finding, counted
-from towpath.session import json_option, opened, pipeline_argument
+from towpath.text import counted
 
 _COLOURS = {"error": "red", "warning": "yellow", "ok": "green"}
 

@@ -15,14 +15,13 @@ from pathlib import Path
 import click
 import tenacity
 
+from towpath.cli.options import duration, json_option, opened, pipeline_argument, say
 from towpath.compaction import preconditions
 from towpath.compaction.reader import Reader
 from towpath.compaction.service import Compactor, Round
 from towpath.errors import NotYet, Refused, TowpathError
-from towpath.preflight.finding import counted
 from towpath.repair.targets import unreadable
-from towpath.session import json_option, opened, pipeline_argument, say
-from towpath.verification.by_log import duration
+from towpath.text import counted
 
 
 @click.command()

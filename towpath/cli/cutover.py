@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
 from connectors.control import require
+from towpath.cli.options import duration, json_option, opened, pipeline_argument, say
+from towpath.cli.report.cutover import write_report
 from towpath.cutover import fail_back, steps
 from towpath.cutover.comparison import Checked
-from towpath.cutover.events import Telling
+from towpath.cutover.events import Event, Telling
 from towpath.cutover.gate import Check, Limits, gate, gate_back, looked, red
 from towpath.cutover.preconditions import Preconditions
-from towpath.cutover.report import write_report
 from towpath.cutover.reverse_file import write_back_file
 from towpath.cutover.sides import Sides, looked_at
 from towpath.cutover.steps import Asked
@@ -26,10 +29,10 @@ from towpath.cutover.write_stop import hook
 from towpath.errors import Overtaken, Refused, TowpathError
 from towpath.lock import alone
 from towpath.mongo.write_block import MONGOSH_UNDO
-from towpath.session import ERRORS, json_option, opened, pipeline_argument, say
-from towpath.verification.by_log import duration
+from towpath.session import ERRORS
 
 _NOT_DONE, _TROUBLE = 1, 2
+_MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="red", bold=True)}
 
 
 @click.command()
@@ -94,7 +97,7 @@ def cutover(
     if undoes and dry_run:
         raise click.UsageError("--dry-run looks whether all is ready; --undo needs nothing to be")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    telling = Telling(as_json)
+    telling = Telling(_print_json if as_json else _print, say)
     limits = Limits(max_lag, verified_within.total_seconds())
     asked = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
     with ExitStack() as stack:
@@ -106,6 +109,22 @@ def cutover(
         sides = looked_at(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
         act = _Command(sides, asked, telling, dry_run, report, has_back=not no_way_back)
         act.undo() if undoes else act.go_back() if goes_back else act.cut_over()
+
+
+def _print_json(event: Event) -> None:
+    click.echo(json.dumps(event.as_json(), ensure_ascii=False))
+
+
+def _print(event: Event) -> None:
+    """The words of an event; of the gate, each check on a line."""
+    checks: list[dict[str, Any]] = event.figures.get("checks", [])
+    width = max((len(check["name"]) for check in checks), default=0)
+    for check in checks:
+        click.echo(f"{_MARKS[check['good']]}  {check['name']:<{width}}  {check['found']}")
+        if check["advice"] and not check["good"]:
+            click.echo(f"     {'':<{width}}  → {check['advice']}")
+    if event.kind != "gate":
+        click.echo(event.words)
 
 
 @dataclass(slots=True)

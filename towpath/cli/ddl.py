@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from connectors.control import require
-from towpath.preflight.finding import counted
+from towpath.cli.options import json_option, opened, pipeline_argument
 from towpath.schema import unreplicated
-from towpath.session import json_option, opened, pipeline_argument
+from towpath.text import counted
 
 
 @click.command()

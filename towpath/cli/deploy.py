@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from connectors.control import wait_running
+from towpath.cli.options import json_option, opened, pipeline_argument, say
 from towpath.cli.prepare import tell_rest
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import look
@@ -16,7 +17,6 @@ from towpath.pipeline import Pipeline
 from towpath.preflight import preconditions
 from towpath.schema import apply, plan
 from towpath.schema.plan import NOTHING, Plan
-from towpath.session import json_option, opened, pipeline_argument, say
 
 
 @click.command()

@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 
 from towpath import stack as embedded
+from towpath.cli.options import say
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile, TowpathError
 from towpath.pipeline import Mode
-from towpath.session import say
 
 _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from connectors.control import require, wait_running
-from towpath.cutover import marker
+from towpath.bookkeeping import cutover
+from towpath.cli.options import opened, pipeline_argument
 from towpath.deploy.loops import refuse_ring_on_resuming
-from towpath.session import opened, pipeline_argument
 
 
 @click.command()
@@ -33,7 +33,7 @@ def resume(file: Path, timeout: float) -> None:
     """Resume the connectors of PIPELINE where they were paused."""
     with opened(file) as it:
         require(it.connect, it.topics, it.pipeline)
-        marker.refuse(it.pipeline)
+        cutover.refuse(it.pipeline)
         refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
         for name in it.pipeline.connectors:
             it.connect.resume(name)

@@ -9,11 +9,12 @@ import click
 
 from connectors.control import require
 from towpath import barrier
+from towpath.cli.options import json_option, opened, pipeline_argument, say
 from towpath.cli.progress_bar import bar
 from towpath.errors import NoSuchConnector
 from towpath.schema import apply, plan
 from towpath.schema.plan import Plan
-from towpath.session import Opened, json_option, opened, pipeline_argument, say
+from towpath.session import Session
 
 _DIFFERENT = 1
 
@@ -68,7 +69,7 @@ def prepare(
             raise click.exceptions.Exit(_DIFFERENT)
 
 
-def _make(it: Opened, found: Plan, indexes: str, timeout: float) -> None:
+def _make(it: Session, found: Plan, indexes: str, timeout: float) -> None:
     make(it, found)
     if not found.indexes or indexes == "none":
         return
@@ -79,12 +80,12 @@ def _make(it: Opened, found: Plan, indexes: str, timeout: float) -> None:
         apply.run(it.pipeline, found.indexes, lambda step: say(step.words), tell)
 
 
-def make(it: Opened, found: Plan) -> None:
+def make(it: Session, found: Plan) -> None:
     """Collections and views, which take no time."""
     apply.run(it.pipeline, found.collections, lambda step: say(step.words))
 
 
-def _deployed(it: Opened) -> bool:
+def _deployed(it: Session) -> bool:
     try:
         require(it.connect, it.topics, it.pipeline)
     except NoSuchConnector:
@@ -92,7 +93,7 @@ def _deployed(it: Opened) -> bool:
     return True
 
 
-def _applied(it: Opened, timeout: float) -> bool:
+def _applied(it: Session, timeout: float) -> bool:
     if not _deployed(it):
         return False
     barrier.wait(it.pipeline, it.connect, it.topics, timeout, say)

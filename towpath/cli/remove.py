@@ -7,10 +7,11 @@ from pathlib import Path
 import click
 
 from connectors import control
+from towpath.cli.options import opened, pipeline_argument, say
 from towpath.errors import TowpathError
 from towpath.replay import connector
 from towpath.replay.plan import every, find, left_behind
-from towpath.session import Opened, opened, pipeline_argument, say
+from towpath.session import Session
 
 
 @click.command()
@@ -48,7 +49,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         click.echo(f"{it.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
 
-def _remove_replay(it: Opened, label: str, *, dry_run: bool) -> None:
+def _remove_replay(it: Session, label: str, *, dry_run: bool) -> None:
     replay = find(it.connect, it.pipeline, label) or left_behind(it.topics, it.pipeline, label)
     if replay is None:
         names = ", ".join(one.label for one in every(it.connect, it.pipeline)) or "none"

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import click
 
 from towpath import state_files
+from towpath.cli.options import json_option, opened, pipeline_argument, say
 from towpath.lock import FOLLOW, lock
 from towpath.log import reread_requests
 from towpath.passing import passing
@@ -22,7 +23,7 @@ from towpath.repair.rereads import Left, Mended, Repaired
 from towpath.repair.rereads import repair as repaired
 from towpath.repair.targets import Wanted
 from towpath.schema import unreplicated
-from towpath.session import Opened, json_option, opened, pipeline_argument, say
+from towpath.session import Session
 from towpath.verification import follow_state, running_verdict, verdict_file
 from verifier.order import Key, id_key
 from verifier.values import extended_json
@@ -68,7 +69,7 @@ def repair(
         raise click.exceptions.Exit(1)
 
 
-def _wanted(it: Opened, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[Wanted]:
+def _wanted(it: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[Wanted]:
     if ids is not None:
         return targets.of_file(it.pipeline, *ids)
     return targets.of_dead_letters(it.pipeline, it.topics) if dead_letters else targets.of_verdicts(_named(it.pipeline))
@@ -109,7 +110,7 @@ def _struck(pipeline: Pipeline, of_verdict: bool) -> Iterator[set[tuple[str, Key
                     running_verdict.strike(pipeline.name, verdict_file.counts(place))
 
 
-def _report(it: Opened, found: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:
+def _report(it: Session, found: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:
     """Tell of each document as it is known, and put it into `same` if it is; the number of those that are left."""
     start, mended, left = time.monotonic(), Counter[str](), Counter[str]()
     for one in found:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
+from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.cli.replay_progress import Terminal
 from towpath.replay import rebuild as rebuilt
 from towpath.replay import steps
 from towpath.replay.options import Given, destination, moment
-from towpath.replay.verdict import tell
-from towpath.session import json_option, opened, pipeline_argument
+from towpath.replay.verdict import Verdict
 
 
 @click.command()
@@ -92,8 +94,19 @@ def replay(
     upto = moment(until) if until else None
     with opened(file) as it:
         if target is None:
-            verdict = rebuilt.rebuild(it, rebuilt.Asked(only, yes, force, timeout))
+            verdict = rebuilt.rebuild(it, rebuilt.Asked(only, force, timeout), Terminal(yes))
         else:
-            asked = steps.Asked(target, label, only, upto, follow, empty, yes, force, timeout)
-            verdict = steps.replay(it, asked)
-        tell(verdict, as_json=as_json)
+            asked = steps.Asked(target, label, only, upto, follow, empty, force, timeout)
+            verdict = steps.replay(it, asked, Terminal(yes))
+        _tell(verdict, as_json=as_json)
+
+
+def _tell(verdict: Verdict, *, as_json: bool) -> None:
+    """Print it; exit 1 when the destination is not whole."""
+    if as_json:
+        click.echo(json.dumps(verdict.as_json(), ensure_ascii=False))
+    else:
+        for line in verdict.words():
+            click.echo(line)
+    if not verdict.is_whole:
+        raise click.exceptions.Exit(1)

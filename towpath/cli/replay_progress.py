@@ -4,28 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 
+import click
+
 from towpath.cli.progress_bar import bar
-from towpath.replay.sink_progress import Progress as Found
+from towpath.replay.sink_progress import Progress
 
 
-@contextmanager
-def shown() -> Iterator[Callable[[Found], None]]:
-    """Something to tell progress to."""
-    with bar() as tell:
-        yield lambda found: tell(found.done, found.of, words(found))
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """Shows progress, and asks before documents are deleted unless that is answered by `yes`."""
+
+    yes: bool
+
+    @contextmanager
+    def checking(self) -> Iterator[Callable[[int, int], None]]:
+        with bar("checking the log") as tell:
+            yield lambda done, of: tell(done, of, f"{done:,} of {of:,} records")
+
+    @contextmanager
+    def applying(self) -> Iterator[Callable[[Progress], None]]:
+        with bar() as tell:
+            yield lambda progress: tell(progress.done, progress.of, words(progress))
+
+    def confirm(self, question: str) -> None:
+        if not self.yes:
+            click.confirm(question, abort=True, err=True)
 
 
-@contextmanager
-def checking() -> Iterator[Callable[[int, int], None]]:
-    """Something to tell how much of the log is read before a replay."""
-    with bar("checking the log") as tell:
-        yield lambda done, of: tell(done, of, f"{done:,} of {of:,} records")
-
-
-def words(found: Found) -> str:
+def words(progress: Progress) -> str:
     """One line for people."""
-    line = f"{found.done:,} of about {found.of:,} records, {found.per_second:,.0f} a second"
-    left = found.seconds_left
-    return line if left is None or found.done >= found.of else f"{line}, {timedelta(seconds=round(left))} left"
+    line = f"{progress.done:,} of about {progress.of:,} records, {progress.per_second:,.0f} a second"
+    left = progress.seconds_left
+    return line if left is None or progress.done >= progress.of else f"{line}, {timedelta(seconds=round(left))} left"

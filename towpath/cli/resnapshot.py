@@ -10,20 +10,22 @@ import click
 
 from connectors.control import require
 from towpath import barrier, state_files
-from towpath import resnapshot as asking
+from towpath import resnapshot as resnapshots
 from towpath.cli import verify
+from towpath.cli.options import json_option, opened, pipeline_argument, say
 from towpath.errors import Refused
 from towpath.log import reread_requests
-from towpath.passing import passing
+from towpath.passing import asking, passing
 from towpath.repair import targets
 from towpath.repair.rereads import Left, repair
 from towpath.repair.targets import Wanted
 from towpath.resnapshot import Captured
-from towpath.session import Opened, json_option, opened, pipeline_argument, say
+from towpath.session import Session
 from towpath.verification import full_verdict, verdict_file
 from towpath.verification.by_log import Asked
 from towpath.verification.namespaces import pairs
-from towpath.verification.words import Examples, Found, counts
+from towpath.verification.outcome import Examples, Found, counts
+from towpath.verification.run import lines
 from verifier import Options, Verification
 
 _LOST_FOR = 60.0  # seconds for which a server may be lost while both sides are compared
@@ -49,7 +51,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
     with opened(file) as it:
         reread_requests.refuse_unable(it.pipeline)
         require(it.connect, it.topics, it.pipeline)
-        found = asking.look(it.pipeline, it.connect)
+        found = resnapshots.look(it.pipeline, it.connect)
         name = _going_on(it, found, only)
         for line in _words(it, found, name, only):
             say(line)
@@ -61,17 +63,17 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
             full_verdict.forget(it)
         name = _begun(it, name, only)
         _bring_back(it, name, only, timeout)
-        verdict = verify.run(it, pairs(it.pipeline, only), _options(), Asked(as_json, None, False, only=only))
+        verdict = verify.run(it, pairs(it.pipeline, only), _options(), Asked(False, only=only), as_json=as_json)
     verify.end(verdict.verdict, verdict.differences)
 
 
-def _going_on(it: Opened, found: Sequence[Captured], only: tuple[str, ...]) -> str | None:
+def _going_on(it: Session, found: Sequence[Captured], only: tuple[str, ...]) -> str | None:
     """The name of the resnapshot that was interrupted; None when a new one is to begin. Raises `Refused`."""
     if not found:
         raise Refused(f"{it.pipeline.name} has not captured anything yet; `towpath status` tells how it is doing")
     begun = [one for one in found if one.under_way]
     if begun:
-        if any(one.only != asking.expression(it.pipeline, only) for one in begun):
+        if any(one.only != resnapshots.expression(it.pipeline, only) for one in begun):
             raise Refused(
                 f"a resnapshot of {it.pipeline.name} with other --only was begun ({begun[0].asked}) and is not over;"
                 " give the same to go on with it"
@@ -89,7 +91,7 @@ def _going_on(it: Opened, found: Sequence[Captured], only: tuple[str, ...]) -> s
     return None
 
 
-def _words(it: Opened, found: Sequence[Captured], name: str | None, only: tuple[str, ...]) -> Iterator[str]:
+def _words(it: Session, found: Sequence[Captured], name: str | None, only: tuple[str, ...]) -> Iterator[str]:
     if name is not None:
         yield f"going on with the resnapshot {name}"
         return
@@ -114,19 +116,19 @@ def _words(it: Opened, found: Sequence[Captured], name: str | None, only: tuple[
         )
 
 
-def _begun(it: Opened, name: str | None, only: tuple[str, ...]) -> str:
+def _begun(it: Session, name: str | None, only: tuple[str, ...]) -> str:
     if name is not None:
-        asking.go_on(it.pipeline, it.connect)
+        resnapshots.go_on(it.pipeline, it.connect)
         return name
     fresh = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    asking.ask(it.pipeline, it.connect, fresh, asking.expression(it.pipeline, only))
+    resnapshots.ask(it.pipeline, it.connect, fresh, resnapshots.expression(it.pipeline, only))
     return fresh
 
 
-def _bring_back(it: Opened, name: str, only: tuple[str, ...], timeout: float) -> None:
+def _bring_back(it: Session, name: str, only: tuple[str, ...], timeout: float) -> None:
     """Everything is read again, what was deleted meanwhile is removed, and the log is whole."""
     pipeline = it.pipeline
-    asking.wait_copied(pipeline, it.connect, name, say)
+    resnapshots.wait_copied(pipeline, it.connect, name, say)
     barrier.wait(pipeline, it.connect, it.topics, timeout, say)
     say("comparing both sides, for what was deleted meanwhile")
     _compare(it, only)
@@ -134,33 +136,33 @@ def _bring_back(it: Opened, name: str, only: tuple[str, ...], timeout: float) ->
         left = [one for one in repair(it, _gone(it, only), passed, timeout, say) if isinstance(one, Left)]
     for one in left[:10]:
         say(f"left {one.wanted.namespace} {one.wanted.id.hex()}: {one.kind}: {one.why}")
-    asking.close(pipeline, it.connect, it.topics, name, timeout)
+    resnapshots.close(pipeline, it.connect, it.topics, name, timeout)
 
 
 def _options() -> Options:
     return Options(lost_for=_LOST_FOR)
 
 
-def _compare(it: Opened, only: tuple[str, ...]) -> None:
+def _compare(it: Session, only: tuple[str, ...]) -> None:
     """Keep what differs, in the form of a verdict, from which it is told what to read once more."""
     pipeline, examples = it.pipeline, Examples(0)
-    with verify.asking(it) as passed, state_files.writing(_found(it)) as file:
+    with asking(it) as passed, state_files.writing(_found(it)) as file:
         both = pairs(pipeline, only)
         comparing = Verification(
             pipeline.source_uri, pipeline.destination_uri, both, _options(), passed=passed, say=say
         )
-        for line in verify.lines(pipeline, comparing, examples, resumable=False):
+        for line in lines(it, comparing, examples, resumable=False):
             file.write(line)
         found = Found(comparing.verdict, examples.found, None)
         file.write(verdict_file.line(counts(found)))
 
 
-def _found(it: Opened) -> Path:
+def _found(it: Session) -> Path:
     """No verdict: it is of before what was deleted is removed."""
     return state_files.folder(it.pipeline.name) / "resnapshot.jsonl"
 
 
-def _gone(it: Opened, only: tuple[str, ...]) -> Iterator[Wanted]:
+def _gone(it: Session, only: tuple[str, ...]) -> Iterator[Wanted]:
     """What differs, and what the destination refused: the log has that, and it may be gone at the source."""
     yield from targets.of_verdicts([_found(it)])
     if not it.pipeline.exactly_once:

@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from connectors.control import require, statuses, wait_running
-from towpath.cutover import marker
+from towpath.bookkeeping import cutover, positions
+from towpath.cli.options import opened, pipeline_argument, say
 from towpath.deploy.loops import refuse_ring_on_resuming
 from towpath.errors import Refused, TopicError
-from towpath.log import bounds, sink_positions
+from towpath.log import bounds
 from towpath.mongo.client import connected
-from towpath.session import Opened, opened, pipeline_argument, say
+from towpath.session import Session
 from towpath.supervisor.hanging_transactions import end
 from towpath.verification import full_verdict
 
@@ -21,14 +22,14 @@ from towpath.verification import full_verdict
 @pipeline_argument
 @click.option("--all", "everything", is_flag=True, help="Restart also what has not failed.")
 @click.option(
-    sink_positions.MISSED_DELETES,
+    positions.MISSED_DELETES,
     "accept",
     is_flag=True,
     help="Have a sink go on that stopped because deletes may be gone from the log that it did not apply;"
     " verify and repair are to be run next.",
 )
 @click.option(
-    sink_positions.LOG_GAP,
+    positions.LOG_GAP,
     "accept_gap",
     is_flag=True,
     help="Have a sink go on whose position is not in its log, because records are gone that it did not apply, or the"
@@ -66,7 +67,7 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
             )
 
 
-def _end_transactions(it: Opened) -> None:
+def _end_transactions(it: Session) -> None:
     """What cannot be ended is told: what has failed may start all the same."""
     try:
         for words in end(it, list(it.topics.open_transactions())):
@@ -75,8 +76,8 @@ def _end_transactions(it: Opened) -> None:
         say(f"towpath: {error}")
 
 
-def _accept_log_gap(it: Opened) -> None:
-    marker.refuse(it.pipeline)
+def _accept_log_gap(it: Session) -> None:
+    cutover.refuse(it.pipeline)
     refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
     found = bounds.accept(it.pipeline, it.topics, it.connect)
     full_verdict.forget(it)
@@ -85,16 +86,16 @@ def _accept_log_gap(it: Opened) -> None:
     it.connect.resume(it.pipeline.sink_connector)
 
 
-def _accept_missed_deletes(it: Opened) -> None:
+def _accept_missed_deletes(it: Session) -> None:
     """Raises `Refused` where nothing was stopped: what may be missed is not to be accepted beforehand."""
     sink = it.pipeline.sink_connector
     [found] = statuses(it.connect, [sink])
-    if not any(sink_positions.MISSED_DELETES in reason for reason in found.failures):
+    if not any(positions.MISSED_DELETES in reason for reason in found.failures):
         raise Refused(
             f"{sink} has not stopped because of missed deletes, so there is nothing to accept;"
             " `towpath restart` without the option restarts what has failed"
         )
     with connected(it.pipeline.destination_uri, "destination") as client:
-        count = sink_positions.accept_missed_deletes(client, it.pipeline)
+        count = positions.accept_missed_deletes(client, it.pipeline)
     full_verdict.forget(it)
     say(f"{it.pipeline.name}: goes on at {count} positions, whatever deletes were missed there")

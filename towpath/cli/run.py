@@ -12,13 +12,14 @@ from types import FrameType
 import click
 
 from connectors.control import require
+from towpath.cli import run_events
+from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.cli.run_events import Events, Screen
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.lock import alone
 from towpath.repair.dead_letters import SetAside
-from towpath.session import TROUBLE, Opened, json_option, opened, pipeline_argument
-from towpath.supervisor import events as run_events
+from towpath.session import TROUBLE, Session
 from towpath.supervisor.children import Child, end
-from towpath.supervisor.events import Events, Screen
 from towpath.supervisor.hanging_transactions import Ends
 from towpath.supervisor.services import Services
 from towpath.supervisor.supervisor import Supervisor
@@ -68,7 +69,7 @@ def _draw(screen: Screen | None, supervisor: Supervisor) -> None:
         screen.draw(list(supervisor.rows()), list(supervisor.events.newest))
 
 
-def _first(it: Opened, events: Events, draw: Callable[[], None], *, deploys: bool) -> None:
+def _first(it: Session, events: Events, draw: Callable[[], None], *, deploys: bool) -> None:
     """Deploy if that is asked for; refuse what is not deployed. Waits for Kafka and Connect to answer."""
     while True:
         draw()
@@ -90,7 +91,7 @@ def _first(it: Opened, events: Events, draw: Callable[[], None], *, deploys: boo
         return
 
 
-def _deploy(it: Opened, events: Events, draw: Callable[[], None]) -> None:
+def _deploy(it: Session, events: Events, draw: Callable[[], None]) -> None:
     child = Child.start("deploy", [str(it.file)])
     has_ended = False
     while not has_ended:

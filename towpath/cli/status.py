@@ -15,15 +15,16 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.cli.status_screen import screen
 from towpath.schema import unreplicated
-from towpath.session import TROUBLE, Opened, json_option, opened, pipeline_argument
+from towpath.session import TROUBLE, Session
 from towpath.status import log_report, replay_report
 from towpath.status.collector import look
 from towpath.status.figures import Status
 from towpath.status.log_report import LogSeen
 from towpath.status.replay_report import Replays
-from towpath.status.screen import screen
-from towpath.status.verified import Verified
+from towpath.verification.summary import Verified
 
 _PAUSE = 1.0  # seconds between two looks of --watch
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
@@ -55,7 +56,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         raise click.exceptions.Exit(2 if found is None else 1)
 
 
-def _as_json(it: Opened, found: Status) -> dict[str, Any]:
+def _as_json(it: Session, found: Status) -> dict[str, Any]:
     more = Verified.look(it).as_json() | replay_report.look(it).as_json()
     more |= {"ddl": unreplicated.as_json(it, found.ddl)}
     return found.as_json() | more | {"log": log_report.look(it).as_json()}
@@ -75,7 +76,7 @@ def show(
     console.print(screen(found, verified, replays, log, ddl))
 
 
-def _watch(it: Opened, show: Callable[[Status], None], trouble: Callable[[str], None]) -> Status | None:
+def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[str], None]) -> Status | None:
     """Look again and again until Ctrl-C; the last status, None when the last look failed."""
     found: Status | None = None
     with suppress(KeyboardInterrupt, SystemError):  # the latter is what Kafka's client may leave of the former
@@ -90,7 +91,7 @@ def _watch(it: Opened, show: Callable[[Status], None], trouble: Callable[[str], 
     return found
 
 
-def _watch_json(it: Opened) -> Status | None:
+def _watch_json(it: Session) -> Status | None:
     """A line for each look; `state` is unknown where it failed."""
 
     def trouble(words: str) -> None:
@@ -99,7 +100,7 @@ def _watch_json(it: Opened) -> Status | None:
     return _watch(it, lambda found: click.echo(json.dumps(_as_json(it, found))), trouble)
 
 
-def _watch_screen(it: Opened) -> Status | None:
+def _watch_screen(it: Session) -> Status | None:
     """Refreshed in place. While a look fails, the last one that did not stays, with the trouble below it."""
     with Live(console=Console(), auto_refresh=False) as live:
         last: list[RenderableType] = []
@@ -116,6 +117,6 @@ def _watch_screen(it: Opened) -> Status | None:
         return _watch(it, shown, trouble)
 
 
-def _screen(it: Opened, found: Status) -> RenderableType:
+def _screen(it: Session, found: Status) -> RenderableType:
     ddl = unreplicated.lines(it, found.ddl)
     return screen(found, Verified.look(it), replay_report.look(it), log_report.look(it), ddl)

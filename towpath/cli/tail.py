@@ -11,12 +11,13 @@ from pathlib import Path
 import click
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from towpath.cli.options import json_option, opened, pipeline_argument
 from towpath.errors import TopicError, TowpathError
 from towpath.kafka.ranges import messages
 from towpath.log.dead_letters import letters
 from towpath.log.records import readable, record
 from towpath.namespaces import topic_of
-from towpath.session import Opened, json_option, opened, pipeline_argument
+from towpath.session import Session
 
 
 @click.command()
@@ -57,7 +58,7 @@ def tail(
 
 
 def _changes(
-    it: Opened, namespace: str, *, from_beginning: bool, follow: bool, canonical: bool
+    it: Session, namespace: str, *, from_beginning: bool, follow: bool, canonical: bool
 ) -> Iterator[tuple[dict[str, object], str]]:
     """Each record as an object and as a line."""
     for message in _records(it, namespace, from_beginning=from_beginning, follow=follow):
@@ -84,7 +85,7 @@ def _foreign(message: Message, why: str, *, canonical: bool) -> dict[str, object
 
 
 def _letters(
-    it: Opened, namespace: str | None, *, follow: bool, canonical: bool
+    it: Session, namespace: str | None, *, follow: bool, canonical: bool
 ) -> Iterator[tuple[dict[str, object], str]]:
     """Each dead letter as an object and as a line for people, with the record below it."""
     wanted = None if namespace is None else topic_of(it.pipeline.name, namespace)
@@ -97,7 +98,7 @@ def _letters(
             yield shown, f"{said}\n    {place}  {shown['kind'] or 'record'}  {shown['value'] or ''}".rstrip()
 
 
-def _records(it: Opened, namespace: str, *, from_beginning: bool, follow: bool) -> Iterator[Message]:
+def _records(it: Session, namespace: str, *, from_beginning: bool, follow: bool) -> Iterator[Message]:
     topics = it.topics.all()
     topic = topics.get(topic_of(it.pipeline.name, namespace))
     if topic is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+import signal
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,26 +14,25 @@ from typing import NoReturn
 
 import click
 
-from connectors.control import require
-from towpath import state_files
+from towpath.cli.options import duration, json_option, opened, pipeline_argument, say
+from towpath.cli.report.verdict import write_report
+from towpath.cli.verdict_text import show
 from towpath.cli.verify_progress import shown
-from towpath.errors import NoSuchConnector, TowpathError
 from towpath.lock import following_alone, journaled
 from towpath.namespaces import is_pattern
-from towpath.passing import passing
-from towpath.pipeline import Pipeline
+from towpath.passing import asking
 from towpath.schema import unreplicated
-from towpath.session import Opened, json_option, opened, pipeline_argument, say
-from towpath.verification import full_verdict, origin, verdict_file
-from towpath.verification.by_log import Asked, Beginning, duration, go_on, newest
+from towpath.session import Session
+from towpath.verification import run as verification
+from towpath.verification import verdict_file
+from towpath.verification.by_log import Asked, Beginning, Newest
+from towpath.verification.follower import follow
 from towpath.verification.metadata import metadata
 from towpath.verification.namespaces import pairs
-from towpath.verification.recent import RecentVerification
-from towpath.verification.report import write_report
-from towpath.verification.words import Examples, Found, counts, show
-from verifier import Options, Pair, Passed, Progress, Recheck, Verdict, Verification, VerifierError
+from towpath.verification.outcome import Example, Found
+from verifier import Difference, Options, Pair, Recheck, Verdict
 
-_EXAMPLES, _IN_REPORT = 10, 50  # differences that are shown in full
+_EXAMPLES = 10  # differences that are shown in full
 _DIFFERENT, _TROUBLE = 1, 2
 
 
@@ -126,34 +127,57 @@ def verify(
         done = () if recent or resume or alone else unreplicated.passed(it)  # before namespaces are listed
         besides = recent is None if described is None else described
         odd = metadata(it.pipeline, only) if besides else None
-        asked = Asked(as_json, report, alone or quiet, recent, odd, only, done)
+        asked = Asked(alone or quiet, recent, odd, only, done)
         begin = Beginning.look(it, asked, options) if follows else None
         if begin and begin.goes_on:
-            found = _described(asked)
+            found = _described(asked, as_json=as_json)
         else:
             compared = [] if recent else pairs(it.pipeline, only)
-            with nullcontext(options) if recent or quiet else journaled(it.pipeline.name, options) as chosen:
-                found = run(it, compared, chosen, asked)
+            with nullcontext(options) if recent or quiet else journaled(it.pipeline.name, options, it.say) as chosen:
+                found = run(it, compared, chosen, asked, as_json=as_json, report=report)
         if begin:
-            end(found.verdict, _follow(it, begin, found, asked, options))
+            end(found.verdict, _follow(it, begin, found, asked, options, as_json=as_json))
     end(found.verdict, found.differences)
 
 
-def _described(asked: Asked) -> Found:
+def _described(asked: Asked, *, as_json: bool) -> Found:
     """What is found where no document needs to be compared but those that change: options, views and indexes."""
     for one in asked.metadata.differences if asked.metadata else ():
-        click.echo(verdict_file.line(one.as_json()) if asked.as_json else f"{one.pair.source}: {one.what}\n", nl=False)
+        click.echo(verdict_file.line(one.as_json()) if as_json else f"{one.pair.source}: {one.what}\n", nl=False)
     return Found(Verdict([]), (), asked.metadata)
 
 
-def _follow(it: Opened, begin: Beginning, found: Found, asked: Asked, options: Options) -> int:
-    """How many differences there are at the end. Exits when documents could not be judged."""
+def _follow(it: Session, begin: Beginning, found: Found, asked: Asked, options: Options, *, as_json: bool) -> int:
+    """Follow until interrupted, and print each difference as it settles; how many there are at the end.
+
+    Exits when documents could not be judged.
+    """
+    renames = it.pipeline.renames
+
+    def tell(difference: Difference) -> None:
+        if as_json:
+            line = verdict_file.as_json(difference, renames.destination(difference.namespace))
+            click.echo(json.dumps(line, ensure_ascii=False))
+        else:
+            example = Example.of(difference)
+            click.echo(f"{example.namespace} {example.id}: {example.kind}")
+
     begin = replace(begin, state=replace(begin.state, whole=begin.state.whole and not found.verdict.trouble))
     with nullcontext() if asked.alone else asking(it) as passed:
-        ended = go_on(it, begin, asked.only, options, passed, as_json=asked.as_json)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service's stop is an interrupt
+        say("following what changes, until interrupted; `towpath status` shows how that goes")
+        ended = follow(it, begin.state, begin.known(it.pipeline.name), passed, tell, asked.only, options)
+    click.echo(json.dumps(ended.as_json()) if as_json else ended.words)
     if ended.unsettled:
         raise click.exceptions.Exit(_TROUBLE)
     return ended.differences + (len(found.metadata.differences) if found.metadata else 0)
+
+
+def newest(last: int | None, since: timedelta | None, only: Sequence[str]) -> Newest | None:
+    """None when neither is asked for. Raises `UsageError` when both are."""
+    if last is not None and since is not None:
+        raise click.UsageError("give one of --last and --since, not both")
+    return None if last is None and since is None else Newest(last, since, only)
 
 
 def refuse_together(*, quiet: bool, screen: bool, resume: bool, log: bool) -> None:
@@ -171,94 +195,33 @@ def refuse_bad_patterns(patterns: Sequence[str]) -> None:
             raise click.UsageError(f"{pattern!r} is no namespace: write database.collection, with * for any characters")
 
 
-def run(it: Opened, compared: list[Pair], options: Options, asked: Asked) -> Found:
-    """Compare, print what is found, keep the verdict. Raises `TowpathError` when it cannot be finished."""
-    examples, place = Examples(_IN_REPORT), verdict_file.path(it.pipeline.name)
-    now, unknown = origin.look(it)  # first: what is made anew while it runs is not what the verdict is of
-    with ExitStack() as stack:
-        passed = None if asked.alone else stack.enter_context(asking(it))
-        file = stack.enter_context(state_files.writing(place, verdict_file.turn(place)))
-        tell = stack.enter_context(shown())
-        verification = _verification(it, compared, options, asked, passed, tell)
-        found = Found(verification.verdict, examples.found, asked.metadata)
-        for line in lines(it.pipeline, verification, examples, resumable=options.journal is not None):
-            _keep(file, line, as_json=asked.as_json)
-        for one in asked.metadata.differences if asked.metadata else ():
-            _keep(file, verdict_file.line(one.as_json()), as_json=asked.as_json)
-        last = counts(found) | {"of": asked.of, "ddl": list(asked.done), "only": list(asked.only), "id": asked.id}
-        whole = last | {"origin": now and now.as_json()}
-        file.write(verdict_file.line(whole))
-    if asked.as_json:
+def run(
+    it: Session, compared: list[Pair], options: Options, asked: Asked, *, as_json: bool, report: Path | None = None
+) -> Found:
+    """Compare, and print what is found and the verdict."""
+
+    def each(line: str) -> None:
+        if as_json:
+            click.echo(line, nl=False)
+
+    with shown() as tell:
+        found, last = verification.run(it, compared, options, asked, tell, each)
+    if as_json:
         click.echo(verdict_file.line(last), nl=False)
     else:
-        show(replace(found, examples=examples.found[:_EXAMPLES]))
-    if asked.report:
-        write_report(asked.report, it.pipeline, found)
-        say(f"the report is in {asked.report}")
-    if asked.of == full_verdict.EVERYTHING:
-        full_verdict.keep_and_say(it, whole, unknown)
+        show(replace(found, examples=found.examples[:_EXAMPLES]))
+    if report:
+        write_report(report, it.pipeline, found)
+        say(f"the report is in {report}")
     if not asked.alone:
         tell_unfollowed(it)
     return found
 
 
-def _verification(
-    it: Opened,
-    compared: list[Pair],
-    options: Options,
-    asked: Asked,
-    passed: Passed | None,
-    tell: Callable[[Progress], None],
-) -> Verification | RecentVerification:
-    if asked.newest:
-        return asked.newest.verification(it, options, passed)
-    uris = it.pipeline.source_uri, it.pipeline.destination_uri
-    return Verification(*uris, compared, options, passed=passed, tell=tell, say=say)
-
-
-def _keep(file: state_files.Writing, line: str, *, as_json: bool) -> None:
-    file.write(line)
-    if as_json:
-        click.echo(line, nl=False)
-
-
-def lines(
-    pipeline: Pipeline, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
-) -> Iterator[str]:
-    """A verdict as JSON: a line for each difference of documents as it is proven."""
-    hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
-    try:
-        for found in verification:
-            examples.add(found)
-            yield verdict_file.line(verdict_file.as_json(found, pipeline.renames.destination(found.namespace)))
-    except VerifierError as error:
-        raise TowpathError(f"{error}{hint}") from error
-    except KeyboardInterrupt:
-        say(f"interrupted{hint}")
-        raise
-
-
-def tell_unfollowed(it: Opened) -> None:
+def tell_unfollowed(it: Session) -> None:
     """What was done to the source's collections as such and is not settled; this may just have been settled."""
     for line in unreplicated.lines(it):
         say(line)
-
-
-@contextmanager
-def asking(it: Opened) -> Iterator[Passed | None]:
-    """Whether the pipeline has passed a moment; None for one that is not deployed."""
-    try:
-        require(it.connect, it.topics, it.pipeline)
-    except NoSuchConnector:
-        say(f"{it.pipeline.name} is not deployed: a difference is told when it stays through all tries")
-        yield None
-        return
-    except TowpathError as error:
-        raise TowpathError(
-            f"{error}; the verifier asks how far the pipeline is; to go by the tries alone, pass --alone"
-        ) from error
-    with passing(it) as passed:
-        yield passed
 
 
 def end(verdict: Verdict, differences: int) -> NoReturn:

@@ -9,7 +9,7 @@ import click
 
 from connectors.control import require
 from towpath import barrier
-from towpath.session import opened, pipeline_argument, say
+from towpath.cli.options import opened, pipeline_argument, say
 
 
 @click.command()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator
 
-from towpath.compaction.unprotected import figures
 from towpath.kafka.topics import Topics
 from towpath.log.topic_settings import POLICY, change_settings, is_compacted
+from towpath.log.unprotected import figures
 from towpath.pipeline import Compaction, Pipeline
 
 

@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, Consumer, KafkaError, KafkaException, TopicPartition
 
-from towpath.compaction.unprotected import First, Part, figures
 from towpath.errors import Refused, TopicError
 from towpath.kafka.topics import Place, Topics, interruptible
+from towpath.log.unprotected import First, Part, figures
 from towpath.pipeline import Pipeline
 
 _TIMEOUT = 15.0  # seconds for one request to the brokers

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from towpath.compaction.unprotected import Part, is_update
 from towpath.errors import TopicError
 from towpath.kafka.topics import Place, Topics
 from towpath.log.records import is_key
+from towpath.log.unprotected import Part, is_update
 from towpath.pipeline import Compaction
 
 _LOOKED_AT = 1_000  # records in which a document is looked for

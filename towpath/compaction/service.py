@@ -16,11 +16,11 @@ from connectors.rest import Connect
 from towpath.compaction import segment_roll
 from towpath.compaction.enable import SwitchOn
 from towpath.compaction.reader import Reader
-from towpath.compaction.unprotected import Wanted, batches
 from towpath.errors import NotYet, TopicError, TowpathError
 from towpath.kafka.topics import Topics
 from towpath.log import reread_requests
 from towpath.log.source_offsets import read_state
+from towpath.log.unprotected import Wanted, batches
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Compaction, Pipeline
 

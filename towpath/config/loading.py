@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from towpath.config.credential_files import beside, connect_login, kafka_client, refuse_files, refuse_open, shown
 from towpath.config.schema import Cluster, PipelineFile
 from towpath.errors import BadPipelineFile
-from towpath.mongo import pem
+from towpath.mongo import uri as mongo_uri
 from towpath.namespaces import Renames, is_pattern
 from towpath.pipeline import Compaction, Copy, Keeps, Mode, Pipeline
 
@@ -165,7 +165,7 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
         raise BadPipelineFile(f"{path}: [{side}]: the URI is none: {error}") from error
     if cluster.uri is not None and holds_secret(uri):
         refuse_open(path, f"it holds the password of the {side}")
-    refuse_files(pem.files(uri), f"{path}: [{side}]", plain_sink=side == "destination" and mode == "plain")
+    refuse_files(mongo_uri.files(uri), f"{path}: [{side}]", plain_sink=side == "destination" and mode == "plain")
     return uri
 
 

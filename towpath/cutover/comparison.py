@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from towpath import state_files
-from towpath.cli.verify import asking
 from towpath.errors import TowpathError
 from towpath.kafka.topics import Place
 from towpath.log import recent_documents
 from towpath.log.lag import pipeline_ends
-from towpath.session import Opened
+from towpath.passing import asking
+from towpath.session import Session
 from towpath.verification import verdict_file
 from towpath.verification.namespaces import pairs
 from towpath.verification.origin import of_now
+from towpath.verification.outcome import Found, counts
 from towpath.verification.recent import RecentVerification
-from towpath.verification.words import Found, counts
 from verifier import Difference, Namespace, Options, Verdict, Verification
 
 
@@ -31,7 +31,7 @@ class Red(TowpathError):
 
 @dataclass(slots=True)
 class Checked:
-    it: Opened
+    it: Session
     looked_s: float = 0.0
     """How long the last look took."""
     _from: Mapping[Place, int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Checked:
         return compared
 
 
-def _compare(it: Opened, touched: Iterable[tuple[Namespace, bytes]]) -> int:
+def _compare(it: Session, touched: Iterable[tuple[Namespace, bytes]]) -> int:
     with asking(it) as passed:
         verification = RecentVerification(it, touched, (), Options(), passed=passed)
         found = list(verification)
@@ -60,7 +60,7 @@ def _compare(it: Opened, touched: Iterable[tuple[Namespace, bytes]]) -> int:
     return verification.verdict.compared
 
 
-def quiet(it: Opened) -> int:
+def quiet(it: Session) -> int:
     """Compare everything by the servers' hashes, while nobody writes; how many documents. Raises `Red`."""
     verification = Verification(
         it.pipeline.source_uri, it.pipeline.destination_uri, pairs(it.pipeline, ()), Options(quiet=True)
@@ -70,7 +70,7 @@ def quiet(it: Opened) -> int:
     return verification.verdict.compared
 
 
-def _refuse(it: Opened, found: list[Difference], verdict: Verdict, of: str, advice: str) -> None:
+def _refuse(it: Session, found: list[Difference], verdict: Verdict, of: str, advice: str) -> None:
     """What differs is kept as the last verdict, which `repair` mends."""
     if found:
         destination = it.pipeline.renames.destination

@@ -22,7 +22,6 @@ from towpath.cutover.sides import Sides
 from towpath.cutover.steps import SWITCH_S, Asked, catch_up, ease, put_right, settle, soften
 from towpath.cutover.write_stop import allow, writes_through
 from towpath.mongo.client import connected
-from towpath.session import say
 
 
 def open_source(sides: Sides, asked: Asked, telling: Telling) -> None:
@@ -33,10 +32,12 @@ def open_source(sides: Sides, asked: Asked, telling: Telling) -> None:
         return
     allow(uri, "source")
     sides.mark(replace(sides.marker, blocked=False))
-    say("writes to the source are allowed again, so that the way back can write there: see to it that nobody else does")
+    sides.it.say(
+        "writes to the source are allowed again, so that the way back can write there: see to it that nobody else does"
+    )
     with telling.step("applying what waited") as figures:
         figures["commands"] = ease(back.pipeline)
-        barrier.wait(back.pipeline, back.connect, back.topics, asked.timeout, say)
+        barrier.wait(back.pipeline, back.connect, back.topics, asked.timeout, sides.it.say)
 
 
 def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
@@ -46,7 +47,7 @@ def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
     with telling.step("verifying what was changed since the cutover") as figures:
         figures["documents"] = looks.since()
     catch_up(sides.back, looks, asked, telling)
-    barrier.wait_captured(sides.it.pipeline, sides.it.connect, asked.timeout, say)
+    barrier.wait_captured(sides.it.pipeline, sides.it.connect, asked.timeout, sides.it.say)
     return looks
 
 
@@ -98,7 +99,7 @@ def finish(sides: Sides, asked: Asked, telling: Telling) -> None:
     with telling.step("making the destination one again") as figures:
         figures["commands"] = soften(it.pipeline)
     with telling.step("removing the way back"):
-        control.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
+        control.remove(back.pipeline, back.connect, back.topics, log=True, say=it.say)
     with telling.step("resuming the pipeline"):
         it.connect.resume(it.pipeline.sink_connector)
         control.wait_running(it.connect, it.pipeline, asked.timeout)

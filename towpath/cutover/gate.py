@@ -14,14 +14,14 @@ from towpath.errors import TowpathError
 from towpath.mongo import write_block
 from towpath.mongo.client import connected
 from towpath.preflight.everything import everything
-from towpath.preflight.finding import counted
 from towpath.repair.dead_letters import SetAside
 from towpath.schema import unreplicated
-from towpath.session import Opened
+from towpath.session import Session
 from towpath.status.collector import look
 from towpath.status.figures import Status
-from towpath.status.verified import Verified, age, length, words
+from towpath.text import counted, duration
 from towpath.verification.metadata import metadata
+from towpath.verification.summary import Verified, age, words
 from verifier import VerifierError
 
 _SHOWN = 3  # of many findings
@@ -52,7 +52,7 @@ class Limits:
 Look = Callable[[], Check]
 
 
-def gate(it: Opened, limits: Limits, *, blocks: bool, back: Opened | None) -> list[Check]:
+def gate(it: Session, limits: Limits, *, blocks: bool, back: Session | None) -> list[Check]:
     """All checks of a pipeline that is to be cut over to its destination; `back` is the way back, where one is wanted.
 
     `blocks`: whether writes to the source are to be blocked.
@@ -60,7 +60,7 @@ def gate(it: Opened, limits: Limits, *, blocks: bool, back: Opened | None) -> li
     return [*_pipeline(it, limits), _of(_verified, it, limits), *_besides(it, blocks), *(_way(back) if back else ())]
 
 
-def gate_back(back: Opened, limits: Limits, *, blocks: bool) -> list[Check]:
+def gate_back(back: Session, limits: Limits, *, blocks: bool) -> list[Check]:
     """All checks before the return; what was changed since the cutover is verified by the return itself."""
     return [*_pipeline(back, limits), *_besides(back, blocks)]
 
@@ -80,7 +80,7 @@ def looked(checks: Iterable[Look]) -> list[Check]:
     return [_of(check) for check in checks]
 
 
-def _pipeline(it: Opened, limits: Limits) -> Iterator[Check]:
+def _pipeline(it: Session, limits: Limits) -> Iterator[Check]:
     try:
         found = look(it.pipeline, it.connect, it.topics)
     except (TowpathError, PyMongoError) as error:
@@ -103,7 +103,7 @@ def _pipeline(it: Opened, limits: Limits) -> Iterator[Check]:
     yield _of(_collections, it, found)
 
 
-def _connectors(it: Opened, found: Status) -> Check:
+def _connectors(it: Session, found: Status) -> Check:
     reasons = [f"{one.name}: {reason}" for one in found.connectors for reason in one.failures]
     reasons += found.trouble
     good = found.state == "running" and not reasons
@@ -111,7 +111,7 @@ def _connectors(it: Opened, found: Status) -> Check:
     return Check("connectors", good, words, f"towpath status {it.file}; towpath restart {it.file}")
 
 
-def _set_aside(it: Opened) -> Check:
+def _set_aside(it: Session) -> Check:
     aside = SetAside(it)
     for _ in aside.read(time.monotonic()):
         pass
@@ -119,13 +119,13 @@ def _set_aside(it: Opened) -> Check:
     return Check("set aside", not aside.left, words, f"towpath repair {it.file} --dead-letters")
 
 
-def _collections(it: Opened, found: Status) -> Check:
+def _collections(it: Session, found: Status) -> Check:
     lines = [one.line for one in unreplicated.look(it, found.ddl, remember=False)]
     words = "; ".join(lines[:_SHOWN]) if lines else "nothing was done to them that the other side has not followed"
     return Check("collections", not lines, words, f"towpath ddl {it.file}")
 
 
-def _verified(it: Opened, limits: Limits) -> Check:
+def _verified(it: Session, limits: Limits) -> Check:
     advice = f"towpath verify {it.file}"
     found = Verified.look(it)
     if (full := found.full) is None:
@@ -135,16 +135,16 @@ def _verified(it: Opened, limits: Limits) -> Check:
         told += f"; {counted(found.left, 'difference')} found since"
         advice = f"towpath repair {it.file}"
     good = full["verdict"] == "same" and bool(full["clean"]) and age(full) <= limits.verified and not found.left
-    return Check("verified", good, f"{told} (limit {length(limits.verified)})", advice)
+    return Check("verified", good, f"{told} (limit {duration(limits.verified)})", advice)
 
 
-def _besides(it: Opened, blocks: bool) -> Iterator[Check]:
+def _besides(it: Session, blocks: bool) -> Iterator[Check]:
     yield _of(_metadata, it)
     if blocks:
         yield _of(_block, it)
 
 
-def _metadata(it: Opened) -> Check:
+def _metadata(it: Session) -> Check:
     found = metadata(it.pipeline, ())
     words = "; ".join(f"{one.pair.source}: {one.what}" for one in found.differences[:_SHOWN])
     more = len(found.differences) - _SHOWN
@@ -153,17 +153,17 @@ def _metadata(it: Opened) -> Check:
     return Check("metadata", not found.differences, words or same, f"towpath prepare {it.file}")
 
 
-def _block(it: Opened) -> Check:
+def _block(it: Session) -> Check:
     with connected(it.pipeline.source_uri, "source") as client:
         trouble = write_block.trouble(client)
     return Check("write block", not trouble, trouble or "the user may block writes", "or leave --block-writes out")
 
 
-def _way(back: Opened) -> Iterator[Check]:
+def _way(back: Session) -> Iterator[Check]:
     yield _of(_way_back, back, back.file)
 
 
-def _way_back(back: Opened, file: Path) -> Check:
+def _way_back(back: Session, file: Path) -> Check:
     errors = [one for one in everything(back, file, held=back.pipeline.source_connectors) if one.level == "error"]
     words = "; ".join(f"{one.subject}: {one.finding}" for one in errors[:_SHOWN])
     advice = "; ".join(one.advice for one in errors[:_SHOWN])

@@ -12,7 +12,7 @@ from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 from pymongo.change_stream import ChangeStream
 from pymongo.errors import ConnectionFailure, PyMongoError
 
-from towpath.log.sink_positions import DATABASE
+from towpath.bookkeeping.positions import DATABASE
 from towpath.pipeline import Pipeline
 from verifier.errors import Unsuitable
 from verifier.history import token_time

@@ -21,7 +21,7 @@ from towpath.mongo.privileges import privileges
 from towpath.pipeline import Pipeline
 from towpath.schema import plan
 from towpath.schema.apply import Step
-from towpath.session import Opened
+from towpath.session import Session
 from verifier.reads import now
 
 _SHOWN = 3
@@ -33,8 +33,8 @@ _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
 class Preconditions:
     """`back` is the way back, where there is one; `returns` whether the cutover takes it. Nothing is changed."""
 
-    it: Opened
-    back: Opened | None
+    it: Session
+    back: Session | None
     asked: Asked
     report: Path | None
     returns: bool

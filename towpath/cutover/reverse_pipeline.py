@@ -26,12 +26,12 @@ from datetime import UTC, datetime
 
 from connectors.control import forget_offsets, pipeline_topics, statuses, wait_running, wait_state
 from connectors.rest import Connect
+from towpath.bookkeeping import positions
 from towpath.cluster_time import ClusterTime
 from towpath.deploy.deployment import Change, Deployment
 from towpath.deploy.inventory import look
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.kafka.topics import Topics
-from towpath.log import sink_positions
 from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
 from towpath.mongo.client import connected
@@ -120,7 +120,7 @@ def skip_to_end(pipeline: Pipeline, connect: Connect, topics: Topics) -> int:
     now = datetime.now(UTC)
     ends = pipeline_ends(pipeline, topics, stable=False)
     with connected(pipeline.destination_uri, "destination") as client:
-        sink_positions.skip_to(client, pipeline, {place: end for place, (_, end) in ends.items()}, now)
+        positions.skip_to(client, pipeline, {place: end for place, (_, end) in ends.items()}, now)
     return len(ends)
 
 
@@ -150,5 +150,5 @@ def _refuse_used(back: Pipeline, topics: Topics) -> None:
     if used:
         raise Refused(f"{', '.join(used[:3])} hold records of an earlier way back; {_REMOVE}")
     with connected(back.destination_uri, "destination") as client:
-        if any(position.offset > 0 for position in sink_positions.positions(client, back).values()):
+        if any(position.offset > 0 for position in positions.positions(client, back).values()):
             raise Refused(f"the sink {back.sink_connector} has positions of an earlier way back; {_REMOVE}")

@@ -8,25 +8,25 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from towpath.cutover import marker as cutovers
-from towpath.cutover.marker import Cutover, State
+from towpath.bookkeeping import cutover as cutovers
+from towpath.bookkeeping.cutover import Cutover, State
 from towpath.cutover.reverse_file import back_path, other_refused
 from towpath.cutover.write_stop import allow
 from towpath.errors import MongoUnreachable, TowpathError
 from towpath.mongo.client import connected
-from towpath.session import Opened, opened
+from towpath.session import Session, opened
 
 
 @dataclass(slots=True)
 class Sides:
     """`back` is None where no way back is wanted. `marker` is as it is at the destination."""
 
-    it: Opened
-    back: Opened | None
+    it: Session
+    back: Session | None
     marker: Cutover | None = None
 
     @classmethod
-    def of(cls, it: Opened, back: Opened | None) -> Sides:
+    def of(cls, it: Session, back: Session | None) -> Sides:
         """With the marker that is there. Raises `MongoUnreachable`."""
         with connected(it.pipeline.destination_uri, "destination") as client:
             return cls(it, back, cutovers.read(client, it.pipeline))
@@ -71,15 +71,15 @@ class Sides:
 
 
 @contextmanager
-def with_back(it: Opened, *, is_there: bool) -> Iterator[Opened]:
+def with_back(it: Session, *, is_there: bool) -> Iterator[Session]:
     """The way back. A pipeline file that `is_there` already counts as it is; it is not written yet where it is not."""
     place = back_path(it.file)
     counts = is_there and place.exists()
-    with opened(place, None if counts else other_refused(it.file)) as back:
+    with opened(place, None if counts else other_refused(it.file), it.say) as back:
         yield back
 
 
-def looked_at(it: Opened, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
+def looked_at(it: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
     """Both sides as they are now. Raises `MongoUnreachable`; before an undo the source takes writes even then."""
     try:
         sides = Sides.of(it, None)

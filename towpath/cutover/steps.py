@@ -30,7 +30,7 @@ from towpath.mongo.client import connected, operation_time
 from towpath.pipeline import Pipeline
 from towpath.schema import apply
 from towpath.schema import plan as preparing
-from towpath.session import Opened, say
+from towpath.session import Session
 
 SHORT_S, LOOKS = 2.0, 5  # the pause begins after a look at what came that took no longer, or after so many
 SWITCH_S = 10.0  # seconds for the last word, which nobody takes back: a destination that is lost then is not primary
@@ -65,19 +65,21 @@ def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
     if sides.back is not None:
         with telling.step("making the way back ready"):
             sides.begin("ready")
-            reverse_pipeline.make_ready(sides.back.pipeline, sides.back.connect, sides.back.topics, say, asked.timeout)
+            reverse_pipeline.make_ready(
+                sides.back.pipeline, sides.back.connect, sides.back.topics, it.say, asked.timeout
+            )
     catch_up(it, looks, asked, telling)
     return looks
 
 
-def catch_up(it: Opened, looks: Checked, asked: Asked, telling: Telling) -> None:
+def catch_up(it: Session, looks: Checked, asked: Asked, telling: Telling) -> None:
     """Verify what came meanwhile, until there is little of it."""
     for _ in range(LOOKS):
         with telling.step("verifying what came since") as figures:
             figures["documents"] = looks.since()
         if looks.looked_s < SHORT_S:
             break
-    barrier.wait(it.pipeline, it.connect, it.topics, asked.timeout, say)
+    barrier.wait(it.pipeline, it.connect, it.topics, asked.timeout, it.say)
 
 
 def cut_over(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> float:
@@ -121,7 +123,7 @@ def _turn_round(sides: Sides, asked: Asked, pause: Pause) -> None:
             figures["commands"] = ease(back.pipeline)
 
 
-def settle(it: Opened, asked: Asked, looks: Checked, pause: Pause) -> None:
+def settle(it: Session, asked: Asked, looks: Checked, pause: Pause) -> None:
     """Everything that was written is at the other side, and is the same there. Raises `Red`, `NotYet`."""
     telling = pause.telling
     with telling.step("applying what is left"):

@@ -18,7 +18,7 @@ from towpath.cutover.write_stop import allow
 from towpath.errors import MongoUnreachable, Overtaken, TowpathError
 from towpath.mongo import write_block
 from towpath.pipeline import Pipeline
-from towpath.session import ERRORS, say
+from towpath.session import ERRORS, Say
 
 _ASKED_S = 2.0  # writes wait meanwhile, and the destination may be what does not answer
 
@@ -50,7 +50,7 @@ def undone(sides: Sides, telling: Telling) -> Iterator[None]:
     except Overtaken:
         raise
     except BaseException as error:
-        say("" if isinstance(error, KeyboardInterrupt) else f"towpath: {error}")
+        sides.it.say("" if isinstance(error, KeyboardInterrupt) else f"towpath: {error}")
         with suppress(MongoUnreachable), pymongo.timeout(_ASKED_S):  # nobody else can be at it then
             sides.mark(sides.marker)
         undo(sides, telling)
@@ -62,7 +62,7 @@ def undo(sides: Sides, telling: Telling) -> None:
     assert sides.marker is not None
     going_back = sides.marker.state == "back to the source"
     left, failed = list(sides.marker.steps), list[str]()
-    with _undisturbed():
+    with _undisturbed(sides.it.say):
         for way in _ways_back(sides) if going_back else _ways(sides):
             if way.step in left and not (failed and way.after_all):
                 try:
@@ -116,16 +116,16 @@ def _nothing(words: str) -> None:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _undisturbed(say: Say) -> Iterator[None]:
     """A second Ctrl-C does not end this half-way."""
+
+    def patience(number: int, frame: FrameType | None) -> None:
+        say("what was begun is being taken back; that is not interrupted")
+
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, _patience) for number in numbers]
+    before = [signal.signal(number, patience) for number in numbers]
     try:
         yield
     finally:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
-
-
-def _patience(number: int, frame: FrameType | None) -> None:
-    say("what was begun is being taken back; that is not interrupted")

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from towpath.cutover.events import Telling
-from towpath.deploy.credentials import without_credentials
 from towpath.errors import TowpathError
 from towpath.mongo import write_block
 from towpath.mongo.client import connected
+from towpath.mongo.uri import without_credentials
 
 #: Who says that the writes have ended, or what ends them.
 ANSWER = "answer with Enter, or use --stop-with or --block-writes"

@@ -8,33 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from towpath.errors import TowpathError
-from towpath.mongo import pem
+from towpath.mongo import uri as mongo_uri
+from towpath.mongo.uri import with_option
 from towpath.pipeline import Pipeline
 
 _DESTINATION = "destination"
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNESCAPED = {escaped[1]: plain for plain, escaped in _ESCAPES.items()}
-
-
-def without_credentials(uri: str) -> str:
-    """The URI as it may be shown: no user, no password, no options."""
-    scheme, mark, rest = uri.partition("://")
-    address = rest.rpartition("@")[2]  # by hand: a / in a password would end the user's part for a parser of URIs
-    return scheme + mark + address.partition("?")[0].rstrip("/")
-
-
-def with_option(uri: str, name: str, value: str) -> str:
-    """The connection string with one more option; one that is there stays as it is.
-
-    Option names compare without regard to case (MongoDB's connection string specification).
-    """
-    head, _, options = uri.partition("?")
-    names = {option.partition("=")[0].lower() for option in options.split("&")}
-    if name.lower() in names:
-        return uri
-    if "/" not in head.partition("://")[2]:
-        head += "/"
-    return f"{head}?{options + '&' if options else ''}{name}={value}"
 
 
 def destination_uri(pipeline: Pipeline) -> str:
@@ -74,7 +54,7 @@ def _kafka(pipeline: Pipeline) -> str:
 
 def _lines(side: str, uri: str) -> str:
     """The URI as Java's driver takes it, and the PEM files that it does not know."""
-    found = pem.split(uri)
+    found = mongo_uri.split(uri)
     return _line(f"{side}.uri", found.uri) + "".join(_line(f"{side}.{key}", text) for key, text in found.pem.items())
 
 
@@ -90,7 +70,7 @@ def read_destination(file: Path) -> str | None:
         if key.startswith(f"{_DESTINATION}.")
     }
     uri = told.pop("uri", None)
-    return None if uri is None else pem.joined(uri, told)
+    return None if uri is None else mongo_uri.joined(uri, told)
 
 
 def _line(key: str, text: str) -> str:

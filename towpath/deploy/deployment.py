@@ -15,7 +15,7 @@ from pathlib import Path
 from connectors.configs import definitions
 from connectors.control import statuses
 from connectors.rest import Connect
-from towpath.cutover import marker
+from towpath.bookkeeping import cutover
 from towpath.deploy import credentials, preconditions
 from towpath.deploy.inventory import Servers
 from towpath.deploy.loops import refuse_ring
@@ -61,7 +61,7 @@ class Deployment:
         for name, config in wanted.items():  # a resnapshot that was asked for is not taken back
             config.update({key: text for key, text in (present[name] or {}).items() if key in KEYS})
         if self.pipeline.exactly_once and present[self.pipeline.sink_connector] is None:
-            marker.refuse(self.pipeline)
+            cutover.refuse(self.pipeline)
         preconditions.refuse_second_writer(self.pipeline, self.servers, self.connect)
         if not self._is_held():
             servers = self.servers

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 from connectors.control import move_offsets, stop_sink
 from connectors.rest import Connect
+from towpath.bookkeeping.positions import LOG_GAP, Applied, note_breaks, noted_breaks, positions, skip_to
 from towpath.errors import Refused, TowpathError
 from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import pipeline_ends
-from towpath.log.sink_positions import LOG_GAP, Applied, note_breaks, noted_breaks, positions, skip_to
 from towpath.mongo.client import briefly, connected
 from towpath.pipeline import Pipeline
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
+from towpath.bookkeeping.positions import positions
 from towpath.errors import TopicError
 from towpath.kafka.topics import Place, Topics
 from towpath.log.records import source_milliseconds
-from towpath.log.sink_positions import positions
 from towpath.mongo.client import ANSWER, connected
 from towpath.pipeline import Pipeline
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from confluent_kafka import Message
 
 from towpath.cluster_time import ClusterTime, cluster_time
-from towpath.compaction.unprotected import is_update
 from towpath.errors import TopicError
 from towpath.kafka.topics import Place
 from towpath.log.records import headers_of, is_key
+from towpath.log.unprotected import is_update
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from connectors.rest import Connect
 from towpath.cluster_time import ClusterTime, SourcePosition, cluster_time, debezium_position
 from towpath.errors import TowpathError
-from towpath.schema.ddl_events import Watched, watched
+from towpath.log.ddl_events import Watched, watched
 
 #: The key that the partitions of MongoSource's own offsets have; its value is the connector's topic.prefix.
 OURS = "towpath"

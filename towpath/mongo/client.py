@@ -14,8 +14,8 @@ from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailu
 from pymongo.uri_parser import parse_uri
 
 from towpath.cluster_time import ClusterTime
-from towpath.deploy.credentials import without_credentials
 from towpath.errors import MongoUnreachable, Refused
+from towpath.mongo.uri import without_credentials
 from towpath.tls import Trouble, Trust, trouble
 
 #: The side that a replay writes to, which is not in the pipeline file.

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from towpath import resnapshot
 from towpath.errors import TowpathError
-from towpath.mongo import oplog
+from towpath.finding import Finding
 from towpath.mongo.client import briefly
-from towpath.preflight.finding import Finding
-from towpath.session import Opened
+from towpath.preflight import oplog
+from towpath.session import Session
 
 
-def check(it: Opened) -> Iterator[Finding]:
+def check(it: Session) -> Iterator[Finding]:
     """Findings about a pipeline that is deployed; none where a part does not answer, which others tell."""
     try:
         if not it.pipeline.has_own_source:
@@ -26,6 +26,6 @@ def check(it: Opened) -> Iterator[Finding]:
         yield from oplog.judge_capture(window, captured)
 
 
-def warnings(it: Opened) -> tuple[str, ...]:
+def warnings(it: Session) -> tuple[str, ...]:
     """What `status` shows of it."""
     return tuple(f"{one.subject}: {one.finding}; {one.advice}" for one in check(it) if one.level != "ok")

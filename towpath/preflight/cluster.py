@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
-from towpath.deploy.credentials import without_credentials
+from towpath.finding import Finding, error, ok, warning
 from towpath.mongo.client import ReplicaSet
-from towpath.preflight.finding import Finding, counted, error, ok, warning
+from towpath.mongo.uri import without_credentials
+from towpath.text import counted
 
 Client = MongoClient[dict[str, Any]]
 Answer = TypeVar("Answer")

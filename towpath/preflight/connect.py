@@ -12,10 +12,10 @@ from connectors.rest import Connect
 from towpath.deploy import credentials
 from towpath.deploy.preconditions import refuse_missing_plugins
 from towpath.errors import ConnectError, Refused, TowpathError
+from towpath.finding import Finding, error, ok, refusal, warning
 from towpath.pipeline import Pipeline
 from towpath.preflight import foreign
 from towpath.preflight.cluster import Known
-from towpath.preflight.finding import Finding, error, ok, refusal, warning
 
 SUBJECT = "connect"
 _EXACTLY_ONCE = "exactly.once.support"

@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterator
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import look
 from towpath.errors import TowpathError
-from towpath.preflight.finding import Finding, counted, ok, refusal
-from towpath.session import Opened
+from towpath.finding import Finding, ok, refusal
+from towpath.session import Session
+from towpath.text import counted
 
 _SUBJECT = "deploy"
 
 
-def check(it: Opened, held: Collection[str] = ()) -> Iterator[Finding]:
+def check(it: Session, held: Collection[str] = ()) -> Iterator[Finding]:
     """Plan a deployment, and change nothing."""
     try:
         changes = Deployment(it.pipeline, look(it.pipeline), it.connect, it.topics, held).plan()

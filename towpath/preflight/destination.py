@@ -8,14 +8,14 @@ from typing import Any
 from pymongo import MongoClient
 from pymongo.uri_parser import parse_uri
 
+from towpath.bookkeeping.positions import DATABASE, OFFSETS, TASKS
 from towpath.deploy.inventory import refuse_targets
 from towpath.errors import Refused, TowpathError
-from towpath.log.sink_positions import DATABASE, OFFSETS, TASKS
+from towpath.finding import Finding, error, ok, refusal, warning
 from towpath.mongo.client import Collection, collections, connected, destination_set
 from towpath.mongo.privileges import DESTINATION_ACTIONS, DESTINATION_LOOKS, POSITION_ACTIONS, Privileges, privileges
 from towpath.pipeline import Pipeline
 from towpath.preflight.cluster import Known, Seen, compatibility, seen, topology
-from towpath.preflight.finding import Finding, error, ok, refusal, warning
 from towpath.preflight.target import target
 
 SIDE = "destination"

@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from towpath.errors import TowpathError
+from towpath.finding import Finding, refusal
 from towpath.mongo.client import connected, destination_set, source_set
 from towpath.preflight import capture, connect, deployment, destination, file, kafka, source
 from towpath.preflight.cluster import Known
-from towpath.preflight.finding import Finding, refusal
-from towpath.session import Opened
+from towpath.session import Session
 
 
-def everything(it: Opened, path: Path, held: Collection[str] = ()) -> Iterator[Finding]:
+def everything(it: Session, path: Path, held: Collection[str] = ()) -> Iterator[Finding]:
     """Every finding about the pipeline in the file `path`. A server out of reach is a finding, and ends nothing.
 
     `held`: connectors that are to be made and not started.
@@ -36,7 +36,7 @@ def everything(it: Opened, path: Path, held: Collection[str] = ()) -> Iterator[F
         yield from deployment.check(it, held)
 
 
-def _out_of_reach(it: Opened) -> dict[str, TowpathError]:
+def _out_of_reach(it: Session) -> dict[str, TowpathError]:
     """Which servers do not answer, asked side by side: each is waited for for 10 s."""
 
     def asks_source() -> None:

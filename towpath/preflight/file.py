@@ -6,9 +6,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from towpath.finding import Finding, ok, warning
 from towpath.pipeline import Pipeline
 from towpath.preflight import log
-from towpath.preflight.finding import Finding, counted, ok, warning
+from towpath.text import counted
 
 _SUBJECT = "file"
 #: A log that is shorter than this cannot bridge an outage over a weekend.

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from towpath.deploy.preconditions import DESTINATION_SET, SOURCE_SET
+from towpath.finding import Finding, warning
 from towpath.pipeline import Pipeline
-from towpath.preflight.finding import Finding, warning
 
 Config = Mapping[str, str]
 

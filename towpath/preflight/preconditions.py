@@ -11,16 +11,16 @@ from collections.abc import Iterator
 
 from towpath.deploy.inventory import Servers
 from towpath.errors import Refused, TopicError
+from towpath.finding import Finding
 from towpath.mongo.client import connected
 from towpath.mongo.privileges import privileges
 from towpath.namespaces import topic_of
 from towpath.preflight import connect, destination, kafka, source, target
 from towpath.preflight.cluster import seen
-from towpath.preflight.finding import Finding
-from towpath.session import Opened
+from towpath.session import Session
 
 
-def refuse(it: Opened, servers: Servers) -> None:
+def refuse(it: Session, servers: Servers) -> None:
     """Raise `Refused` with the first error that `check` would find; `servers` is what both clusters hold."""
     errors = [finding for finding in _findings(it, servers) if finding.level == "error"]
     if errors:
@@ -29,14 +29,14 @@ def refuse(it: Opened, servers: Servers) -> None:
         raise Refused(f"{first.subject}: {first.finding}{more}", first.advice)
 
 
-def _findings(it: Opened, servers: Servers) -> Iterator[Finding]:
+def _findings(it: Session, servers: Servers) -> Iterator[Finding]:
     yield from _source(it, servers)
     yield from _destination(it, servers)
     yield from _kafka(it, servers)
     yield from connect.same_kafka(it.topics.cluster(), it.connect)
 
 
-def _source(it: Opened, servers: Servers) -> Iterator[Finding]:
+def _source(it: Session, servers: Servers) -> Iterator[Finding]:
     with connected(it.pipeline.source_uri, source.SIDE) as client:
         yield from source.rules(client, it.pipeline, seen(client, servers.source))
         yield from source.privileged(client, it.pipeline)
@@ -44,7 +44,7 @@ def _source(it: Opened, servers: Servers) -> Iterator[Finding]:
             yield from source.limits(client, it.pipeline, servers.namespaces)
 
 
-def _destination(it: Opened, servers: Servers) -> Iterator[Finding]:
+def _destination(it: Session, servers: Servers) -> Iterator[Finding]:
     targets = sorted({it.pipeline.renames.destination(name) for name in servers.namespaces})
     with connected(it.pipeline.destination_uri, destination.SIDE) as client:
         mine = privileges(client)
@@ -54,7 +54,7 @@ def _destination(it: Opened, servers: Servers) -> Iterator[Finding]:
                 yield from target.rules(collection, it.pipeline)
 
 
-def _kafka(it: Opened, servers: Servers) -> Iterator[Finding]:
+def _kafka(it: Session, servers: Servers) -> Iterator[Finding]:
     brokers, existing = it.topics.brokers(), it.topics.all()
     for number in brokers:
         try:

@@ -11,9 +11,10 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 from pymongo.errors import ExecutionTimeout
 
+from towpath.finding import Finding, ok, warning
 from towpath.pipeline import Pipeline
-from towpath.preflight.finding import Finding, counted, ok, warning
 from towpath.preflight.names import odd_names
+from towpath.text import counted
 
 _DOCUMENTS = 300
 _SECONDS = 3.0

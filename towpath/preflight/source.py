@@ -9,14 +9,15 @@ from pymongo import MongoClient
 
 from towpath.deploy.inventory import refuse_collection, refuse_missing
 from towpath.errors import Refused, TowpathError
-from towpath.mongo import oplog
+from towpath.finding import Finding, error, ok, refusal, warning
 from towpath.mongo.client import Collection, collections, connected, source_set
 from towpath.mongo.privileges import COPY_ACTIONS, SOURCE_ACTIONS, privileges
 from towpath.namespaces import refuse_bad_names, topic_of
 from towpath.pipeline import Pipeline
+from towpath.preflight import oplog
 from towpath.preflight.cluster import Known, Seen, compatibility, if_allowed, seen, topology
-from towpath.preflight.finding import Finding, counted, error, ok, refusal, warning
 from towpath.preflight.sample import sample
+from towpath.text import counted
 
 SIDE = "source"
 _SHOWN = 10  # more than so many collections are told as a number

@@ -7,9 +7,10 @@ from typing import Any
 
 from pymongo import MongoClient
 
+from towpath.finding import Finding, error, ok, warning
 from towpath.mongo.client import Collection
 from towpath.pipeline import Pipeline
-from towpath.preflight.finding import Finding, counted, error, ok, warning
+from towpath.text import counted
 
 
 def target(

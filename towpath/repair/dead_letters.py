@@ -15,11 +15,11 @@ from typing import Any
 
 from towpath.log import dead_letters
 from towpath.mongo.client import briefly
-from towpath.preflight.finding import counted
 from towpath.repair.targets import Wanted, refused
-from towpath.session import Opened
+from towpath.session import Session
 from towpath.supervisor.children import Child
 from towpath.supervisor.restarts import Backoff
+from towpath.text import counted
 from verifier import Namespace, Pair, Recheck
 from verifier.order import Key, id_key
 from verifier.reads import chunks
@@ -55,7 +55,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class SetAside:
-    it: Opened
+    it: Session
     mended: int = 0
     _next: int = 0
     """The first dead letter that was not read."""

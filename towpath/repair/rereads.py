@@ -15,9 +15,9 @@ from connectors.control import require
 from towpath import barrier
 from towpath.log import dead_letters, reread_requests
 from towpath.mongo.client import connected
-from towpath.preflight.finding import counted
 from towpath.repair.targets import Wanted, refused, unreadable
-from towpath.session import Opened
+from towpath.session import Session
+from towpath.text import counted
 from verifier import Namespace, Pair, Passed, Recheck
 from verifier.known_documents import outcomes
 from verifier.order import Key, id_key
@@ -50,7 +50,7 @@ Repaired = Mended | Left
 
 
 def repair(
-    it: Opened, wanted: Iterable[Wanted], passed: Passed | None, timeout: float, say: Callable[[str], None]
+    it: Session, wanted: Iterable[Wanted], passed: Passed | None, timeout: float, say: Callable[[str], None]
 ) -> Iterator[Repaired]:
     """Repair these documents, a batch at a time, and tell of each what came of it.
 
@@ -82,7 +82,7 @@ def _batches(wanted: Iterable[Wanted]) -> Iterator[dict[Namespace, list[bytes]]]
 
 
 def _batch(
-    it: Opened,
+    it: Session,
     source: Client,
     destination: Client,
     batch: Mapping[Namespace, list[bytes]],
@@ -130,7 +130,7 @@ def _left(
 class _Reasons:
     """Why documents are not mended, by the dead letters that came in since an offset."""
 
-    def __init__(self, it: Opened, start: int) -> None:
+    def __init__(self, it: Session, start: int) -> None:
         self._it, self._start = it, start
         self._known: dict[tuple[Namespace, Key], str] | None = None
 

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 from connectors.control import forget_offsets, statuses, wait_state
 from connectors.rest import Connect
+from towpath.bookkeeping import positions
+from towpath.bookkeeping.positions import Counts
 from towpath.deploy import credentials
 from towpath.deploy.deployment import put
 from towpath.errors import MongoUnreachable
 from towpath.kafka.topics import TOPIC_SETTINGS, Topics, retention_settings
-from towpath.log import sink_positions
 from towpath.log.bounds import broken_within
 from towpath.log.dead_letters import DeadLetter, letters
-from towpath.log.sink_positions import Counts
 from towpath.mongo.client import REPLAY_SIDE, connected
 from towpath.pipeline import Pipeline
 from towpath.replay.plan import Log, Replay, change_topics, definition, late_starts
@@ -30,9 +30,9 @@ def begin(replay: Replay, connect: Connect, topics: Topics, say: Callable[[str],
         topics.create(replay.dead_letter_topic, 1, replay.pipeline.replication_factor, settings)
         say(f"created topic {replay.dead_letter_topic}")
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
-        sink_positions.forget(client, replay.sink)
+        positions.forget(client, replay.sink)
         if replay.plan.forced:  # a sink that finds a beginning gone stops
-            sink_positions.skip_to(client, replay.sink, late_starts(replay.plan.log), datetime.now(UTC))
+            positions.skip_to(client, replay.sink, late_starts(replay.plan.log), datetime.now(UTC))
     write_secrets(replay)
     put(connect, replay.name, definition(replay), replay.secrets, _ADVICE)
     say(f"created connector {replay.name}")
@@ -68,7 +68,7 @@ def course(replay: Replay, connect: Connect, topics: Topics) -> Course:
 def overtaken(replay: Replay, topics: Topics) -> list[str]:
     """Partitions in words whose log is no longer one that the replay can go on in: see `towpath.log.bounds`."""
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
-        done = sink_positions.positions(client, replay.sink)
+        done = positions.positions(client, replay.sink)
     return [found.words for found in broken_within(replay.plan.log, topics, done)]
 
 
@@ -85,7 +85,7 @@ def moved_heads(pipeline: Pipeline, log: Log, topics: Topics) -> dict[tuple[str,
 def counts(replay: Replay) -> Counts:
     """What its tasks have done."""
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
-        return sum((task.counts for task in sink_positions.task_states(client, replay.sink)), Counts())
+        return sum((task.counts for task in positions.task_states(client, replay.sink)), Counts())
 
 
 def refused(sink: Pipeline, topics: Topics, start: int) -> list[DeadLetter]:
@@ -113,7 +113,7 @@ def remove(replay: Replay, connect: Connect, topics: Topics, *, keep_letters: bo
     if replay.uri is not None:
         try:
             with connected(replay.uri, REPLAY_SIDE) as client:
-                sink_positions.forget(client, replay.sink)
+                positions.forget(client, replay.sink)
         except MongoUnreachable as error:
             say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
     replay.secrets.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from towpath.cluster_time import ClusterTime
 from towpath.config.credential_files import refuse_files, refuse_open
 from towpath.config.loading import holds_secret
 from towpath.errors import TowpathError
-from towpath.mongo import pem
+from towpath.mongo import uri as mongo_uri
 from towpath.replay.plan import END_OF_SECOND
 
 
@@ -47,7 +47,7 @@ def destination(given: Given) -> str:
             " put it into a file that only you can read and pass --destination-file FILE, or into an environment"
             " variable and pass --destination-env NAME"
         )
-    refuse_files(pem.files(uri), where, plain_sink=False)
+    refuse_files(mongo_uri.files(uri), where, plain_sink=False)
     return uri
 
 

@@ -16,11 +16,11 @@ from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.collection import Collection
 
 from connectors.rest import Connect
+from towpath.bookkeeping import positions
+from towpath.bookkeeping.positions import DATABASE, REBUILDS
 from towpath.kafka.topics import Topics
-from towpath.log import sink_positions
 from towpath.log.bounds import still_there
 from towpath.log.lag import measure
-from towpath.log.sink_positions import DATABASE, REBUILDS
 from towpath.mongo.client import briefly
 from towpath.pipeline import Pipeline
 from towpath.replay.plan import Log, late_starts
@@ -97,7 +97,7 @@ def forget_positions(client: Client, pipeline: Pipeline, topics: Iterable[str]) 
     Before anything is emptied: a transaction of a task that Connect has lost sight of finds no position any more, and
     is aborted.
     """
-    offsets = client.get_database(DATABASE, write_concern=WriteConcern("majority"))[sink_positions.OFFSETS]
+    offsets = client.get_database(DATABASE, write_concern=WriteConcern("majority"))[positions.OFFSETS]
     for topic in topics:
         one = {"pipeline": pipeline.name, "topic": topic}
         offsets.delete_many({"_id": {"$gte": one, "$lte": {**one, "partition": MaxKey()}}})  # a range: it has an index
@@ -108,7 +108,7 @@ def begin_late(client: Client, pipeline: Pipeline, rebuild: Rebuild) -> None:
 
     A sink that finds a beginning gone stops."""
     if rebuild.forced:
-        sink_positions.skip_to(client, pipeline, late_starts(rebuild.log), datetime.now(UTC))
+        positions.skip_to(client, pipeline, late_starts(rebuild.log), datetime.now(UTC))
 
 
 def empty(client: Client, targets: Mapping[str, int], say: Callable[[str], None]) -> None:
@@ -155,7 +155,7 @@ def look(pipeline: Pipeline, topics: Topics) -> State | None:
         found = marker(client, pipeline)
         if found is None:
             return None
-        done = {place: applied.offset for place, applied in sink_positions.positions(client, pipeline).items()}
+        done = {place: applied.offset for place, applied in positions.positions(client, pipeline).items()}
     of = sum(end - first for first, end in found.log.values())
     applied = 0 if found.phase == "emptying" else of - measure(topics, still_there(found.log, topics), done).records
     return State(found, applied, of)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from connectors.control import statuses
 from connectors.rest import Connect
+from towpath.bookkeeping import positions
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.kafka.topics import Place, Topics
-from towpath.log import sink_positions
 from towpath.log.bounds import CODE, broken_within, still_there
 from towpath.log.lag import gaps, peek
 from towpath.mongo.client import connected
@@ -97,7 +97,7 @@ class Course:
     def look(self) -> Progress:
         """How far it is now. Where it stands before the end, what is left is looked at: there may be no record."""
         with connected(self.sink.destination_uri, self.side) as client:
-            done = {place: found.offset for place, found in sink_positions.positions(client, self.sink).items()}
+            done = {place: found.offset for place, found in positions.positions(client, self.sink).items()}
         left = gaps(self.log, done)
         standing = {place: gap for place, gap in left.items() if self._seen.get(place) == gap[0]}
         peeked = peek(self.topics, still_there(standing, self.topics), most=0)
@@ -113,7 +113,7 @@ class Course:
     def _refuse_broken(self) -> None:
         """What is gone from the log looks like what is applied."""
         with connected(self.sink.destination_uri, self.side) as client:
-            done = sink_positions.positions(client, self.sink)
+            done = positions.positions(client, self.sink)
         if found := broken_within(self.log, self.topics, done):
             raise TowpathError(f"{self.connector} has not applied all of the log: {found[0].words}")
 

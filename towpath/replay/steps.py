@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-import click
 from pymongo import MongoClient
 
-from towpath.cli.replay_progress import checking, shown
 from towpath.cluster_time import ClusterTime
-from towpath.deploy.credentials import without_credentials
-from towpath.errors import MongoUnreachable, Refused
+from towpath.errors import MongoUnreachable, NotWhole, Refused, TowpathError
 from towpath.kafka.topics import Place
 from towpath.log import bounds, dead_letters
 from towpath.log.integrity import LogCheck, check
 from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, connected, replay_set
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import Pipeline
-from towpath.preflight.finding import counted
 from towpath.replay import connector, rebuild_marker
 from towpath.replay import preconditions as refuse
 from towpath.replay.plan import Log, Plan, Replay, default_label, find, name_of, namespaces, refuse_label
-from towpath.replay.sink_progress import Course
+from towpath.replay.sink_progress import Course, Progress
 from towpath.replay.verdict import Verdict, lacking
-from towpath.session import Opened, say
+from towpath.session import Say, Session
+from towpath.text import counted, utc
 
 Client = MongoClient[dict[str, Any]]
 
@@ -40,12 +39,24 @@ class Asked:
     until: ClusterTime | None
     follow: bool
     empty: bool
-    yes: bool
     force: bool
     timeout: float
 
 
-def replay(it: Opened, asked: Asked) -> Verdict:
+class Watcher(Protocol):
+    """Who looks on while a replay or a rebuild works, and is asked before documents are deleted."""
+
+    def checking(self) -> AbstractContextManager[Callable[[int, int], None]]:
+        """Is given how many records of the log are read before it begins, and of how many."""
+
+    def applying(self) -> AbstractContextManager[Callable[[Progress], None]]:
+        """Is given how far it has come."""
+
+    def confirm(self, question: str) -> None:
+        """Returns for a yes, and raises for a no."""
+
+
+def replay(it: Session, asked: Asked, watcher: Watcher) -> Verdict:
     """Run a replay to its end, or go on with the one that is there. Raises with words for what is refused."""
     it.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
     refuse.refuse_plain(it.pipeline)
@@ -54,12 +65,14 @@ def replay(it: Opened, asked: Asked) -> Verdict:
     label = asked.label or default_label(destination)
     refuse_label(label)
     found = find(it.connect, it.pipeline, label)
-    running = _gone_on(it, asked, found, destination) if found else _begun(it, asked, label, destination)
+    running = (
+        _gone_on(it, asked, found, destination, watcher) if found else _begun(it, asked, label, destination, watcher)
+    )
     what = f"replay {label}"
-    say(f"{what}: {length(running.replay.plan.log)}, to {without_credentials(asked.uri)}")
+    it.say(f"{what}: {length(running.replay.plan.log)}, to {without_credentials(asked.uri)}")
     follow_up = f"`towpath remove PIPELINE --replay {label}` gives it up"
-    run(connector.course(running.replay, it.connect, it.topics), asked.timeout, what, follow_up)
-    return _ended(it, running, what)
+    run(connector.course(running.replay, it.connect, it.topics), asked.timeout, what, follow_up, it.say, watcher)
+    return _ended(it, running, what, watcher)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +83,13 @@ class _Running:
     resumed: bool
 
 
-def _begun(it: Opened, asked: Asked, label: str, destination: ReplicaSet) -> _Running:
+def _begun(it: Session, asked: Asked, label: str, destination: ReplicaSet, watcher: Watcher) -> _Running:
     """A replay that was not there before, with its connector."""
     pipeline, existing = it.pipeline, it.topics.all()
     topics = refuse.selected(pipeline, asked.only, existing)
     refuse.refuse_name_taken(pipeline, label, existing)
-    refuse.refuse_source(pipeline, destination, it.connect, say)
-    refuse.refuse_own_destination(pipeline, destination, it.connect, say)
+    refuse.refuse_source(pipeline, destination, it.connect, it.say)
+    refuse.refuse_own_destination(pipeline, destination, it.connect, it.say)
     now = refuse.captured(pipeline, it.connect)
     refuse.refuse_uncopied(pipeline, force=asked.force)
     if not asked.follow:
@@ -87,19 +100,19 @@ def _begun(it: Opened, asked: Asked, label: str, destination: ReplicaSet) -> _Ru
     targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, log)]
     refuse.refuse_written(pipeline, label, destination, targets, it.connect)
     filled = _filled(asked, targets)
-    found = checked(it, log, now.copied, until=asked.until, force=asked.force)
+    found = checked(it, log, now.copied, watcher, until=asked.until, force=asked.force)
     if filled:
-        confirm(filled, without_credentials(asked.uri), yes=asked.yes)
+        watcher.confirm(question(filled, asked.uri))
         with connected(asked.uri, REPLAY_SIDE) as client:
-            rebuild_marker.empty(client, filled, say)
+            rebuild_marker.empty(client, filled, it.say)
     letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, label)), it.topics)
     plan = Plan(asked.only, asked.until, asked.follow, found is not None, time.time(), letters, log)
     begun = Replay(pipeline, label, destination, asked.uri, plan)
-    connector.begin(begun, it.connect, it.topics, say)
+    connector.begin(begun, it.connect, it.topics, it.say)
     return _Running(begun, found, resumed=False)
 
 
-def _gone_on(it: Opened, asked: Asked, found: Replay, destination: ReplicaSet) -> _Running:
+def _gone_on(it: Session, asked: Asked, found: Replay, destination: ReplicaSet, watcher: Watcher) -> _Running:
     """The replay of that label, which was interrupted, or follows."""
     if not found.destination.is_same(destination) or not found.plan.is_asked(
         asked.only, asked.until, follow=asked.follow
@@ -116,18 +129,18 @@ def _gone_on(it: Opened, asked: Asked, found: Replay, destination: ReplicaSet) -
             "the log no longer holds what the replay had not applied yet: " + "; ".join(lost) + "; begin anew: towpath"
             f" remove PIPELINE --replay {found.label}, then replay with --empty"
         )
-    say(f"replay {found.label}: going on with what was begun at {_utc(found.plan.began)}")
-    connector.go_on(found, it.connect, say)
+    it.say(f"replay {found.label}: going on with what was begun at {utc(found.plan.began)}")
+    connector.go_on(found, it.connect, it.say)
     copied = refuse.captured(it.pipeline, it.connect).copied
-    lacks = checked(it, found.plan.log, copied, until=None, force=True) if found.plan.forced else None
+    lacks = checked(it, found.plan.log, copied, watcher, until=None, force=True) if found.plan.forced else None
     return _Running(found, lacks, resumed=True)
 
 
 def checked(
-    it: Opened, log: Log, copied: ClusterTime | None, *, until: ClusterTime | None, force: bool
+    it: Session, log: Log, copied: ClusterTime | None, watcher: Watcher, *, until: ClusterTime | None, force: bool
 ) -> LogCheck | None:
-    """What the log lacks; None when it is whole. Exits with 1 and words when it is not, unless `force`."""
-    with checking() as tell:
+    """What the log lacks; None when it is whole. Says what it lacks and raises `NotWhole`, unless `force`."""
+    with watcher.checking() as tell:
         found = check(it.pipeline, it.topics, namespaces(it.pipeline, log), copied, tell)
     found = replace(found, cut_short=_cut_short(it, log))
     if until is not None:
@@ -136,24 +149,23 @@ def checked(
         return None
     if not force:
         for line in lacking(found):
-            say(line)
-        say(
+            it.say(line)
+        if found.cut_short:
+            it.say("what was cut short or made again is begun anew by `towpath remove PIPELINE --topics` and `deploy`")
+        raise NotWhole(
             "the log cannot rebuild all documents, and nothing was changed. --force rebuilds what can be rebuilt, and"
             " lists the rest; `towpath repair --ids` has documents read again at the source, which puts them whole into"
             " the log"
         )
-        if found.cut_short:
-            say("what was cut short or made again is begun anew by `towpath remove PIPELINE --topics` and `deploy`")
-        raise click.exceptions.Exit(1)
     return found
 
 
-def _cut_short(it: Opened, log: Log) -> Mapping[Place, str]:
+def _cut_short(it: Session, log: Log) -> Mapping[Place, str]:
     """As the pipeline's destination tells; one that is lost is a reason for a replay, and keeps none from beginning."""
     try:
         return bounds.cut_short(it.pipeline, it.topics, log)
     except MongoUnreachable as error:
-        say(f"cannot make sure that no topic of the log was cut short or made again: {error}")
+        it.say(f"cannot make sure that no topic of the log was cut short or made again: {error}")
         return {}
 
 
@@ -166,26 +178,24 @@ def _filled(asked: Asked, targets: Iterable[str]) -> dict[str, int]:
     return filled
 
 
-def confirm(filled: Mapping[str, int], address: str, *, yes: bool) -> None:
-    """Ask before documents are deleted. Raises `Abort` for a no."""
-    if not yes:
-        count = sum(filled.values())
-        click.confirm(f"Delete all {count:,} documents of {refuse.listed(filled)} at {address}?", abort=True, err=True)
+def question(filled: Mapping[str, int], uri: str) -> str:
+    """To be answered with a yes before documents are deleted."""
+    count, address = sum(filled.values()), without_credentials(uri)
+    return f"Delete all {count:,} documents of {refuse.listed(filled)} at {address}?"
 
 
-def run(course: Course, timeout: float, what: str, follow_up: str) -> None:
-    with shown() as tell:
+def run(course: Course, timeout: float, what: str, follow_up: str, say: Say, watcher: Watcher) -> None:
+    with watcher.applying() as tell:
         try:
             course.run(timeout, tell, say)
         except KeyboardInterrupt:
-            say(
-                f"\n{what}: goes on in Kafka Connect. The same command again shows how far it is, and ends it;"
+            raise TowpathError(
+                f"{what}: goes on in Kafka Connect. The same command again shows how far it is, and ends it;"
                 f" {follow_up}"
-            )
-            raise click.exceptions.Exit(2) from None
+            ) from None
 
 
-def _ended(it: Opened, running: _Running, what: str) -> Verdict:
+def _ended(it: Session, running: _Running, what: str, watcher: Watcher) -> Verdict:
     """The verdict; unless it follows, the replay is over and removed."""
     replay = running.replay
     plan = replay.plan
@@ -205,17 +215,17 @@ def _ended(it: Opened, running: _Running, what: str) -> Verdict:
         refused=connector.refused(replay.sink, it.topics, plan.letters),
         letters=replay.dead_letter_topic,
         heads=[words for _, words in connector.moved_heads(it.pipeline, plan.log, it.topics).values()],
-        earliest=None if plan.until is None else _overrun(it, plan.log, plan.until),
+        earliest=None if plan.until is None else _overrun(it, plan.log, plan.until, watcher),
     )
     if not plan.follow:
-        connector.remove(replay, it.connect, it.topics, keep_letters=True, say=say)
+        connector.remove(replay, it.connect, it.topics, keep_letters=True, say=it.say)
     return verdict
 
 
-def _overrun(it: Opened, log: Log, until: ClusterTime) -> ClusterTime | None:
+def _overrun(it: Session, log: Log, until: ClusterTime, watcher: Watcher) -> ClusterTime | None:
     """The earliest moment that can be rebuilt by now, when that is later than `until`."""
     copied = refuse.captured(it.pipeline, it.connect).copied
-    with checking() as tell:
+    with watcher.checking() as tell:
         earliest = check(it.pipeline, it.topics, namespaces(it.pipeline, log), copied, tell).earliest
     return earliest if earliest is not None and until < earliest else None
 
@@ -234,7 +244,3 @@ def documents(pipeline: Pipeline, uri: str, side: str, log: Log) -> dict[str, in
 def length(log: Log) -> str:
     records = sum(end - first for first, end in log.values())
     return f"about {records:,} records of {counted(len({topic for topic, _ in log}), 'topic')}"
-
-
-def _utc(seconds: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import click
-
 from towpath.cluster_time import ClusterTime
 from towpath.log.dead_letters import DeadLetter
 from towpath.log.integrity import BrokenKey, Headless, LogCheck
 from towpath.log.records import readable
-from towpath.preflight.finding import counted
 from towpath.replay.preconditions import shown
+from towpath.text import counted, duration, utc
 
 _SHOWN, _TOLD = 20, 1_000  # to people, and as JSON
 
@@ -79,9 +75,9 @@ class Verdict:
         now = ", and follows from now on" if self.following else ""
         upto = f", as of {shown(self.until)}" if self.until else ""
         about = "" if self.counted else "about "
-        took = f"{about}{self.records:,} records in {_duration(self.seconds)}, {rate}"
+        took = f"{about}{self.records:,} records in {duration(self.seconds)}, {rate}"
         if self.resumed:
-            took = f"{about}{self.records:,} records since it was begun {_duration(self.seconds)} ago"
+            took = f"{about}{self.records:,} records since it was begun {duration(self.seconds)} ago"
         yield f"{self.what}: applied {took}; {documents}{upto}{now}"
         if self.uncopied:
             yield 'missing  what the source held when the log began ([capture] copy = "none")'
@@ -106,17 +102,6 @@ class Verdict:
             yield f"         and {more:,} more"
         if self.refused:
             yield f"{len(self.refused):,} records that the destination refused are in the topic {self.letters}"
-
-
-def tell(verdict: Verdict, *, as_json: bool) -> None:
-    """Print it; exit 1 when the destination is not whole."""
-    if as_json:
-        click.echo(json.dumps(verdict.as_json(), ensure_ascii=False))
-    else:
-        for line in verdict.words():
-            click.echo(line)
-    if not verdict.is_whole:
-        raise click.exceptions.Exit(1)
 
 
 def lacking(check: LogCheck | None) -> Iterator[str]:
@@ -161,8 +146,7 @@ def missing(check: LogCheck | None) -> list[dict[str, Any]]:
 def _headless(one: Headless) -> str:
     gone = "everything so far"
     if one.first_time_ms is not None:
-        first = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(one.first_time_ms / 1000))
-        gone = f"what came in before {first} UTC"
+        gone = f"what came in before {utc(one.first_time_ms / 1000)}"
     last = one.first_offset - 1
     return f"{one.namespace}, partition {one.partition}: retention has deleted {gone} (offsets up to {last:,})"
 
@@ -174,9 +158,3 @@ def _place(key: BrokenKey) -> str:
 def _key(raw: bytes | None) -> str:
     """The `_id` as Extended JSON, or the bytes in hexadecimal."""
     return readable(raw or b"", canonical=False) or ""
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

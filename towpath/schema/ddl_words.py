@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from towpath.log import ddl_events as ddl
+from towpath.log.ddl_events import Ddl
 from towpath.pipeline import Pipeline
-from towpath.preflight.finding import counted
-from towpath.schema import ddl_events as ddl
-from towpath.schema.ddl_events import Ddl
+from towpath.text import counted
 from verifier.metadata import MetadataDifference
 
 

@@ -15,28 +15,28 @@ from bson.timestamp import Timestamp
 
 from towpath import state_files
 from towpath.errors import NoSuchConnector, TowpathError
+from towpath.log import ddl_events
+from towpath.log.ddl_events import Ddl
 from towpath.log.source_offsets import read_state
 from towpath.mongo.client import briefly
 from towpath.namespaces import Selection
 from towpath.passing import passing
 from towpath.pipeline import Pipeline
-from towpath.schema import ddl_events
-from towpath.schema.ddl_events import Ddl
 from towpath.schema.ddl_words import Sides, Unfollowed, judged
-from towpath.session import Opened
+from towpath.session import Session
 from towpath.verification import verdict_file
 from towpath.verification.metadata import metadata
 
 _DOCUMENTS = (ddl_events.DROP, ddl_events.RENAME, ddl_events.UNSEEN)
 
 
-def told(it: Opened) -> tuple[Ddl, ...]:
+def told(it: Session) -> tuple[Ddl, ...]:
     """All that the source connectors have seen."""
     states = [read_state(it.connect, name) for name in it.pipeline.source_connectors]
     return ddl_events.in_order(state.ddl for state in states if state.ddl)
 
 
-def passed(it: Opened) -> tuple[str, ...]:
+def passed(it: Session) -> tuple[str, ...]:
     """The marks of what the pipeline is behind of: no record from before it can still come to the destination.
 
     Empty where nobody answers, which is told elsewhere.
@@ -47,14 +47,14 @@ def passed(it: Opened) -> tuple[str, ...]:
         return ()
 
 
-def _passed(it: Opened, asked: Sequence[Ddl]) -> list[Ddl]:
+def _passed(it: Session, asked: Sequence[Ddl]) -> list[Ddl]:
     if not asked:
         return []
     with passing(it, silent=True) as is_past:
         return [one for one in asked if is_past(Timestamp(one.time.seconds, one.time.ordinal))]
 
 
-def look(it: Opened, found: Iterable[Ddl], *, remember: bool = True) -> tuple[Unfollowed, ...]:
+def look(it: Session, found: Iterable[Ddl], *, remember: bool = True) -> tuple[Unfollowed, ...]:
     """What of this is not settled. What turns out to be is remembered on this machine, unless told otherwise.
 
     Raises `TowpathError` when a side cannot be asked.
@@ -147,7 +147,7 @@ def settle(name: str, marks: Iterable[str]) -> None:
         file.write(json.dumps({"settled": sorted(marks)}))
 
 
-def as_json(it: Opened, found: Sequence[Ddl]) -> list[dict[str, Any]]:
+def as_json(it: Session, found: Sequence[Ddl]) -> list[dict[str, Any]]:
     """Each as `Unfollowed` tells it; where a side cannot be asked, just what was done, settled or not."""
     try:
         return [one.as_json() for one in look(it, found)]
@@ -155,7 +155,7 @@ def as_json(it: Opened, found: Sequence[Ddl]) -> list[dict[str, Any]]:
         return [one.as_json() for one in found]
 
 
-def lines(it: Opened, found: Iterable[Ddl] | None = None) -> Iterator[str]:
+def lines(it: Session, found: Iterable[Ddl] | None = None) -> Iterator[str]:
     """A line for each of what was found, or is told now; or why that cannot be told."""
     try:
         yield from (one.line for one in look(it, told(it) if found is None else found))

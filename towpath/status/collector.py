@@ -8,22 +8,22 @@ from functools import cached_property
 
 from connectors.control import statuses
 from connectors.rest import Connect, Connector
+from towpath.bookkeeping import cutover as marker
+from towpath.bookkeeping import positions as sink_positions
+from towpath.bookkeeping.cutover import Cutover
+from towpath.bookkeeping.positions import Applied, TaskState
 from towpath.cluster_time import ClusterTime
-from towpath.cutover import marker
-from towpath.cutover.marker import Cutover
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.kafka import open_transactions
 from towpath.kafka.topics import Place, Topic, Topics
-from towpath.log import bounds, dead_letters, reread_requests, sink_positions
+from towpath.log import bounds, ddl_events, dead_letters, reread_requests
 from towpath.log.bounds import Break
 from towpath.log.dead_letters import DeadLetters
 from towpath.log.lag import Lag, measure, pipeline_ends
-from towpath.log.sink_positions import Applied, TaskState
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.mongo.client import briefly, clocks
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Pipeline
-from towpath.schema import ddl_events
 from towpath.status import copy_progress
 from towpath.status.copy_progress import Copied
 from towpath.status.figures import RATE_WINDOW, Status, Waiting

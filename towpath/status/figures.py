@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from connectors.rest import Connector
-from towpath.cutover.marker import Cutover
+from towpath.bookkeeping.cutover import Cutover
+from towpath.bookkeeping.positions import Counts, TaskState
 from towpath.kafka.topics import Place
 from towpath.log.bounds import Break
+from towpath.log.ddl_events import Ddl
 from towpath.log.dead_letters import DeadLetters
-from towpath.log.sink_positions import Counts, TaskState
-from towpath.schema.ddl_events import Ddl
 from towpath.status.copy_progress import Copied, Held
 
 #: Seconds of the log by which rates are reckoned.

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from towpath.compaction.unprotected import Figures, figures
 from towpath.kafka.disk import bytes_of_topics
 from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.topic_settings import is_compacted
+from towpath.log.unprotected import Figures, figures
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Compaction, Pipeline
 

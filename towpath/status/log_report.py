@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rich.filesize import decimal
-
 from towpath.preflight import capture
 from towpath.preflight.log import guard
-from towpath.session import Opened
+from towpath.session import Session
 from towpath.status import log_figures
 from towpath.status.log_figures import LogStatus, TopicLog
+from towpath.text import duration, size
 
 _SHOWN = 20  # topics that are told one by one
 
@@ -36,24 +35,20 @@ class LogSeen:
 
 
 def _line(one: TopicLog, *, compacts: bool) -> str:
-    size = "" if one.bytes is None else f", {decimal(one.bytes)}"
-    line = f"{one.namespace}: {one.offsets:,} offsets{size}"
+    held = "" if one.bytes is None else f", {size(one.bytes)}"
+    line = f"{one.namespace}: {one.offsets:,} offsets{held}"
     if not compacts:
         return line
     if one.told_seconds is None or one.dirty is None:
         return f"{line}, never looked at by `towpath compact`"
-    oldest = "" if one.oldest_seconds is None else f", the oldest {_age(one.oldest_seconds)} old"
+    oldest = "" if one.oldest_seconds is None else f", the oldest {duration(one.oldest_seconds)} old"
     off = "" if one.compacted else "; not compacted yet"
-    return f"{line}, {one.dirty:,} documents with updates to protect{oldest}, told {_age(one.told_seconds)} ago{off}"
+    return (
+        f"{line}, {one.dirty:,} documents with updates to protect{oldest}, told {duration(one.told_seconds)} ago{off}"
+    )
 
 
-def _age(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def look(it: Opened) -> LogSeen:
+def look(it: Session) -> LogSeen:
     found = log_figures.look(it.pipeline, it.topics)
     findings = [
         f"{finding.subject}: {finding.finding}; {finding.advice}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from towpath.errors import MongoUnreachable
 from towpath.replay import rebuild_marker
-from towpath.session import Opened
+from towpath.session import Session
 from towpath.status import replay_states
 
 _WELL = ("RUNNING", "UNASSIGNED", "RESTARTING")
@@ -36,7 +36,7 @@ class Replays:
             yield f"replay {state.replay.label}", _words(state), "red" if bad else ""
 
 
-def look(it: Opened) -> Replays:
+def look(it: Session) -> Replays:
     """As they are now. A destination that does not answer is told by the status itself."""
     replays = replay_states.look(it.pipeline, it.connect, it.topics)
     try:

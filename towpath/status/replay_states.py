@@ -8,9 +8,9 @@ from typing import Any
 
 from connectors.control import statuses
 from connectors.rest import Connect
+from towpath.bookkeeping import positions
 from towpath.errors import TowpathError
 from towpath.kafka.topics import Topics
-from towpath.log import sink_positions
 from towpath.log.bounds import still_there
 from towpath.log.lag import measure
 from towpath.mongo.client import REPLAY_SIDE, briefly
@@ -76,7 +76,7 @@ def _state(replay: Replay, connect: Connect, topics: Topics) -> State:
         return dataclasses.replace(shown, trouble=words)
     try:
         with briefly(replay.uri, REPLAY_SIDE) as client:
-            done = {place: found.offset for place, found in sink_positions.positions(client, replay.sink).items()}
+            done = {place: found.offset for place, found in positions.positions(client, replay.sink).items()}
     except TowpathError as error:
         return dataclasses.replace(shown, trouble=str(error))
     ends = topics.ends(change_topics(replay.pipeline, replay.plan.only, existing))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from towpath.errors import TopicError
 from towpath.kafka.topics import Place
-from towpath.session import Opened
+from towpath.session import Session
 
 _EVERY = 10.0  # seconds between two looks
 _MOMENT = 1.0  # second, which few transactions take
@@ -18,7 +18,7 @@ _MOMENT = 1.0  # second, which few transactions take
 class Ends:
     """Looks from time to time, and closer at a transaction that takes longer than most."""
 
-    it: Opened
+    it: Session
     _looked: float = float("-inf")
 
     def turn(self, now: float) -> Iterator[str]:
@@ -33,7 +33,7 @@ class Ends:
             yield from end(self.it, [place for place, offset in after.items() if before.get(place) == offset])
 
 
-def end(it: Opened, places: list[Place]) -> Iterator[str]:
+def end(it: Session, places: list[Place]) -> Iterator[str]:
     """End those at `places` that have lost their ends; says of each what was done.
 
     Raises `TowpathError`; `TopicError` for those that could not be ended, once the others are.

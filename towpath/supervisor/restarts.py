@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from towpath.bookkeeping.positions import LOG_GAP, MISSED_DELETES
 from towpath.log import bounds
-from towpath.log.sink_positions import LOG_GAP, MISSED_DELETES
 
 #: Verbs of the command line that are to be run, in this order, each with its options.
 Verbs = tuple[tuple[str, ...], ...]

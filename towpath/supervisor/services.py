@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from towpath import state_files
+from towpath.cli.run_events import Events, Row
 from towpath.compaction import preconditions
 from towpath.lock import FOLLOW, lock
-from towpath.preflight.finding import counted
-from towpath.session import Opened
+from towpath.session import Session
 from towpath.supervisor.children import Child, Line
-from towpath.supervisor.events import Events, Row
 from towpath.supervisor.restarts import Backoff, Pulse
+from towpath.text import counted
 from towpath.verification import running_verdict
 
 _FIRST, _LONGEST, _WELL = 5.0, 300.0, 300.0  # seconds
@@ -49,14 +49,14 @@ class Service:
 
 @dataclass(slots=True)
 class Services:
-    it: Opened
+    it: Session
     events: Events
     every: list[Service]
     _differences: deque[float] = field(default_factory=lambda: deque(maxlen=_SHOWN))
     """When the last of them were told."""
 
     @classmethod
-    def of(cls, it: Opened, events: Events) -> Services:
+    def of(cls, it: Session, events: Events) -> Services:
         keeps, compaction = it.pipeline.keeps, it.pipeline.compaction
         rounds = _ROUNDS * preconditions.interval(compaction, None) / 1000 if compaction else 0.0
         quiet = max(_QUIET["compact"], rounds)

@@ -14,22 +14,22 @@ from itertools import chain
 from typing import Any
 
 from connectors.rest import Connector
+from towpath.cli.run_events import Events, Row
 from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError
 from towpath.log import bounds
-from towpath.preflight.finding import counted
 from towpath.repair.dead_letters import SetAside
 from towpath.schema import unreplicated
 from towpath.schema.ddl_words import Unfollowed
-from towpath.session import TROUBLE, Opened
+from towpath.session import TROUBLE, Session
 from towpath.status import log_report
 from towpath.status.collector import look
 from towpath.status.figures import Status
-from towpath.status.verified import Verified
-from towpath.supervisor.events import Events, Row
 from towpath.supervisor.hanging_transactions import Ends
 from towpath.supervisor.restarts import Backoff, lasting
 from towpath.supervisor.services import Services
+from towpath.text import counted
 from towpath.verification.full_verdict import Standing
+from towpath.verification.summary import Verified
 
 _LOOK = 2.0  # seconds between two looks
 _SELDOM = 5.0  # seconds between two looks at what costs more
@@ -39,7 +39,7 @@ _FIRST, _LONGEST, _WELL = 2.0, 300.0, 600.0  # seconds: pauses before a restart;
 
 @dataclass(slots=True)
 class Supervisor:
-    it: Opened
+    it: Session
     events: Events
     services: Services
     aside: SetAside

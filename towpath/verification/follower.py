@@ -15,7 +15,7 @@ from typing import Any
 from towpath.log.follow import Following
 from towpath.mongo.client import connected
 from towpath.namespaces import Selection
-from towpath.session import Opened, say
+from towpath.session import Session
 from towpath.verification import follow_state, running_verdict, verdict_file
 from towpath.verification.follow_state import FollowState
 from towpath.verification.running_verdict import Running
@@ -38,7 +38,7 @@ _Id = tuple[Namespace, Key]
 
 
 def follow(
-    it: Opened,
+    it: Session,
     begin: FollowState,
     known: Path,
     passed: Passed | None,
@@ -58,7 +58,7 @@ def follow(
         Following(it.pipeline, it.topics, begin.places) as log,
     ):
         settling = Settling(
-            source, destination, options.recheck, passed, options.ignore_field_order, options.lost_for, say=say
+            source, destination, options.recheck, passed, options.ignore_field_order, options.lost_for, say=it.say
         )
         selection = Selection(it.pipeline.include, it.pipeline.exclude, tuple(only))
         follower = _Follower(it, log, settling, tell, selection, begin)
@@ -70,7 +70,7 @@ def follow(
 
 @dataclass(slots=True)
 class _Follower:
-    it: Opened
+    it: Session
     log: Following
     settling: Settling
     tell: Callable[[Difference], None]
@@ -129,7 +129,9 @@ class _Follower:
 
     def _tell_of_kafka(self) -> None:
         if bool(self.log.trouble) != bool(self.away):
-            say(f"{self.log.trouble}; this goes on once it answers" if self.log.trouble else "Kafka answers again")
+            self.it.say(
+                f"{self.log.trouble}; this goes on once it answers" if self.log.trouble else "Kafka answers again"
+            )
         self.away = self.log.trouble
 
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
@@ -139,7 +141,7 @@ class _Follower:
             def differing(chunk: list[bytes] = chunk) -> list[bytes]:
                 return self.settling.differing(pair, chunk)
 
-            found = patiently(f"read documents of {namespace}", self.settling.lost_for, differing, say)
+            found = patiently(f"read documents of {namespace}", self.settling.lost_for, differing, self.it.say)
             unlike = {(namespace, id_key(one)): one for one in found}
             for one in chunk:
                 if (mark := (namespace, id_key(one))) not in unlike:

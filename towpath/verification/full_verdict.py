@@ -12,11 +12,11 @@ from bson.errors import BSONError
 from pymongo.errors import PyMongoError
 
 from towpath import state_files
+from towpath.bookkeeping import verdict as stored
 from towpath.errors import TowpathError
 from towpath.mongo.client import briefly, connected
-from towpath.session import Opened, say
+from towpath.session import Session
 from towpath.verification import origin
-from towpath.verification import stored_verdict as stored
 from towpath.verification.origin import Origin
 
 #: What a verdict is of that takes in every namespace of its pipeline.
@@ -40,7 +40,7 @@ class Standing:
     """Why the destination does not show what it keeps."""
 
     @classmethod
-    def look(cls, it: Opened) -> Standing:
+    def look(cls, it: Session) -> Standing:
         now, unknown = origin.look(it)
         try:
             with briefly(it.pipeline.destination_uri, "destination") as client:
@@ -80,7 +80,7 @@ def _path(pipeline: str) -> Path:
     return state_files.folder(pipeline) / "full.json"
 
 
-def keep(it: Opened, verdict: Mapping[str, Any]) -> str:
+def keep(it: Session, verdict: Mapping[str, Any]) -> str:
     """Keep a verdict on everything; why the destination could not take it, empty when it did."""
     summary = {name: verdict[name] for name in _KEPT}
     why = ""
@@ -94,12 +94,16 @@ def keep(it: Opened, verdict: Mapping[str, Any]) -> str:
     return why
 
 
-def keep_and_say(it: Opened, verdict: Mapping[str, Any], unknown: str) -> None:
+def keep_and_say(it: Session, verdict: Mapping[str, Any], unknown: str) -> None:
     """Keep a verdict on everything; say so when it will not count, or not everywhere. `unknown`: why its origin is."""
     if unknown:
-        say(f"this verdict will not count for a cutover, since it cannot be told of which deployment it is: {unknown}")
+        it.say(
+            f"this verdict will not count for a cutover, since it cannot be told of which deployment it is: {unknown}"
+        )
     if why := keep(it, verdict):
-        say(f"the verdict is kept on this machine only: the destination does not take it into towpath.verdicts: {why}")
+        it.say(
+            f"the verdict is kept on this machine only: the destination does not take it into towpath.verdicts: {why}"
+        )
 
 
 def read(pipeline: str) -> dict[str, Any] | None:
@@ -114,7 +118,7 @@ def read(pipeline: str) -> dict[str, Any] | None:
         raise TowpathError(f"cannot read the verdict {place}: {error!r}; remove it") from error
 
 
-def forget(it: Opened) -> None:
+def forget(it: Session) -> None:
     """What is done now to the destination makes every verdict before it void. Raises `TowpathError`.
 
     The destination no longer holds it, which takes it from other machines as well.

@@ -18,7 +18,7 @@ from connectors.control import pipeline_topics
 from towpath.errors import Refused, TowpathError
 from towpath.mongo.client import ReplicaSet, briefly, replica_set
 from towpath.pipeline import Pipeline
-from towpath.session import Opened
+from towpath.session import Session
 from towpath.verification.namespaces import pairs
 from verifier import Pair
 from verifier.reads import Client, existing
@@ -37,7 +37,7 @@ class Origin:
     selection: Mapping[str, Any]
 
     @classmethod
-    def look(cls, it: Opened) -> Self:
+    def look(cls, it: Session) -> Self:
         """What both clusters and Kafka show now. Raises `TowpathError` where one does not."""
         pipeline = it.pipeline
         with (
@@ -120,7 +120,7 @@ def _uuids(pipeline: Pipeline, source: Client, destination: Client) -> dict[str,
     }
 
 
-def look(it: Opened) -> tuple[Origin | None, str]:
+def look(it: Session) -> tuple[Origin | None, str]:
     """What a verdict belongs to now; or None, and why that cannot be told."""
     try:
         return Origin.look(it), ""
@@ -128,7 +128,7 @@ def look(it: Opened) -> tuple[Origin | None, str]:
         return None, str(error)
 
 
-def of_now(it: Opened) -> dict[str, Any]:
+def of_now(it: Session) -> dict[str, Any]:
     """What makes the last line of a verdict one of the pipeline as it is now."""
     now, _ = look(it)
     return {"id": uuid4().hex, "origin": now and now.as_json()}

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from towpath.mongo.client import connected
 from towpath.namespaces import Selection
-from towpath.session import Opened, say
+from towpath.session import Session
 from verifier import Difference, Namespace, Options, Pair, Passed, Tally, Verdict
 from verifier.proof import Same, Unsettled
 from verifier.reads import Client, chunks
@@ -23,7 +23,7 @@ class RecentVerification:
 
     def __init__(
         self,
-        it: Opened,
+        it: Session,
         touched: Iterable[tuple[Namespace, bytes]],
         only: Sequence[str],
         options: Options,
@@ -52,7 +52,9 @@ class RecentVerification:
 
     def _settling(self, source: Client, destination: Client) -> Settling:
         how = self._options
-        return Settling(source, destination, how.recheck, self._passed, how.ignore_field_order, how.lost_for, say=say)
+        return Settling(
+            source, destination, how.recheck, self._passed, how.ignore_field_order, how.lost_for, say=self._it.say
+        )
 
     def _run(self, settling: Settling) -> Iterator[Difference]:
         for namespace, group in groupby(self._touched, lambda one: one[0]):
@@ -64,7 +66,7 @@ class RecentVerification:
                 def differing(pair: Pair = tally.pair, chunk: list[bytes] = chunk) -> list[bytes]:
                     return settling.differing(pair, chunk)
 
-                unlike = patiently(f"read documents of {namespace}", settling.lost_for, differing, say)
+                unlike = patiently(f"read documents of {namespace}", settling.lost_for, differing, self._it.say)
                 tally.documents += len(chunk)
                 if unlike:
                     settling.add(tally.pair, unlike)

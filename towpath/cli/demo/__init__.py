@@ -20,10 +20,11 @@ from towpath import stack as embedded
 from towpath.cli.demo.load import NAMESPACES, Store, Writer, fill
 from towpath.cli.demo.report import compare_all, pushes, summary
 from towpath.cli.init import write_pipeline_file
+from towpath.cli.options import opened, say
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import look
 from towpath.errors import TowpathError
-from towpath.session import Opened, opened, say
+from towpath.session import Session
 from towpath.status.collector import look as look_at
 
 
@@ -104,14 +105,14 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
     return all(comparison.same for comparison in comparisons.values())
 
 
-def _deploy(it: Opened) -> None:
+def _deploy(it: Session) -> None:
     for change in Deployment(it.pipeline, look(it.pipeline), it.connect, it.topics).plan():
         say(f"    {change.words}")
         change.apply()
     wait_running(it.connect, it.pipeline, timeout=120)
 
 
-def _watch(it: Opened, seconds: float) -> None:
+def _watch(it: Session, seconds: float) -> None:
     """Show a line a second: progress of the copy, then lag, until the copy has been done for some seconds."""
     done_at: float | None = None
     while done_at is None or time.monotonic() < done_at + seconds:

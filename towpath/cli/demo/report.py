@@ -13,7 +13,7 @@ from rich.table import Table
 from towpath.cli.demo.load import NAMESPACES, Store
 from towpath.log.records import record
 from towpath.namespaces import topic_of
-from towpath.session import Opened
+from towpath.session import Session
 from verifier import Comparison, Different, Extra, Missing, compare
 
 
@@ -33,7 +33,7 @@ def compare_all(source: Store, destination: Store) -> dict[str, Comparison]:
     return found
 
 
-def pushes(it: Opened) -> Pushes:
+def pushes(it: Session) -> Pushes:
     """Read the devices' topic from its beginning and count the updates in it."""
     topic = it.topics.all()[topic_of(it.pipeline.name, "telemetry.hours")]
     ends = {partition: end for (_, partition), (_, end) in it.topics.ends([topic]).items() if end}

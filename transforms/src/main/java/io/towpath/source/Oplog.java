@@ -8,7 +8,7 @@ import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 
 /**
- * How far back the source's oplog reaches, as {@code towpath/mongo/oplog.py} reckons it too.
+ * How far back the source's oplog reaches, as {@code towpath/preflight/oplog.py} reckons it too.
  *
  * @param first the time in its first entry, in seconds; {@code last} that in its last
  * @param fill how full it is: 1 when it drops its oldest entries

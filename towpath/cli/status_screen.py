@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from rich.console import Group, RenderableType
-from rich.filesize import decimal
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from towpath.bookkeeping.positions import Counts
 from towpath.log import bounds
-from towpath.log.sink_positions import Counts
 from towpath.status.copy_progress import Copied
 from towpath.status.figures import RATE_WINDOW, Status
 from towpath.status.log_report import LogSeen
 from towpath.status.replay_report import Replays
-from towpath.status.verified import Verified
+from towpath.text import duration, size
+from towpath.verification.summary import Verified
 
 #: More collections or causes than this are told as a number.
 _SHOWN = 20
@@ -86,7 +86,7 @@ def _total(copies: tuple[Copied, ...]) -> str:
         return "under way"
     documents, of = sum(copied.documents for copied in copies), sum(copied.of for copied in copies)
     rate = sum(copied.per_second for copied in copies)
-    left = f", {_duration((of - documents) / rate)} left" if rate > 0 else ""
+    left = f", {duration((of - documents) / rate)} left" if rate > 0 else ""
     return f"under way: {documents:,} of about {of:,} in {len(copies):,} collections, {rate:,.0f} a second{left}"
 
 
@@ -96,7 +96,7 @@ def _progress(copied: Copied) -> str:
     speed = f", {copied.per_second:,.0f} a second" if copied.per_second else ""
     return (
         f"{copied.documents:,} of about {copied.of:,}{ranges}{speed}"
-        f"{f', {_duration(left)} left' if left is not None else ''}"
+        f"{f', {duration(left)} left' if left is not None else ''}"
     )
 
 
@@ -107,12 +107,6 @@ def _times(count: int) -> str:
 def _short(reason: str) -> str:
     """Without the server's whole response, which the driver adds and `--json` shows."""
     return reason.partition(" The full response is ")[0]
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _numbers(found: Status) -> Iterator[tuple[str, str]]:
@@ -151,7 +145,7 @@ def _written(sink: Counts) -> Iterator[tuple[str, str]]:
     mean = f"{sink.records / sink.batches:,.0f} records and {sink.batch_ms / sink.batches:,.0f} ms"
     yield "", f"{sink.batches:,} transactions of {mean} on average, {sink.waves:,} waves"
     missed = f"; {sink.without_document:,} found no document" if sink.without_document else ""
-    yield "", f"{decimal(sink.bytes)} in, {decimal(sink.bytes_out)} out{missed}"
+    yield "", f"{size(sink.bytes)} in, {size(sink.bytes_out)} out{missed}"
 
 
 def _dead_letters(found: Status) -> Iterator[tuple[str, str]]:

@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from towpath import report
-from towpath.deploy.credentials import without_credentials
+from towpath.cli import report
+from towpath.cli.verdict_text import UNSEEN
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import Pipeline
+from towpath.text import utc
+from towpath.verification.outcome import Found
 from towpath.verification.verdict_file import KINDS
-from towpath.verification.words import UNSEEN, Found
 from verifier import Tally
 
 
@@ -41,7 +43,7 @@ def _facts(pipeline: Pipeline, found: Found) -> dict[str, str]:
     return {
         "source": without_credentials(pipeline.source_uri),
         "destination": without_credentials(pipeline.destination_uri),
-        "ended": report.at(time.time()),
+        "ended": utc(time.time()),
         "compared": f"{verdict.compared:,} documents in {verdict.seconds:,.1f} s, {rate:,.0f} a second",
         "differences": ", ".join(f"{verdict.total(kind):,} {kind}" for kind in KINDS),
         "options, views, indexes": _besides(found),

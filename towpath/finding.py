@@ -40,10 +40,6 @@ def ok(subject: str, finding: str) -> Finding:
     return Finding("ok", subject, finding)
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def refusal(subject: str, cause: TowpathError) -> Finding:
     """The error finding of what was raised."""
     return error(subject, cause.found, cause.advice or "deploy would stop with the same words")

@@ -8,9 +8,9 @@ from typing import Any
 
 from pymongo import MongoClient
 
+from towpath.finding import Finding, error, ok, warning
 from towpath.pipeline import Copy
 from towpath.preflight.cluster import if_allowed
-from towpath.preflight.finding import Finding, error, ok, warning
 from towpath.resnapshot import Captured
 
 _SUBJECT = "source oplog"

@@ -32,9 +32,9 @@ LOG_GAP = "--accept-log-gap"
 LOG_BREAKS = "log_breaks"
 #: Rebuilds that are under way; see `towpath.replay.rebuild_marker`.
 REBUILDS = "rebuilds"
-#: Cutovers that are under way, or over; see `towpath.cutover.marker`.
+#: Cutovers that are under way, or over; see `towpath.bookkeeping.cutover`.
 CUTOVERS = "cutovers"
-#: The last verdict on everything; see `towpath.verification.stored_verdict`.
+#: The last verdict on everything; see `towpath.bookkeeping.verdict`.
 VERDICTS = "verdicts"
 Client = MongoClient[dict[str, Any]]
 

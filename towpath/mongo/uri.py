@@ -1,4 +1,7 @@
-"""The PEM files that a MongoDB URI names, which the Java driver cannot read: they reach the connectors as settings."""
+"""MongoDB URIs as text: what may be shown of one, one more option, and the PEM files in it.
+
+The Java driver cannot read PEM files: they reach the connectors as settings.
+"""
 
 from __future__ import annotations
 
@@ -58,3 +61,24 @@ def files(uri: str) -> Iterator[tuple[str, str]]:
     for key in ("tls.ca", "tls.certificate"):
         if key in pem:
             yield _NAMES[key], pem[key]
+
+
+def without_credentials(uri: str) -> str:
+    """The URI as it may be shown: no user, no password, no options."""
+    scheme, mark, rest = uri.partition("://")
+    address = rest.rpartition("@")[2]  # by hand: a / in a password would end the user's part for a parser of URIs
+    return scheme + mark + address.partition("?")[0].rstrip("/")
+
+
+def with_option(uri: str, name: str, value: str) -> str:
+    """The connection string with one more option; one that is there stays as it is.
+
+    Option names compare without regard to case (MongoDB's connection string specification).
+    """
+    head, _, options = uri.partition("?")
+    names = {option.partition("=")[0].lower() for option in options.split("&")}
+    if name.lower() in names:
+        return uri
+    if "/" not in head.partition("://")[2]:
+        head += "/"
+    return f"{head}?{options + '&' if options else ''}{name}={value}"

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from towpath import report
+from towpath.cli import report
 from towpath.cutover.events import Event
 from towpath.cutover.sides import Sides
-from towpath.deploy.credentials import without_credentials
+from towpath.mongo.uri import without_credentials
+from towpath.text import utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,9 @@ def _facts(sides: Sides, events: Sequence[Event], switch: Event | None) -> dict[
     return {
         "source": without_credentials(pipeline.source_uri),
         "destination": without_credentials(pipeline.destination_uri),
-        "begun": report.at(events[0].at) if events else "",
+        "begun": utc(events[0].at) if events else "",
         "primary now": switch.figures["primary"] if switch else "as before",
-        "switched": report.at(switch.at) if switch else "never",
+        "switched": utc(switch.at) if switch else "never",
         "writes had stopped for": f"{switch.figures['pause_seconds']:.1f} s" if switch else "",
         "everything up to": f"{marker.moment}, cluster time of the source" if marker and marker.moment else "",
         "way back": _way_back(sides),

@@ -12,7 +12,7 @@ from towpath import state_files
 from towpath.errors import TowpathError
 
 _TEMPLATES = Environment(
-    loader=PackageLoader("towpath.report", "."),
+    loader=PackageLoader("towpath.cli.report", "."),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -33,8 +33,3 @@ def write(place: Path, template: str, **values: Any) -> None:
         state_files.publish(place, page(template, **values))
     except OSError as error:
         raise TowpathError(f"cannot write the report {place}: {error.strerror}; name another place") from error
-
-
-def at(seconds: float) -> str:
-    """A time in seconds since the epoch, as reports show it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

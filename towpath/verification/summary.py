@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from towpath.session import Opened
+from towpath.session import Session
+from towpath.text import duration
 from towpath.verification import follow_state, full_verdict, running_verdict, verdict_file
 from towpath.verification.full_verdict import Standing
 from towpath.verification.origin import Origin
@@ -26,7 +27,7 @@ class Verified:
     following: Running | None = None
 
     @classmethod
-    def look(cls, it: Opened) -> Verified:
+    def look(cls, it: Session) -> Verified:
         """Raises `TowpathError` for files that are broken."""
         return cls.read(it.pipeline.name, Standing.look(it))
 
@@ -94,17 +95,9 @@ def words(last: Mapping[str, Any]) -> str:
     found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
     told = "repaired since" if last.get("repaired") and not found else last["verdict"]
     head = f"{told}{f' ({found})' if found else ''}: {last['compared']:,} documents, {last['of']}"
-    return f"{head}, {length(age(last))} ago"
+    return f"{head}, {duration(age(last))} ago"
 
 
 def age(verdict: Mapping[str, Any]) -> float:
     """In seconds."""
     return max(0.0, time.time() - datetime.fromisoformat(verdict["at"]).timestamp())
-
-
-def length(seconds: float) -> str:
-    """Of a time, in words."""
-    for unit, whole in (("days", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * whole:
-            return f"{seconds / whole:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -7,17 +7,17 @@ was done, and it goes when the source is primary again.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
 
 from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.collection import Collection
 
+from towpath.bookkeeping.positions import CUTOVERS, DATABASE
 from towpath.errors import Overtaken, Refused
-from towpath.log.sink_positions import CUTOVERS, DATABASE
 from towpath.mongo.client import connected
 from towpath.pipeline import Pipeline
+from towpath.text import utc
 
 #: `over`: the destination is primary; `returned`: the source is again. The others are under way, or were interrupted.
 State = Literal["to the destination", "over", "back to the source", "returned"]
@@ -47,7 +47,7 @@ class Cutover:
     @property
     def words(self) -> str:
         if self.state == "over":
-            since = datetime.fromtimestamp(self.over, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+            since = utc(self.over)
             back = "`towpath cutover --back` returns" if self.has_back else "there is no way back"
             return f"the destination is primary since {since}; {back}"
         if self.state == "returned":

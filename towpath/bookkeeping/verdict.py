@@ -13,7 +13,7 @@ from typing import Any
 from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.collection import Collection
 
-from towpath.log.sink_positions import DATABASE, VERDICTS
+from towpath.bookkeeping.positions import DATABASE, VERDICTS
 from towpath.pipeline import Pipeline
 
 Client = MongoClient[dict[str, Any]]
