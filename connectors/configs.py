@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from towpath.log.topic_settings import change_settings
 from towpath.mongo import uri
 from towpath.namespaces import Selection
 from towpath.pipeline import Pipeline
+from towpath.topic_settings import change_settings
 
 #: A consumer's poll is bounded by records only, and one can be of 16 MB: so many of those fit into a worker's heap.
 #: A transaction takes polls as long as they come full, so fewer where these would not add up to a full batch.

@@ -1,19 +1,14 @@
-"""Connectors that are there: waited for, paused, resumed, restarted, removed."""
+"""Connectors that are there: their states, waited for, stopped, resumed, their offsets moved and forgotten."""
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import tenacity
-from pymongo.errors import PyMongoError
 
 from connectors.rest import Connect, Connector
-from towpath.bookkeeping import positions, verdict
 from towpath.errors import ConnectError, NoSuchConnector, NotYet, TowpathError
-from towpath.kafka.topics import Place, Topics
-from towpath.mongo.client import connected
 from towpath.pipeline import Pipeline
 
 _PAUSE = 0.2  # seconds between two looks
@@ -30,19 +25,6 @@ def _status(connect: Connect, name: str) -> Connector:
         return connect.status(name)
     except NoSuchConnector:
         return Connector(name, "MISSING", "", ())
-
-
-def require(connect: Connect, topics: Topics, pipeline: Pipeline) -> None:
-    """Raise `NoSuchConnector` unless the pipeline has been deployed, `KafkaUnreachable` when no broker answers.
-
-    Kafka is asked first: without it Connect lets every request wait for 90 s and then answers 500.
-    """
-    topics.brokers()
-    for connector in statuses(connect, pipeline.connectors):
-        if connector.state == "MISSING" and connect.config(connector.name) is None:
-            raise NoSuchConnector(
-                f"there is no connector {connector.name} at {connect.url}", advice="has the pipeline been deployed?"
-            )
 
 
 def wait_running(connect: Connect, pipeline: Pipeline, timeout: float, names: Iterable[str] | None = None) -> None:
@@ -87,50 +69,6 @@ def resume_sink(pipeline: Pipeline, connect: Connect, timeout: float) -> None:
     wait_running(connect, pipeline, timeout, [pipeline.sink_connector])
 
 
-def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, say: Callable[[str], None]) -> None:
-    """Remove the connectors; with `log` also their positions, the topics with all records, and the secrets file.
-
-    Without `log` the positions stay, so that a deployment of the same file goes on where this one ended. The sink
-    goes first: a position that is forgotten must have nobody left who writes it.
-    """
-    names = dict.fromkeys((pipeline.sink_connector, *pipeline.source_connectors, pipeline.whole_source_connector))
-    there = [name for name in names if connect.config(name) is not None]
-    for name in there if log else ():
-        connect.stop(name)
-    for name in there:
-        if log:
-            wait_state(connect, name, "STOPPED")
-            forget_offsets(connect, name)
-        connect.delete(name)
-        say(f"removed connector {name}" + (" and its position" if log else ""))
-    if log:
-        doomed = sorted(pipeline_topics(pipeline, topics))
-        if pipeline.exactly_once or pipeline.dead_letter_topic in doomed:  # the file may have another mode by now
-            _forget_at_destination(pipeline, say)
-        else:
-            _forget_verdict(pipeline, say)
-        topics.delete(doomed)
-        for name in doomed:
-            say(f"deleted topic {name}")
-        pipeline.secrets.unlink(missing_ok=True)
-
-
-def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> None:
-    with connected(pipeline.destination_uri, "destination") as client:
-        count = positions.forget(client, pipeline)
-    if count:
-        say(f"removed the sink's positions at the destination ({count} documents in the database towpath)")
-
-
-def _forget_verdict(pipeline: Pipeline, say: Callable[[str], None]) -> None:
-    """All that the plain mode keeps there, where its user may write; it counts for no other pipeline."""
-    try:
-        with connected(pipeline.destination_uri, "destination", timeout=5) as client:
-            verdict.forget(client, pipeline)
-    except (TowpathError, PyMongoError) as error:
-        say(f"the last verdict, if the destination holds it, is left there, and counts no longer: {error}")
-
-
 #: A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500.
 _while_leaving = tenacity.retry(
     retry=tenacity.retry_if_exception(lambda error: isinstance(error, ConnectError) and error.status == 500),
@@ -151,14 +89,6 @@ def forget_offsets(connect: Connect, name: str) -> None:
 
 
 @_while_leaving
-def move_offsets(connect: Connect, name: str, offsets: Mapping[Place, int]) -> None:
+def move_offsets(connect: Connect, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
     """Have a STOPPED sink's consumers go on at these offsets."""
     connect.move_offsets(name, offsets)
-
-
-def pipeline_topics(pipeline: Pipeline, topics: Topics) -> list[str]:
-    """All topics that belong to the pipeline: changes, requests, dead letters, heartbeats."""
-    pattern = pipeline.selection.topic_regex(pipeline.name)
-    whole = f"__debezium-heartbeat.{pipeline.name}-whole"
-    others = {pipeline.request_topic, pipeline.dead_letter_topic, whole, *pipeline.heartbeat_topics}
-    return [name for name in topics.all() if name in others or re.fullmatch(pattern, name)]

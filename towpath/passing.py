@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from connectors.control import require
 from towpath.barrier import uncaptured, unread
 from towpath.cluster_time import ClusterTime
 from towpath.errors import NoSuchConnector, TowpathError
@@ -95,7 +94,7 @@ def passing(opened: Session, *, silent: bool = False) -> Iterator[Passing]:
 def asking(opened: Session) -> Iterator[Passing | None]:
     """As `passing`; None for a pipeline that is not deployed."""
     try:
-        require(opened.connect, opened.topics, opened.pipeline)
+        opened.require_deployed()
     except NoSuchConnector:
         opened.say(f"{opened.pipeline.name} is not deployed: a difference is told when it stays through all tries")
         yield None

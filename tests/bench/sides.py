@@ -14,18 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from connectors.control import remove, statuses
+from connectors.control import statuses
 from connectors.rest import Connect
 from tests.bench.measured import await_fact
 from towpath import stack as embedded
 from towpath.cluster_time import ClusterTime
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import look
+from towpath.deploy.removal import remove
 from towpath.errors import NoSuchConnector
-from towpath.kafka.topics import TOPIC_SETTINGS, Place, Topics
+from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import applied, gaps, peek
 from towpath.log.source_offsets import read_state
 from towpath.session import Session, opened
+from towpath.topic_settings import TOPIC_SETTINGS
 
 DATABASE, COLLECTION = "bench", "documents"
 NAMESPACE = f"{DATABASE}.{COLLECTION}"

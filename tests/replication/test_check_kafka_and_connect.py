@@ -18,8 +18,9 @@ from tests.replication.test_check import check, one
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import connect_without_plugins, free_port
 from towpath.config import loading as pipeline_file
-from towpath.kafka.topics import TOPIC_SETTINGS, Topics
+from towpath.kafka.topics import Topics
 from towpath.stack import Stack, parts
+from towpath.topic_settings import TOPIC_SETTINGS
 
 
 @pytest.fixture

@@ -21,11 +21,12 @@ from tests.support.pipeline import Addresses, Pipeline
 from tests.support.servers import replica_set
 from towpath.config.loading import read
 from towpath.errors import MongoUnreachable
-from towpath.kafka.topics import LARGEST_RECORD, Topics
+from towpath.kafka.topics import Topics
 from towpath.log import lag
 from towpath.mongo import client as clusters
 from towpath.mongo.client import briefly
 from towpath.status.collector import look
+from towpath.topic_settings import LARGEST_RECORD
 
 TOPIC = {"max.message.bytes": str(LARGEST_RECORD), "retention.ms": "-1"}
 

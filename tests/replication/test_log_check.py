@@ -18,10 +18,11 @@ from tests.support import awaited, log
 from tests.support.pipeline import Pipeline
 from towpath.cluster_time import ClusterTime
 from towpath.config import loading as pipeline_file
-from towpath.kafka.topics import TOPIC_SETTINGS, Topic, Topics
+from towpath.kafka.topics import Topic, Topics
 from towpath.log import integrity
 from towpath.log.integrity import BrokenKey, LogCheck, check
 from towpath.pipeline import Pipeline as Spec
+from towpath.topic_settings import TOPIC_SETTINGS
 
 COPIED = ClusterTime(100, 7)
 HOUR = {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000"}

@@ -19,9 +19,9 @@ from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath.barrier import wait_captured
 from towpath.log.lag import pipeline_ends
-from towpath.log.topic_settings import change_settings
 from towpath.session import opened
 from towpath.supervisor.restarts import lasting
+from towpath.topic_settings import change_settings
 
 ONE = Settings(partitions=1)
 

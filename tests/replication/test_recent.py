@@ -14,9 +14,10 @@ from confluent_kafka import Producer
 from tests.support import log
 from tests.support.pipeline import Pipeline
 from towpath.config import loading as pipeline_file
-from towpath.kafka.topics import TOPIC_SETTINGS, Topics
+from towpath.kafka.topics import Topics
 from towpath.log.recent_documents import ids
 from towpath.pipeline import Pipeline as Spec
+from towpath.topic_settings import TOPIC_SETTINGS
 
 PARTITIONS = 3
 

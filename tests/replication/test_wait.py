@@ -12,7 +12,7 @@ from kafka.admin import AbortTransactionSpec, KafkaAdminClient
 
 from tests.support.pipeline import Pipeline, towpath
 from towpath.errors import TopicError
-from towpath.kafka import open_transactions
+from towpath.log import open_transactions
 from towpath.log.lag import pipeline_ends
 from towpath.session import opened
 

@@ -10,13 +10,14 @@ from towpath.cluster_time import ClusterTime
 from towpath.deploy.preconditions import DESTINATION_SET
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
 from towpath.finding import Finding, refusal
-from towpath.kafka.topics import LARGEST_RECORD, TOPIC_SETTINGS, Topic
+from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SourceState
 from towpath.mongo.client import ReplicaSet
 from towpath.namespaces import Renames
 from towpath.pipeline import Copy, CopyWay, Pipeline
 from towpath.preflight import cluster, connect, file, foreign, kafka, oplog
 from towpath.resnapshot import Captured
+from towpath.topic_settings import LARGEST_RECORD, TOPIC_SETTINGS
 
 PIPELINE = Pipeline(
     name="move",

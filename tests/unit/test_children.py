@@ -19,16 +19,16 @@ from pymongo.errors import PyMongoError
 from tests.support.awaited import until
 from tests.unit.test_supervising import FILE
 from towpath.cli import run
-from towpath.cli.run_events import Event, Events
 from towpath.errors import MongoUnreachable, TowpathError
 from towpath.log import dead_letters
 from towpath.log.dead_letters import DeadLetter
-from towpath.repair import dead_letters as set_aside
-from towpath.repair.dead_letters import SetAside
 from towpath.session import opened
 from towpath.supervisor import children, services
+from towpath.supervisor import dead_letters as set_aside
 from towpath.supervisor import supervisor as supervising
 from towpath.supervisor.children import Child, Line
+from towpath.supervisor.dead_letters import SetAside
+from towpath.supervisor.events import Event, Events
 from towpath.supervisor.hanging_transactions import Ends
 from towpath.supervisor.restarts import Pulse
 from towpath.supervisor.services import Service, Services

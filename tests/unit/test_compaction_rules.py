@@ -12,11 +12,11 @@ from tests.unit.test_checks_judgements import PIPELINE, told
 from towpath.compaction import segment_roll
 from towpath.compaction.preconditions import compaction_of, interval
 from towpath.errors import Refused
-from towpath.log.topic_settings import change_settings, plain_settings, request_settings
 from towpath.log.unprotected import Figures, First, Part, figures, is_update
 from towpath.pipeline import Compaction
 from towpath.preflight import log
 from towpath.status.log_figures import LogStatus, TopicLog
+from towpath.topic_settings import change_settings, plain_settings, request_settings
 
 HOUR = 3_600_000
 COMPACTION = Compaction(24 * HOUR, 7 * 24 * HOUR)

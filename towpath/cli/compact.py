@@ -50,7 +50,7 @@ def compact(
         compaction = preconditions.compaction_of(it.pipeline)
         asked_ms = None if every is None else every // timedelta(milliseconds=1)
         seconds = preconditions.interval(compaction, asked_ms) / 1000
-        preconditions.refuse_undeployed(it.pipeline, compaction, it.connect, it.topics)
+        preconditions.refuse_undeployed(it, compaction)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         tell = _json if as_json else _line
         with closing(Reader(it.pipeline, it.topics, from_beginning=from_beginning)) as reader:

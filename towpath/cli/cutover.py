@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-from connectors.control import require
 from towpath.cli.options import duration, json_option, opened, pipeline_argument, say
 from towpath.cli.report.cutover import write_report
 from towpath.cutover import fail_back, steps
@@ -169,7 +168,7 @@ class _Command:
             if self.has_back is not (self.sides.back is not None):
                 self._fail("the earlier one is taken back; run the same command again")
         it = self.sides.it
-        require(it.connect, it.topics, it.pipeline)
+        it.require_deployed()
         checks = gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back)
         self._gate([*checks, *self._besides(returns=False)])
         if self.sides.back is not None and not self.sides.back.file.exists():
@@ -192,7 +191,7 @@ class _Command:
         if self.state == "over":
             back = self.sides.back
             assert back is not None
-            require(back.connect, back.topics, back.pipeline)
+            back.require_deployed()
             besides = self._besides(returns=True)
             if not (self.dry_run or red(besides)):
                 fail_back.open_source(self.sides, self.asked, self.telling)

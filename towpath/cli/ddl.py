@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from connectors.control import require
 from towpath.cli.options import json_option, opened, pipeline_argument
 from towpath.schema import unreplicated
 from towpath.text import counted
@@ -24,7 +23,7 @@ def ddl(file: Path, accept: bool, as_json: bool) -> None:
     together, until these are the same, or it is accepted. Exit 0 when nothing is left, 1 when something is.
     """
     with opened(file) as it:
-        require(it.connect, it.topics, it.pipeline)
+        it.require_deployed()
         found = unreplicated.told(it)
         left = unreplicated.look(it, found)
         if accept and left:

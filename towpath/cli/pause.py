@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from connectors.control import require, wait_running
+from connectors.control import wait_running
 from towpath.bookkeeping import cutover
 from towpath.cli.options import opened, pipeline_argument
 from towpath.deploy.loops import refuse_ring_on_resuming
@@ -20,7 +20,7 @@ def pause(file: Path) -> None:
     Mind the source's oplog: it must still hold the moment of the pause when you resume.
     """
     with opened(file) as it:
-        require(it.connect, it.topics, it.pipeline)
+        it.require_deployed()
         for name in it.pipeline.connectors:
             it.connect.pause(name)
         click.echo(f"{it.pipeline.name}: paused")
@@ -32,7 +32,7 @@ def pause(file: Path) -> None:
 def resume(file: Path, timeout: float) -> None:
     """Resume the connectors of PIPELINE where they were paused."""
     with opened(file) as it:
-        require(it.connect, it.topics, it.pipeline)
+        it.require_deployed()
         cutover.refuse(it.pipeline)
         refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
         for name in it.pipeline.connectors:

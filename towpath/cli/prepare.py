@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from connectors.control import require
 from towpath import barrier
 from towpath.cli.options import json_option, opened, pipeline_argument, say
 from towpath.cli.progress_bar import bar
@@ -87,7 +86,7 @@ def make(it: Session, found: Plan) -> None:
 
 def _deployed(it: Session) -> bool:
     try:
-        require(it.connect, it.topics, it.pipeline)
+        it.require_deployed()
     except NoSuchConnector:
         return False
     return True

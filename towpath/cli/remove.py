@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
-from connectors import control
 from towpath.cli.options import opened, pipeline_argument, say
+from towpath.deploy import removal
 from towpath.errors import TowpathError
 from towpath.replay import connector
 from towpath.replay.plan import every, find, left_behind
 from towpath.session import Session
+from towpath.topic_settings import pipeline_topics
 
 
 @click.command()
@@ -34,7 +35,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             _remove_replay(it, label, dry_run=dry_run)
             return
         replays = every(it.connect, it.pipeline) if log else ()
-        doomed = control.pipeline_topics(it.pipeline, it.topics) if log else []
+        doomed = pipeline_topics(it.pipeline, it.topics.all()) if log else []
         if dry_run:
             for name in (*(replay.name for replay in replays), *it.pipeline.connectors, *doomed):
                 say(f"would remove {name}")
@@ -45,7 +46,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             click.confirm(words, abort=True)
         for replay in replays:
             connector.remove(replay, it.connect, it.topics, keep_letters=False, say=say)
-        control.remove(it.pipeline, it.connect, it.topics, log=log, say=say)
+        removal.remove(it.pipeline, it.connect, it.topics, log=log, say=say)
         click.echo(f"{it.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
 

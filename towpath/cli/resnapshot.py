@@ -8,7 +8,6 @@ from pathlib import Path
 
 import click
 
-from connectors.control import require
 from towpath import barrier, state_files
 from towpath import resnapshot as resnapshots
 from towpath.cli import verify
@@ -50,7 +49,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
     verify.refuse_bad_patterns(only)
     with opened(file) as it:
         reread_requests.refuse_unable(it.pipeline)
-        require(it.connect, it.topics, it.pipeline)
+        it.require_deployed()
         found = resnapshots.look(it.pipeline, it.connect)
         name = _going_on(it, found, only)
         for line in _words(it, found, name, only):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from connectors.control import require, statuses, wait_running
+from connectors.control import statuses, wait_running
 from towpath.bookkeeping import cutover, positions
 from towpath.cli.options import opened, pipeline_argument, say
 from towpath.deploy.loops import refuse_ring_on_resuming
@@ -43,7 +43,7 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
     """
     with opened(file) as it:
         _end_transactions(it)
-        require(it.connect, it.topics, it.pipeline)
+        it.require_deployed()
         if accept:
             _accept_missed_deletes(it)
         if accept_gap:

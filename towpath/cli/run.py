@@ -11,15 +11,15 @@ from types import FrameType
 
 import click
 
-from connectors.control import require
-from towpath.cli import run_events
+from towpath.cli import run_screen
 from towpath.cli.options import json_option, opened, pipeline_argument
-from towpath.cli.run_events import Events, Screen
+from towpath.cli.run_screen import Screen
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.lock import alone
-from towpath.repair.dead_letters import SetAside
 from towpath.session import TROUBLE, Session
 from towpath.supervisor.children import Child, end
+from towpath.supervisor.dead_letters import SetAside
+from towpath.supervisor.events import Events
 from towpath.supervisor.hanging_transactions import Ends
 from towpath.supervisor.services import Services
 from towpath.supervisor.supervisor import Supervisor
@@ -43,9 +43,9 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
 
     Exit 0 when the pipeline ran and nothing differed at the end, 1 when not, 2 when it could not be seen.
     """
-    with opened(file) as it, alone(it.pipeline.name, "run"), _stopping() as stop, run_events.screen() as screen:
+    with opened(file) as it, alone(it.pipeline.name, "run"), _stopping() as stop, run_screen.screen() as screen:
         shown = None if as_json else screen
-        write = run_events.as_json if as_json else run_events.plain
+        write = run_screen.as_json if as_json else run_screen.plain
         events = Events((lambda event: None) if shown else write)
         supervisor = Supervisor(it, events, Services.of(it, events), SetAside(it), Ends(it))
         try:
@@ -74,7 +74,7 @@ def _first(it: Session, events: Events, draw: Callable[[], None], *, deploys: bo
     while True:
         draw()
         try:
-            require(it.connect, it.topics, it.pipeline)
+            it.require_deployed()
             events.standing("back", "first", "", "Kafka and Connect answer")
             if not deploys:
                 return

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from connectors.control import require
 from towpath import barrier
 from towpath.cli.options import opened, pipeline_argument, say
 
@@ -23,7 +22,7 @@ def wait(file: Path, timeout: float) -> None:
     written to the source.
     """
     with opened(file) as it:
-        require(it.connect, it.topics, it.pipeline)
+        it.require_deployed()
         start = time.monotonic()
         barrier.wait(it.pipeline, it.connect, it.topics, timeout, say)
         click.echo(f"{it.pipeline.name}: in step after {time.monotonic() - start:.1f} s")

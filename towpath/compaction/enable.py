@@ -6,9 +6,9 @@ import time
 from collections.abc import Collection, Iterator
 
 from towpath.kafka.topics import Topics
-from towpath.log.topic_settings import POLICY, change_settings, is_compacted
 from towpath.log.unprotected import figures
 from towpath.pipeline import Compaction, Pipeline
+from towpath.topic_settings import POLICY, change_settings, is_compacted
 
 
 class SwitchOn:

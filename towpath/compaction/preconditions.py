@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 
-from connectors.control import require
-from connectors.rest import Connect
 from towpath.errors import Refused
-from towpath.kafka.topics import Topics
 from towpath.log import reread_requests
-from towpath.log.topic_settings import MARK
 from towpath.pipeline import Compaction, Pipeline
+from towpath.session import Session
+from towpath.topic_settings import MARK
 
 _HOUR = 3_600_000
 
@@ -39,9 +37,10 @@ def interval(compaction: Compaction, every_ms: int | None) -> int:
     return every_ms
 
 
-def refuse_undeployed(pipeline: Pipeline, compaction: Compaction, connect: Connect, topics: Topics) -> None:
+def refuse_undeployed(it: Session, compaction: Compaction) -> None:
     """Raise `Refused`, `NoSuchConnector`, `ConnectUnreachable` or `KafkaUnreachable` where nothing can be compacted."""
-    require(connect, topics, pipeline)
+    it.require_deployed()
+    pipeline, topics = it.pipeline, it.topics
     existing = topics.all()
     pattern = pipeline.selection.topic_regex(pipeline.name)
     mine = [name for name in existing if re.fullmatch(pattern, name)]

@@ -21,6 +21,7 @@ from towpath.cutover.pause import Pause
 from towpath.cutover.sides import Sides
 from towpath.cutover.steps import SWITCH_S, Asked, catch_up, ease, put_right, settle, soften
 from towpath.cutover.write_stop import allow, writes_through
+from towpath.deploy import removal
 from towpath.mongo.client import connected
 
 
@@ -99,7 +100,7 @@ def finish(sides: Sides, asked: Asked, telling: Telling) -> None:
     with telling.step("making the destination one again") as figures:
         figures["commands"] = soften(it.pipeline)
     with telling.step("removing the way back"):
-        control.remove(back.pipeline, back.connect, back.topics, log=True, say=it.say)
+        removal.remove(back.pipeline, back.connect, back.topics, log=True, say=it.say)
     with telling.step("resuming the pipeline"):
         it.connect.resume(it.pipeline.sink_connector)
         control.wait_running(it.connect, it.pipeline, asked.timeout)

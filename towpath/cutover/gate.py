@@ -14,11 +14,11 @@ from towpath.errors import TowpathError
 from towpath.mongo import write_block
 from towpath.mongo.client import connected
 from towpath.preflight.everything import everything
-from towpath.repair.dead_letters import SetAside
 from towpath.schema import unreplicated
 from towpath.session import Session
 from towpath.status.collector import look
 from towpath.status.figures import Status
+from towpath.supervisor.dead_letters import SetAside
 from towpath.text import counted, duration
 from towpath.verification.metadata import metadata
 from towpath.verification.summary import Verified, age, words

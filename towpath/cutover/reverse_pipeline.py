@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
-from connectors.control import forget_offsets, pipeline_topics, statuses, wait_running, wait_state
+from connectors.control import forget_offsets, statuses, wait_running, wait_state
 from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.cluster_time import ClusterTime
@@ -37,6 +37,7 @@ from towpath.log.source_offsets import read_state
 from towpath.mongo.client import connected
 from towpath.pipeline import Pipeline
 from towpath.replay import rebuild_marker
+from towpath.topic_settings import pipeline_topics
 
 _PAUSE = 0.1  # seconds between two looks
 _REMOVE = "`towpath remove --topics` with the file of the way back removes that; then begin again"
@@ -145,7 +146,7 @@ def refuse_unstopped(connect: Connect, names: Iterable[str]) -> None:
 def _refuse_used(back: Pipeline, topics: Topics) -> None:
     """Raise `Refused` when the log holds records, or the sink positions: they are of an earlier way back."""
     existing = topics.all()
-    mine = [existing[name] for name in pipeline_topics(back, topics) if name not in back.heartbeat_topics]
+    mine = [existing[name] for name in pipeline_topics(back, topics.all()) if name not in back.heartbeat_topics]
     used = sorted({topic for (topic, _), (_, end) in topics.ends(mine, stable=False).items() if end > 0})
     if used:
         raise Refused(f"{', '.join(used[:3])} hold records of an earlier way back; {_REMOVE}")

@@ -21,11 +21,18 @@ from towpath.deploy.inventory import Servers
 from towpath.deploy.loops import refuse_ring
 from towpath.deploy.preconditions import DESTINATION_SET, SOURCE_SET, Configurations
 from towpath.errors import ConnectError
-from towpath.kafka.topics import HEARTBEAT_SETTINGS, Topic, Topics
-from towpath.log.topic_settings import POLICY, change_settings, is_compacted, plain_settings, request_settings
+from towpath.kafka.topics import Topic, Topics
 from towpath.namespaces import refuse_bad_names, topic_of
 from towpath.pipeline import Pipeline
 from towpath.resnapshot import KEYS
+from towpath.topic_settings import (
+    HEARTBEAT_SETTINGS,
+    POLICY,
+    change_settings,
+    is_compacted,
+    plain_settings,
+    request_settings,
+)
 
 #: Settings that stand for something in the pipeline file.
 _ADVICE = {

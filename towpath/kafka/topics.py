@@ -32,23 +32,11 @@ from confluent_kafka.admin import (
 from towpath.errors import KafkaUnreachable, TopicError, TowpathError
 from towpath.kafka.settings import ANYBODY, KafkaClient
 from towpath.tls import Trouble
+from towpath.topic_settings import LARGEST_RECORD
 
 #: A partition: topic and number.
 Place = tuple[str, int]
 
-#: 16 MiB is the largest document; a record adds its key, headers and the update's own wrapping.
-LARGEST_RECORD = 17 * 1024 * 1024
-
-#: What every topic of the record contract is set to. The broker's time is the record's time, so that retention and
-#: compaction go by when a record came in, however far capture lags behind.
-TOPIC_SETTINGS = {
-    "cleanup.policy": "delete",
-    "message.timestamp.type": "LogAppendTime",
-    "max.message.bytes": str(LARGEST_RECORD),
-    "retention.bytes": "-1",
-}
-#: Heartbeats are of no use after a while; small segments let retention take them.
-HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _OF_URLS = str.maketrans("+/", "-_", "=")
 _REACHED = 10.0  # seconds until no broker is taken to answer
@@ -59,10 +47,6 @@ _TIMEOUT = 15.0  # seconds for one request to the brokers
 def topic_id(found: Uuid) -> str:
     """As Java writes it: librdkafka writes it in base64, Java in that of URLs."""
     return str(found).translate(_OF_URLS)
-
-
-def retention_settings(retention_ms: int) -> dict[str, str]:
-    return {"retention.ms": str(retention_ms)}
 
 
 @dataclass(frozen=True, slots=True)

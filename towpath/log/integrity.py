@@ -19,9 +19,9 @@ from towpath.kafka.ranges import Window, messages
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.scan import Cut, Scan
-from towpath.log.topic_settings import MARK, is_compacted
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Pipeline
+from towpath.topic_settings import MARK, is_compacted
 
 #: Told now and then how far the reading is: done, of how many.
 Say = Callable[[int, int], None]

@@ -16,10 +16,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from connectors.rest import Connect
 from towpath.errors import Refused, TopicError
-from towpath.kafka.topics import LARGEST_RECORD, Topic, Topics, interruptible
+from towpath.kafka.topics import Topic, Topics, interruptible
 from towpath.log.source_offsets import read_state
 from towpath.namespaces import topic_of
 from towpath.pipeline import Pipeline
+from towpath.topic_settings import LARGEST_RECORD
 
 #: One record asks for no more than this. A single `_id` that is larger goes alone.
 MOST_IDS, MOST_BYTES = 1_000, 512 * 1024

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from towpath.deploy.preconditions import refuse_partition_count, refuse_partitioned
 from towpath.errors import Refused, TopicError, TowpathError
 from towpath.finding import Finding, error, ok, refusal, warning
-from towpath.kafka.topics import LARGEST_RECORD, Topic, Topics
-from towpath.log.topic_settings import change_settings
+from towpath.kafka.topics import Topic, Topics
 from towpath.pipeline import Pipeline
 from towpath.preflight import log
 from towpath.preflight.cluster import Known
 from towpath.text import counted
+from towpath.topic_settings import LARGEST_RECORD, change_settings
 
 SUBJECT = "kafka"
 _SHOWN = 3

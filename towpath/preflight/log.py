@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from towpath.finding import Finding, error, warning
-from towpath.log.topic_settings import MARK, is_compacted
 from towpath.pipeline import Compaction, Pipeline
+from towpath.topic_settings import MARK, is_compacted
 
 _SHORT_MS = 600_000  # a lag below this leaves little time when a broker or Connect is away
 _FOREVER = -1

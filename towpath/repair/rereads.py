@@ -11,7 +11,6 @@ from typing import Any
 
 from pymongo import MongoClient
 
-from connectors.control import require
 from towpath import barrier
 from towpath.log import dead_letters, reread_requests
 from towpath.mongo.client import connected
@@ -57,7 +56,7 @@ def repair(
     `timeout` is in seconds, for each batch to be read again and applied. Raises `Refused` where nobody would read
     again, `NotYet` when a batch is not applied in time; what was asked for until then is applied all the same.
     """
-    require(it.connect, it.topics, it.pipeline)
+    it.require_deployed()
     with (
         connected(it.pipeline.source_uri, "source") as source,
         connected(it.pipeline.destination_uri, "destination") as destination,

@@ -12,13 +12,14 @@ from towpath.bookkeeping.positions import Counts
 from towpath.deploy import credentials
 from towpath.deploy.deployment import put
 from towpath.errors import MongoUnreachable
-from towpath.kafka.topics import TOPIC_SETTINGS, Topics, retention_settings
+from towpath.kafka.topics import Topics
 from towpath.log.bounds import broken_within
 from towpath.log.dead_letters import DeadLetter, letters
 from towpath.mongo.client import REPLAY_SIDE, connected
 from towpath.pipeline import Pipeline
 from towpath.replay.plan import Log, Replay, change_topics, definition, late_starts
 from towpath.replay.sink_progress import Course
+from towpath.topic_settings import TOPIC_SETTINGS, retention_settings
 
 _ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from connectors.control import require, statuses, stop_sink
+from connectors.control import statuses, stop_sink
 from towpath.bookkeeping import cutover
 from towpath.deploy.loops import refuse_ring_on_resuming
 from towpath.errors import Refused
@@ -36,7 +36,7 @@ class Asked:
 def rebuild(it: Session, asked: Asked, watcher: Watcher) -> Verdict:
     """Run a rebuild to its end, or go on with the one that was interrupted. Raises with words for what is refused."""
     refuse.refuse_plain(it.pipeline)
-    require(it.connect, it.topics, it.pipeline)
+    it.require_deployed()
     cutover.refuse(it.pipeline)
     refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
     with connected(it.pipeline.destination_uri, "destination") as client:

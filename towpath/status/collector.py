@@ -14,9 +14,8 @@ from towpath.bookkeeping.cutover import Cutover
 from towpath.bookkeeping.positions import Applied, TaskState
 from towpath.cluster_time import ClusterTime
 from towpath.errors import NoSuchConnector, TowpathError
-from towpath.kafka import open_transactions
 from towpath.kafka.topics import Place, Topic, Topics
-from towpath.log import bounds, ddl_events, dead_letters, reread_requests
+from towpath.log import bounds, ddl_events, dead_letters, open_transactions, reread_requests
 from towpath.log.bounds import Break
 from towpath.log.dead_letters import DeadLetters
 from towpath.log.lag import Lag, measure, pipeline_ends

@@ -10,10 +10,10 @@ from typing import Any
 from towpath.kafka.disk import bytes_of_topics
 from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import pipeline_ends
-from towpath.log.topic_settings import is_compacted
 from towpath.log.unprotected import Figures, figures
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Compaction, Pipeline
+from towpath.topic_settings import is_compacted
 
 _CONTROL = 1  # offset: the record that ends the last transaction
 

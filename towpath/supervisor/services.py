@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from towpath import state_files
-from towpath.cli.run_events import Events, Row
 from towpath.compaction import preconditions
 from towpath.lock import FOLLOW, lock
 from towpath.session import Session
 from towpath.supervisor.children import Child, Line
+from towpath.supervisor.events import Events, Row
 from towpath.supervisor.restarts import Backoff, Pulse
 from towpath.text import counted
 from towpath.verification import running_verdict

@@ -14,16 +14,16 @@ from itertools import chain
 from typing import Any
 
 from connectors.rest import Connector
-from towpath.cli.run_events import Events, Row
 from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError
 from towpath.log import bounds
-from towpath.repair.dead_letters import SetAside
 from towpath.schema import unreplicated
 from towpath.schema.ddl_words import Unfollowed
 from towpath.session import TROUBLE, Session
 from towpath.status import log_report
 from towpath.status.collector import look
 from towpath.status.figures import Status
+from towpath.supervisor.dead_letters import SetAside
+from towpath.supervisor.events import Events, Row
 from towpath.supervisor.hanging_transactions import Ends
 from towpath.supervisor.restarts import Backoff, lasting
 from towpath.supervisor.services import Services

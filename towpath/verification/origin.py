@@ -14,11 +14,11 @@ from uuid import uuid4
 
 from pymongo.errors import PyMongoError
 
-from connectors.control import pipeline_topics
 from towpath.errors import Refused, TowpathError
 from towpath.mongo.client import ReplicaSet, briefly, replica_set
 from towpath.pipeline import Pipeline
 from towpath.session import Session
+from towpath.topic_settings import pipeline_topics
 from towpath.verification.namespaces import pairs
 from verifier import Pair
 from verifier.reads import Client, existing
@@ -52,7 +52,7 @@ class Origin:
                 uuids = _uuids(pipeline, source, destination)
             except PyMongoError as error:
                 raise TowpathError(f"cannot ask both clusters which collections they hold: {error}") from error
-        topics = it.topics.ids(pipeline_topics(pipeline, it.topics))
+        topics = it.topics.ids(pipeline_topics(pipeline, it.topics.all()))
         return cls(sets, uuids, topics, _selection(pipeline))
 
     @classmethod

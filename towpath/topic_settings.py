@@ -9,10 +9,24 @@ cleaned), one until that segment may be touched. A segment is only closed by a r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
-from towpath.kafka.topics import TOPIC_SETTINGS, retention_settings
 from towpath.pipeline import Compaction, Pipeline
+
+#: 16 MiB is the largest document; a record adds its key, headers and the update's own wrapping.
+LARGEST_RECORD = 17 * 1024 * 1024
+
+#: What every topic of the record contract is set to. The broker's time is the record's time, so that retention and
+#: compaction go by when a record came in, however far capture lags behind.
+TOPIC_SETTINGS = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "LogAppendTime",
+    "max.message.bytes": str(LARGEST_RECORD),
+    "retention.bytes": "-1",
+}
+#: Heartbeats are of no use after a while; small segments let retention take them.
+HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
 
 #: The only trace of compaction that stays when it is switched off: the mark that the topic was compacted once, so
 #: that no moment before that can be rebuilt from it.
@@ -20,6 +34,10 @@ MARK = "min.compaction.lag.ms"
 POLICY = "cleanup.policy"
 _SEGMENTS = 2  # lags until the cleaner has to work
 _WEEK_MS = 7 * 24 * 3_600_000
+
+
+def retention_settings(retention_ms: int) -> dict[str, str]:
+    return {"retention.ms": str(retention_ms)}
 
 
 def request_settings(pipeline: Pipeline) -> dict[str, str]:
@@ -54,3 +72,11 @@ def _compacted(compaction: Compaction, settings: dict[str, str]) -> dict[str, st
 
 def is_compacted(settings: Mapping[str, str]) -> bool:
     return "compact" in settings.get(POLICY, "")
+
+
+def pipeline_topics(pipeline: Pipeline, existing: Iterable[str]) -> list[str]:
+    """Those of the existing topics that belong to the pipeline: changes, requests, dead letters, heartbeats."""
+    pattern = pipeline.selection.topic_regex(pipeline.name)
+    whole = f"__debezium-heartbeat.{pipeline.name}-whole"
+    others = {pipeline.request_topic, pipeline.dead_letter_topic, whole, *pipeline.heartbeat_topics}
+    return [name for name in existing if name in others or re.fullmatch(pattern, name)]
