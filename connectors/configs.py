@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from towpath.mongo import uri
+from towpath import mongo_uri
 from towpath.namespaces import Selection
 from towpath.pipeline import Pipeline
 from towpath.topic_settings import change_settings
@@ -61,7 +61,7 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
         "worker_bootstrap": pipeline.worker_bootstrap,
     }
     found = _filled("source.json" if pipeline.has_own_source else "plain-source.json", values)
-    found |= uri.references(pipeline.source_uri, "source", pipeline.secrets)
+    found |= mongo_uri.references(pipeline.source_uri, "source", pipeline.secrets)
     found |= pipeline.kafka_client.references(pipeline.secrets)
     return found | {f"topic.creation.default.{key}": text for key, text in change_settings(pipeline).items()}
 
@@ -89,7 +89,7 @@ def _sink(pipeline: Pipeline) -> dict[str, str]:
         "replication_factor": pipeline.replication_factor,
     }
     found = _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
-    found |= uri.references(pipeline.destination_uri, "destination", pipeline.secrets)
+    found |= mongo_uri.references(pipeline.destination_uri, "destination", pipeline.secrets)
     return found | pipeline.kafka_client.references(pipeline.secrets)
 
 

@@ -12,7 +12,7 @@ import httpx
 import tenacity
 
 from connectors import answers
-from connectors.login import NO_LOGIN, Login
+from towpath.connect_login import NO_LOGIN, Login
 from towpath.errors import ConnectError, ConnectUnreachable, NoSuchConnector
 
 T = TypeVar("T")

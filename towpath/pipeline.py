@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from connectors.login import NO_LOGIN, Login
-from towpath.kafka.settings import ANYBODY, KafkaClient
+from towpath.connect_login import NO_LOGIN, Login
+from towpath.kafka_client import ANYBODY, KafkaClient
 from towpath.namespaces import Renames, Selection
 
 #: How records reach the destination: each once, in transactions (MongoSink), or at least once (mongo-kafka's sink).

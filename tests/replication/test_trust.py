@@ -16,7 +16,6 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from connectors.login import Login
 from connectors.rest import Connect
 from tests.support import oracle
 from tests.support.awaited import until
@@ -24,10 +23,11 @@ from tests.support.certificates import Authority
 from tests.support.pipeline import towpath
 from tests.support.secured import NAME, Secured, running, worker_by_certificate, write
 from towpath import stack as embedded
+from towpath.connect_login import Login
 from towpath.errors import TowpathError
 from towpath.kafka import hanging_transactions
-from towpath.kafka.settings import of
 from towpath.kafka.topics import Topics
+from towpath.kafka_client import of
 from towpath.mongo.client import connected
 
 DOCUMENTS = 200

@@ -16,6 +16,7 @@ from towpath.cli.report.verdict import write_report
 from towpath.cutover.events import Event
 from towpath.errors import TowpathError
 from towpath.pipeline import Pipeline
+from towpath.text import utc
 from towpath.verification.outcome import Example, Found
 from verifier import Tally, Verdict
 from verifier.differences import Pair
@@ -71,7 +72,7 @@ def test_the_steps_of_a_cutover_fill_its_time_line() -> None:
         name="shop",
         headline="not done",
         mark="bad",
-        facts={"begun": report.at(0)},
+        facts={"begun": utc(0)},
         gates=[checks],
         steps=[first, second],
         events=events,

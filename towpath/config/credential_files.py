@@ -6,10 +6,10 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from connectors.login import Login
 from towpath.config import schema
+from towpath.connect_login import Login
 from towpath.errors import BadPipelineFile, TowpathError
-from towpath.kafka.settings import CA, KafkaClient, of, properties
+from towpath.kafka_client import CA, KafkaClient, of, properties
 
 
 def refuse_open(file: Path, why: str) -> None:

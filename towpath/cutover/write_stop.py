@@ -17,7 +17,7 @@ from towpath.cutover.events import Telling
 from towpath.errors import TowpathError
 from towpath.mongo import write_block
 from towpath.mongo.client import connected
-from towpath.mongo.uri import without_credentials
+from towpath.mongo_uri import without_credentials
 
 #: Who says that the writes have ended, or what ends them.
 ANSWER = "answer with Enter, or use --stop-with or --block-writes"

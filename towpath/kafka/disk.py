@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from towpath.kafka.settings import KafkaClient
+from towpath.kafka_client import KafkaClient
 
 _TIMEOUT_MS = 5_000
 

@@ -30,7 +30,7 @@ from confluent_kafka.admin import (
 )
 
 from towpath.errors import KafkaUnreachable, TopicError, TowpathError
-from towpath.kafka.settings import ANYBODY, KafkaClient
+from towpath.kafka_client import ANYBODY, KafkaClient
 from towpath.tls import Trouble
 from towpath.topic_settings import LARGEST_RECORD
 

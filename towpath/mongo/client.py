@@ -15,7 +15,7 @@ from pymongo.uri_parser import parse_uri
 
 from towpath.cluster_time import ClusterTime
 from towpath.errors import MongoUnreachable, Refused
-from towpath.mongo.uri import without_credentials
+from towpath.mongo_uri import without_credentials
 from towpath.tls import Trouble, Trust, trouble
 
 #: The side that a replay writes to, which is not in the pipeline file.

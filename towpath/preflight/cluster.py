@@ -11,7 +11,7 @@ from pymongo.errors import OperationFailure
 
 from towpath.finding import Finding, error, ok, warning
 from towpath.mongo.client import ReplicaSet
-from towpath.mongo.uri import without_credentials
+from towpath.mongo_uri import without_credentials
 from towpath.text import counted
 
 Client = MongoClient[dict[str, Any]]

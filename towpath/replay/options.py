@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from towpath import mongo_uri
 from towpath.cluster_time import ClusterTime
 from towpath.config.credential_files import refuse_files, refuse_open
 from towpath.config.loading import holds_secret
 from towpath.errors import TowpathError
-from towpath.mongo import uri as mongo_uri
 from towpath.replay.plan import END_OF_SECOND
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from towpath.cli import report
 from towpath.cutover.events import Event
 from towpath.cutover.sides import Sides
-from towpath.mongo.uri import without_credentials
+from towpath.mongo_uri import without_credentials
 from towpath.text import utc
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from towpath.cli import report
 from towpath.cli.verdict_text import UNSEEN
-from towpath.mongo.uri import without_credentials
+from towpath.mongo_uri import without_credentials
 from towpath.pipeline import Pipeline
 from towpath.text import utc
 from towpath.verification.outcome import Found
