@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -11,7 +12,6 @@ from typing import Any, TypeVar
 import httpx
 import tenacity
 
-from connectors import answers
 from towpath.connect_login import NO_LOGIN, Login
 from towpath.errors import ConnectError, ConnectUnreachable, NoSuchConnector
 
@@ -82,9 +82,9 @@ _PASSING = re.compile("a rebalance is expected|the request can be safely retried
 
 
 def _kind(answer: httpx.Response) -> type[ConnectError]:
-    if answer.status_code == 409 or (answer.status_code == 500 and _PASSING.search(answers.message(answer))):
+    if answer.status_code == 409 or (answer.status_code == 500 and _PASSING.search(message(answer))):
         return _Passing
-    return NoSuchConnector if answer.status_code == 404 and answers.is_about_connector(answer) else ConnectError
+    return NoSuchConnector if answer.status_code == 404 and is_about_connector(answer) else ConnectError
 
 
 _retry_passing = tenacity.retry(
@@ -118,11 +118,11 @@ class Connect:
         self._client.close()
 
     def version(self) -> str:
-        return self._said("GET", "/", lambda found: answers.of(str, found["version"]))
+        return self._said("GET", "/", lambda found: of(str, found["version"]))
 
     def kafka_cluster(self) -> str:
         """The id of the Kafka cluster that the workers work with."""
-        return self._said("GET", "/", lambda found: answers.of(str, found["kafka_cluster_id"]))
+        return self._said("GET", "/", lambda found: of(str, found["kafka_cluster_id"]))
 
     def plugins(self) -> dict[str, str]:
         """Class name → version of every plugin that the worker has, transforms and converters included."""
@@ -134,12 +134,12 @@ class Connect:
         )
 
     def names(self) -> list[str]:
-        return self._said("GET", "/connectors", answers.names)
+        return self._said("GET", "/connectors", names)
 
     def config(self, name: str) -> dict[str, str] | None:
         """The configuration as it was put, `${…}` unresolved; None if there is no such connector."""
         try:
-            return self._said("GET", f"/connectors/{name}/config", answers.settings)
+            return self._said("GET", f"/connectors/{name}/config", settings)
         except NoSuchConnector:
             return None
 
@@ -155,14 +155,14 @@ class Connect:
         """What Connect and the connector itself have against the configuration: key → messages; empty when nothing."""
         plugin = config["connector.class"].rsplit(".", 1)[-1]
         whole = {**config, "name": name}
-        return self._said("PUT", f"/connector-plugins/{plugin}/config/validate", answers.faults, json=whole)
+        return self._said("PUT", f"/connector-plugins/{plugin}/config/validate", faults, json=whole)
 
     def status(self, name: str) -> Connector:
         return self._said("GET", f"/connectors/{name}/status", lambda found: _connector(name, found))
 
     def offsets(self, name: str) -> list[dict[str, Any]]:
         """What the connector has committed: `[{"partition": {…}, "offset": {…}}, …]`."""
-        return self._said("GET", f"/connectors/{name}/offsets", answers.offsets)
+        return self._said("GET", f"/connectors/{name}/offsets", offsets)
 
     def forget_offsets(self, name: str) -> None:
         """Remove all offsets of a connector, which must be STOPPED."""
@@ -210,7 +210,7 @@ class Connect:
     def _ask(self, method: str, path: str, **request: Any) -> Any:
         try:
             with self._client.stream(method, path, **request) as streamed:
-                answer = answers.read(streamed)
+                answer = read(streamed)
         except (httpx.TimeoutException, TimeoutError) as error:
             raise ConnectUnreachable(f"Kafka Connect at {self.url} did not answer {method} {path} in time") from error
         except httpx.DecodingError as error:
@@ -219,13 +219,13 @@ class Connect:
             raise self._unreachable(error) from error
         if answer.is_success:
             return self._decoded(answer, method, path) if answer.content else None
-        if answer.status_code == 404 and answers.is_page(answer):
+        if answer.status_code == 404 and is_page(answer):
             raise ConnectUnreachable(
                 f"{method} {self.url}{path}: 404, and not in Kafka Connect's words: its worker is still starting, or"
                 " something else listens there ([connect] url)",
                 404,
             )
-        words, advice = _REFUSALS.get(answer.status_code) or (answers.message(answer), "")
+        words, advice = _REFUSALS.get(answer.status_code) or (message(answer), "")
         found = f"{method} {self.url}{path}: {answer.status_code}: {words}"
         raise _kind(answer)(found, answer.status_code, advice)
 
@@ -245,8 +245,70 @@ class Connect:
 def _connector(name: str, found: Any) -> Connector:
     told = found["connector"]
     tasks = tuple(_task(task) for task in found["tasks"])
-    return Connector(name, answers.of(str, told["state"]), str(told["worker_id"]), tasks, str(told.get("trace", "")))
+    return Connector(name, of(str, told["state"]), str(told["worker_id"]), tasks, str(told.get("trace", "")))
 
 
 def _task(told: Any) -> Task:
-    return Task(int(told["id"]), answers.of(str, told["state"]), str(told["worker_id"]), str(told.get("trace", "")))
+    return Task(int(told["id"]), of(str, told["state"]), str(told["worker_id"]), str(told.get("trace", "")))
+
+
+_WHOLE = 120.0  # seconds until an answer has to be there to its last byte, however steadily it drips
+_LARGEST = 256 << 20  # bytes; the largest answer, all offsets of a copy of many ranges, is far below
+
+
+def read(answer: httpx.Response) -> httpx.Response:
+    """An answer with its whole body. Raises `TimeoutError` when its end does not come, or is too far off."""
+    end, size = time.monotonic() + _WHOLE, 0
+    parts: list[bytes] = []
+    for part in answer.iter_bytes():
+        parts.append(part)
+        size += len(part)
+        if time.monotonic() > end or size > _LARGEST:
+            raise TimeoutError
+    return httpx.Response(answer.status_code, content=b"".join(parts))
+
+
+def names(found: Any) -> list[str]:
+    return sorted(of(str, name) for name in of(list, found))
+
+
+def settings(found: Any) -> dict[str, str]:
+    return {of(str, key): of(str, value) for key, value in found.items()}
+
+
+def faults(found: Any) -> dict[str, list[str]]:
+    values = [item["value"] for item in found["configs"] if item["value"]]  # Debezium lists settings without one
+    return {value["name"]: [of(str, error) for error in value["errors"]] for value in values if value["errors"]}
+
+
+def offsets(found: Any) -> list[dict[str, Any]]:
+    items = [item for item in of(list, found["offsets"]) if item["offset"] is not None]
+    return [{"partition": of(dict, item["partition"]), "offset": of(dict, item["offset"])} for item in items]
+
+
+def of(kind: type[T], value: Any) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def message(answer: httpx.Response) -> str:
+    try:
+        said = str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        said = answer.text[:200] or answer.reason_phrase or "without a word"
+    return "".join(character if character.isprintable() else " " for character in said).strip()
+
+
+def is_page(answer: httpx.Response) -> bool:
+    """Whether it is the web server's own page, which answers before the worker has begun."""
+    return answer.content.lstrip().startswith(b"<")
+
+
+def is_about_connector(missing: httpx.Response) -> bool:
+    """Whether a 404 is Connect's word on a connector, and not that of a web server, or on a path that nobody knows."""
+    try:
+        told = missing.json()
+        return bool(told["error_code"] == 404 and told["message"] != "HTTP 404 Not Found")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False

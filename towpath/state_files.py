@@ -6,9 +6,9 @@ import fcntl
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
@@ -16,6 +16,7 @@ from typing import TextIO
 import platformdirs
 
 from towpath.errors import TowpathError
+from verifier import Options
 
 _NEW = ".new"
 _LEFT = 60.0  # seconds after which a file that nobody holds is taken for left behind
@@ -138,3 +139,49 @@ def told(place: Path) -> Iterator[None]:
         raise TowpathError(
             f"cannot keep {place}: {error.strerror}; make room there, or name another folder with XDG_STATE_HOME"
         ) from error
+
+
+#: Held by `verify --follow`.
+FOLLOW = "follow"
+
+
+def lock(name: str, verb: str) -> Path:
+    """The lock file of a pipeline's command."""
+    return folder(name) / f"{verb}.lock"
+
+
+@contextmanager
+def alone(name: str, verb: str, words: str = "") -> Iterator[None]:
+    """Raises `TowpathError` where another `towpath VERB` of the pipeline is at work on this machine.
+
+    `words`: the command, where the verb alone does not say it.
+    """
+    with locked(lock(name, verb)) as holder:
+        if holder:
+            raise TowpathError(
+                f"another `towpath {words or verb}` of {name} is at work here ({holder}); one is enough:"
+                " `towpath status` shows how the pipeline does"
+            )
+        yield
+
+
+def following_alone(name: str) -> AbstractContextManager[None]:
+    """As `alone`, for `verify --follow`."""
+    return alone(name, FOLLOW, "verify --follow")
+
+
+@contextmanager
+def journaled(name: str, options: Options, say: Callable[[str], None]) -> Iterator[Options]:
+    """With the journal, which is of one verification at a time: others do without, and cannot be resumed.
+
+    Raises `TowpathError` where the run that is to be resumed is at work.
+    """
+    with locked(lock(name, "verify")) as holder:
+        if holder and options.resume:
+            raise TowpathError(
+                f"another `towpath verify` of {name} is at work here ({holder}), and the journal is of its run: there"
+                " is none to go on with until it ends"
+            )
+        if holder:
+            say(f"another `towpath verify` of {name} is at work here ({holder}): this run keeps no journal to --resume")
+        yield options if holder else replace(options, journal=folder(name) / "verify.journal")

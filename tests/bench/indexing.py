@@ -15,7 +15,7 @@ from tests.bench.report import BASE, Found, Part, told
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, way
 from tests.support import oracle
 from towpath import stack as embedded
-from towpath.schema.index_builds import build, untold
+from towpath.schema.apply import build, untold
 from verifier.commands import Command
 
 _BEFORE = f"{BASE}, before the copy"

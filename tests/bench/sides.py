@@ -19,9 +19,8 @@ from connectors.rest import Connect
 from tests.bench.measured import await_fact
 from towpath import stack as embedded
 from towpath.cluster_time import ClusterTime
-from towpath.deploy.deployment import Deployment
+from towpath.deploy.deployment import Deployment, remove
 from towpath.deploy.inventory import look
-from towpath.deploy.removal import remove
 from towpath.errors import NoSuchConnector
 from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import applied, gaps, peek

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from towpath.errors import TowpathError
 from towpath.session import opened
-from towpath.supervisor.hanging_transactions import Ends
+from towpath.supervisor.restarts import Ends
 
 _TICK = 1.0  # seconds
 

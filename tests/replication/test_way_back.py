@@ -19,7 +19,7 @@ from towpath import barrier
 from towpath.bookkeeping.positions import positions
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.reverse_file import write_back_file
-from towpath.deploy import removal
+from towpath.deploy import deployment
 from towpath.errors import Refused
 from towpath.log.lag import pipeline_ends
 from towpath.session import Session, opened, say
@@ -36,7 +36,7 @@ def way_back_of(pipeline: Pipeline) -> Iterator[Session]:
         try:
             yield back
         finally:
-            removal.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
+            deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
 
 
 def wait(it: Session) -> None:
@@ -105,10 +105,10 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         records = [len(log.records(pipeline.addresses.bootstrap, topic)) for topic in topics]
         assert sum(records) == changes.history.events > 500, "and nothing that the way there wrote"
 
-        removal.remove(back.pipeline, back.connect, back.topics, log=False, say=say)
+        deployment.remove(back.pipeline, back.connect, back.topics, log=False, say=say)
         with pytest.raises(Refused, match="hold records of an earlier way back"):
             make_ready(back)
-        removal.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
+        deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
         barrier.wait_captured(there.pipeline, there.connect, TIMEOUT, say)
         stood_still(pipeline)
         assert (

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support import bsonbytes as b
 from tests.support.corpus import ODD_NAMES, VALUES, Specimen
-from towpath.preflight.names import odd_names
+from towpath.preflight.source import odd_names
 
 
 @pytest.mark.parametrize("name", VALUES)

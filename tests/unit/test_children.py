@@ -29,8 +29,7 @@ from towpath.supervisor import supervisor as supervising
 from towpath.supervisor.children import Child, Line
 from towpath.supervisor.dead_letters import SetAside
 from towpath.supervisor.events import Event, Events
-from towpath.supervisor.hanging_transactions import Ends
-from towpath.supervisor.restarts import Pulse
+from towpath.supervisor.restarts import Ends, Pulse
 from towpath.supervisor.services import Service, Services
 from towpath.supervisor.supervisor import Supervisor
 

@@ -9,7 +9,7 @@ import pytest
 
 from connectors.configs import definitions
 from tests.unit.test_checks_judgements import PIPELINE, told
-from towpath.compaction import segment_roll
+from towpath.compaction import service
 from towpath.compaction.preconditions import compaction_of, interval
 from towpath.errors import Refused
 from towpath.log.unprotected import Figures, First, Part, figures, is_update
@@ -69,16 +69,16 @@ def test_figures_come_back_as_they_were_and_nobody_elses_are_taken_for_them() ->
 def test_a_quiet_partition_is_asked_for_a_record_once_and_again_when_deletes_may_go() -> None:
     lag, long = COMPACTION.lag_ms, COMPACTION.delete_retention_ms
     found = part((A, DOCUMENT))
-    assert not segment_roll.is_due(found, COMPACTION, lag)
-    assert segment_roll.is_due(found, COMPACTION, lag + 1)
+    assert not service.is_due(found, COMPACTION, lag)
+    assert service.is_due(found, COMPACTION, lag + 1)
     found.nudge = A
     found.take(1, lag + 1, A, DOCUMENT)
-    assert not segment_roll.is_due(found, COMPACTION, lag + 1 + long)
-    assert segment_roll.is_due(found, COMPACTION, lag + 2 + long)
+    assert not service.is_due(found, COMPACTION, lag + 1 + long)
+    assert service.is_due(found, COMPACTION, lag + 2 + long)
     found.take(2, lag + 3, B, None)
-    assert segment_roll.is_due(found, COMPACTION, 2 * lag + 4)
+    assert service.is_due(found, COMPACTION, 2 * lag + 4)
     found.take(3, lag + 4, A, UPDATE)
-    assert not segment_roll.is_due(found, COMPACTION, 10 * long)  # its document will close the segment
+    assert not service.is_due(found, COMPACTION, 10 * long)  # its document will close the segment
 
 
 def test_change_topics_are_compacted_and_the_others_never() -> None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 import tenacity
 
-from connectors import answers, rest
+from connectors import rest
 from connectors.rest import Connect
 from tests.support.unwell import FAULTS, unwell
 from towpath.errors import ConnectError, ConnectUnreachable
@@ -38,7 +38,7 @@ SILENT = {"put", "forget_offsets", "pause", "resume", "stop", "restart", "delete
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(rest, "_TIMEOUT", httpx.Timeout(20))
-    monkeypatch.setattr(answers, "_WHOLE", 0.1)
+    monkeypatch.setattr(rest, "_WHOLE", 0.1)
     monkeypatch.setattr(Connect._ask.retry, "wait", tenacity.wait_none())  # type: ignore[attr-defined]
     monkeypatch.setattr(Connect._ask.retry, "stop", tenacity.stop_after_attempt(3))  # type: ignore[attr-defined]
     yield

@@ -18,8 +18,8 @@ from tests.unit.test_checks_judgements import PIPELINE
 from towpath.cli.tail import _foreign, _line
 from towpath.errors import TopicError, TowpathError
 from towpath.log.dead_letters import dead_letter
+from towpath.log.integrity import Cut, Scan
 from towpath.log.records import Record, is_key, record, source_milliseconds
-from towpath.log.scan import Cut, Scan
 from towpath.log.unprotected import Part
 from towpath.repair.targets import of_file, refused, unreadable
 from towpath.replay.verdict import _key

@@ -17,7 +17,7 @@ from towpath.cutover.events import Event
 from towpath.errors import TowpathError
 from towpath.pipeline import Pipeline
 from towpath.text import utc
-from towpath.verification.outcome import Example, Found
+from towpath.verification.verdict_file import Example, Found
 from verifier import Tally, Verdict
 from verifier.differences import Pair
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from towpath.errors import TowpathError
-from towpath.verification import running_verdict
-from towpath.verification.running_verdict import Running
+from towpath.verification import follow_state
+from towpath.verification.follow_state import Running
 
 
 @pytest.fixture(autouse=True)
@@ -39,20 +39,20 @@ def verdict() -> Running:
 
 
 def test_it_is_read_back_as_it_was_written_and_by_nobody_else() -> None:
-    assert running_verdict.read("shop") is None
-    running_verdict.write("shop", verdict())
-    found = running_verdict.read("shop")
+    assert follow_state.read_running("shop") is None
+    follow_state.write_running("shop", verdict())
+    found = follow_state.read_running("shop")
     assert found is not None
     assert found.compared == 1500
-    assert stat.S_IMODE(running_verdict.path("shop").stat().st_mode) == 0o600
-    assert stat.S_IMODE(running_verdict.path("shop").parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(follow_state.running_path("shop").stat().st_mode) == 0o600
+    assert stat.S_IMODE(follow_state.running_path("shop").parent.stat().st_mode) == 0o700
 
 
 def test_a_broken_one_is_refused_with_words() -> None:
-    running_verdict.write("shop", verdict())
-    running_verdict.path("shop").write_text('{"since": 1}')
+    follow_state.write_running("shop", verdict())
+    follow_state.running_path("shop").write_text('{"since": 1}')
     with pytest.raises(TowpathError, match="remove it"):
-        running_verdict.read("shop")
+        follow_state.read_running("shop")
 
 
 def test_it_tells_what_differs_and_how_old_it_is() -> None:

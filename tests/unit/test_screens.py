@@ -11,8 +11,7 @@ from towpath.cli import status as status_verb
 from towpath.cli.stack import _show
 from towpath.log.dead_letters import Cause, DeadLetters
 from towpath.stack.processes import Process
-from towpath.status.copy_progress import Copied, Held
-from towpath.status.figures import Status, Waiting
+from towpath.status.figures import Copied, Held, Status, Waiting
 
 
 def test_pids_ports_and_logs_are_never_cut(capsys):

@@ -13,7 +13,7 @@ from towpath.cluster_time import ClusterTime
 from towpath.errors import TowpathError
 from towpath.log.source_offsets import SourceState, source_state
 from towpath.resnapshot import Captured
-from towpath.status.copy_progress import copied_by_ranges, held
+from towpath.status.figures import copied_by_ranges, held
 
 SELECTION = "^(?-i:shop\\..*)$"
 MOMENT = ClusterTime(200, 1)

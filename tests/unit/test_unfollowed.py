@@ -9,11 +9,10 @@ import pytest
 
 from towpath.cluster_time import ClusterTime
 from towpath.errors import TowpathError
-from towpath.log.ddl_events import Ddl, in_order, watched
-from towpath.log.source_offsets import source_state
+from towpath.log.source_offsets import Ddl, in_order, source_state, watched
 from towpath.namespaces import Selection
 from towpath.schema import unreplicated
-from towpath.schema.ddl_words import Sides, judged
+from towpath.schema.unreplicated import Sides, judged
 from towpath.verification import verdict_file
 from verifier import Pair
 from verifier.commands import Command

@@ -11,12 +11,12 @@ from click.testing import CliRunner
 
 from tests.support import bsonbytes as b
 from towpath import state_files
+from towpath.cli.progress_bar import words
 from towpath.cli.verdict_text import UNSEEN, show
 from towpath.cli.verify import verify
-from towpath.cli.verify_progress import words
 from towpath.errors import TowpathError
 from towpath.verification import verdict_file
-from towpath.verification.outcome import Example, Found, counts
+from towpath.verification.verdict_file import Example, Found, figures
 from verifier import Different, Extra, Missing, Pair, Progress, Tally, Verdict
 from verifier.values import paths
 
@@ -82,7 +82,7 @@ def test_the_text_names_counts_paths_and_what_digests_do_not_see(capsys: pytest.
 def test_the_last_line_of_json_has_the_counts() -> None:
     found = tally()
     found.kinds["missing"] = 1
-    last = counts(Found(verdict(found)))
+    last = figures(Found(verdict(found)))
     assert {
         name: last[name] for name in ("clean", "compared", "missing", "extra", "different", "order", "seconds")
     } == {

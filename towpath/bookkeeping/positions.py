@@ -30,7 +30,7 @@ DATABASE, OFFSETS, TASKS = "towpath", "offsets", "tasks"
 LOG_GAP = "--accept-log-gap"
 #: Where a log was cut short or made again, and the sink went on all the same; see `towpath.log.bounds`.
 LOG_BREAKS = "log_breaks"
-#: Rebuilds that are under way; see `towpath.replay.rebuild_marker`.
+#: Rebuilds that are under way; see `towpath.replay.rebuild`.
 REBUILDS = "rebuilds"
 #: Cutovers that are under way, or over; see `towpath.bookkeeping.cutover`.
 CUTOVERS = "cutovers"

@@ -14,7 +14,7 @@ from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import look
 from towpath.errors import MongoUnreachable
 from towpath.pipeline import Pipeline
-from towpath.preflight import preconditions
+from towpath.preflight import everything
 from towpath.schema import apply, plan
 from towpath.schema.plan import NOTHING, Plan
 
@@ -41,7 +41,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     with opened(file) as it:
         servers = look(it.pipeline, allow_missing=allow_missing)
         changes = Deployment(it.pipeline, servers, it.connect, it.topics).plan()
-        preconditions.refuse(it, servers)
+        everything.refuse(it, servers)
         made = _prepared(it.pipeline) if prepares else NOTHING
         if dry_run:
             for step in made.collections:

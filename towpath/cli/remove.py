@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from towpath.cli.options import opened, pipeline_argument, say
-from towpath.deploy import removal
+from towpath.deploy import deployment
 from towpath.errors import TowpathError
 from towpath.replay import connector
 from towpath.replay.plan import every, find, left_behind
@@ -46,7 +46,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             click.confirm(words, abort=True)
         for replay in replays:
             connector.remove(replay, it.connect, it.topics, keep_letters=False, say=say)
-        removal.remove(it.pipeline, it.connect, it.topics, log=log, say=say)
+        deployment.remove(it.pipeline, it.connect, it.topics, log=log, say=say)
         click.echo(f"{it.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
 

@@ -13,10 +13,9 @@ from typing import Any, TextIO
 import click
 
 from towpath import state_files
+from towpath.barrier import passing
 from towpath.cli.options import json_option, opened, pipeline_argument, say
-from towpath.lock import FOLLOW, lock
 from towpath.log import reread_requests
-from towpath.passing import passing
 from towpath.pipeline import Pipeline
 from towpath.repair import targets
 from towpath.repair.rereads import Left, Mended, Repaired
@@ -24,7 +23,9 @@ from towpath.repair.rereads import repair as repaired
 from towpath.repair.targets import Wanted
 from towpath.schema import unreplicated
 from towpath.session import Session
-from towpath.verification import follow_state, running_verdict, verdict_file
+from towpath.state_files import FOLLOW, lock
+from towpath.verification import follow_state, verdict_file
+from towpath.verification import follow_state as running_verdict
 from verifier.order import Key, id_key
 from verifier.values import extended_json
 

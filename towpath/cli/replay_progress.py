@@ -10,7 +10,7 @@ from datetime import timedelta
 import click
 
 from towpath.cli.progress_bar import bar
-from towpath.replay.sink_progress import Progress
+from towpath.replay.connector import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,21 +10,20 @@ import click
 
 from towpath import barrier, state_files
 from towpath import resnapshot as resnapshots
+from towpath.barrier import asking, passing
 from towpath.cli import verify
 from towpath.cli.options import json_option, opened, pipeline_argument, say
 from towpath.errors import Refused
 from towpath.log import reread_requests
-from towpath.passing import asking, passing
 from towpath.repair import targets
 from towpath.repair.rereads import Left, repair
 from towpath.repair.targets import Wanted
 from towpath.resnapshot import Captured
 from towpath.session import Session
 from towpath.verification import full_verdict, verdict_file
-from towpath.verification.by_log import Asked
 from towpath.verification.namespaces import pairs
-from towpath.verification.outcome import Examples, Found, counts
-from towpath.verification.run import lines
+from towpath.verification.run import Asked, lines
+from towpath.verification.verdict_file import Examples, Found, figures
 from verifier import Options, Verification
 
 _LOST_FOR = 60.0  # seconds for which a server may be lost while both sides are compared
@@ -153,7 +152,7 @@ def _compare(it: Session, only: tuple[str, ...]) -> None:
         for line in lines(it, comparing, examples, resumable=False):
             file.write(line)
         found = Found(comparing.verdict, examples.found, None)
-        file.write(verdict_file.line(counts(found)))
+        file.write(verdict_file.line(figures(found)))
 
 
 def _found(it: Session) -> Path:

@@ -14,7 +14,7 @@ from towpath.errors import Refused, TopicError
 from towpath.log import bounds
 from towpath.mongo.client import connected
 from towpath.session import Session
-from towpath.supervisor.hanging_transactions import end
+from towpath.supervisor.restarts import end
 from towpath.verification import full_verdict
 
 

@@ -15,12 +15,12 @@ from towpath.cli import run_screen
 from towpath.cli.options import json_option, opened, pipeline_argument
 from towpath.cli.run_screen import Screen
 from towpath.errors import NoSuchConnector, TowpathError
-from towpath.lock import alone
 from towpath.session import TROUBLE, Session
+from towpath.state_files import alone
 from towpath.supervisor.children import Child, end
 from towpath.supervisor.dead_letters import SetAside
 from towpath.supervisor.events import Events
-from towpath.supervisor.hanging_transactions import Ends
+from towpath.supervisor.restarts import Ends
 from towpath.supervisor.services import Services
 from towpath.supervisor.supervisor import Supervisor
 

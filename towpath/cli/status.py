@@ -19,12 +19,12 @@ from towpath.cli.options import json_option, opened, pipeline_argument
 from towpath.cli.status_screen import screen
 from towpath.schema import unreplicated
 from towpath.session import TROUBLE, Session
-from towpath.status import log_report, replay_report
+from towpath.status import log_figures, replay_states
 from towpath.status.collector import look
 from towpath.status.figures import Status
-from towpath.status.log_report import LogSeen
-from towpath.status.replay_report import Replays
-from towpath.verification.summary import Verified
+from towpath.status.log_figures import LogSeen
+from towpath.status.replay_states import Replays
+from towpath.verification.full_verdict import Verified
 
 _PAUSE = 1.0  # seconds between two looks of --watch
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
@@ -51,15 +51,15 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
                 click.echo(json.dumps(_as_json(it, found)))
             else:
                 ddl = unreplicated.lines(it, found.ddl)
-                show(found, Verified.look(it), replay_report.look(it), log_report.look(it), ddl)
+                show(found, Verified.look(it), replay_states.report(it), log_figures.report(it), ddl)
     if found is None or found.state != "running" or found.breaks:
         raise click.exceptions.Exit(2 if found is None else 1)
 
 
 def _as_json(it: Session, found: Status) -> dict[str, Any]:
-    more = Verified.look(it).as_json() | replay_report.look(it).as_json()
+    more = Verified.look(it).as_json() | replay_states.report(it).as_json()
     more |= {"ddl": unreplicated.as_json(it, found.ddl)}
-    return found.as_json() | more | {"log": log_report.look(it).as_json()}
+    return found.as_json() | more | {"log": log_figures.report(it).as_json()}
 
 
 def show(
@@ -119,4 +119,4 @@ def _watch_screen(it: Session) -> Status | None:
 
 def _screen(it: Session, found: Status) -> RenderableType:
     ddl = unreplicated.lines(it, found.ddl)
-    return screen(found, Verified.look(it), replay_report.look(it), log_report.look(it), ddl)
+    return screen(found, Verified.look(it), replay_states.report(it), log_figures.report(it), ddl)

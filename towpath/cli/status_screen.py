@@ -11,12 +11,11 @@ from rich.text import Text
 
 from towpath.bookkeeping.positions import Counts
 from towpath.log import bounds
-from towpath.status.copy_progress import Copied
-from towpath.status.figures import RATE_WINDOW, Status
-from towpath.status.log_report import LogSeen
-from towpath.status.replay_report import Replays
+from towpath.status.figures import RATE_WINDOW, Copied, Status
+from towpath.status.log_figures import LogSeen
+from towpath.status.replay_states import Replays
 from towpath.text import duration, size
-from towpath.verification.summary import Verified
+from towpath.verification.full_verdict import Verified
 
 #: More collections or causes than this are told as a number.
 _SHOWN = 20

@@ -10,9 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from towpath.text import counted
-from towpath.verification.metadata import Metadata
-from towpath.verification.outcome import Found
-from towpath.verification.verdict_file import KINDS
+from towpath.verification.namespaces import Metadata
+from towpath.verification.verdict_file import KINDS, Found
 from verifier import Tally, Verdict
 
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines

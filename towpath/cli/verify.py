@@ -14,22 +14,21 @@ from typing import NoReturn
 
 import click
 
+from towpath.barrier import asking
 from towpath.cli.options import duration, json_option, opened, pipeline_argument, say
+from towpath.cli.progress_bar import shown
 from towpath.cli.report.verdict import write_report
 from towpath.cli.verdict_text import show
-from towpath.cli.verify_progress import shown
-from towpath.lock import following_alone, journaled
 from towpath.namespaces import is_pattern
-from towpath.passing import asking
 from towpath.schema import unreplicated
 from towpath.session import Session
+from towpath.state_files import following_alone, journaled
 from towpath.verification import run as verification
 from towpath.verification import verdict_file
-from towpath.verification.by_log import Asked, Beginning, Newest
 from towpath.verification.follower import follow
-from towpath.verification.metadata import metadata
-from towpath.verification.namespaces import pairs
-from towpath.verification.outcome import Example, Found
+from towpath.verification.namespaces import metadata, pairs
+from towpath.verification.run import Asked, Beginning, Newest
+from towpath.verification.verdict_file import Example, Found
 from verifier import Difference, Options, Pair, Recheck, Verdict
 
 _EXAMPLES = 10  # differences that are shown in full

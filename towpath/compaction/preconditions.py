@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Collection, Iterator
 
 from towpath.errors import Refused
+from towpath.kafka.topics import Topics
 from towpath.log import reread_requests
+from towpath.log.unprotected import figures
 from towpath.pipeline import Compaction, Pipeline
 from towpath.session import Session
-from towpath.topic_settings import MARK
+from towpath.topic_settings import MARK, POLICY, change_settings, is_compacted
 
 _HOUR = 3_600_000
 
@@ -53,3 +57,34 @@ def refuse_undeployed(it: Session, compaction: Compaction) -> None:
                 f"the topic {name} has {MARK}={settings.get(MARK)}, and the file says {compaction.lag_ms} ([log]"
                 " compaction_lag); `towpath deploy` sets what the file says"
             )
+
+
+class SwitchOn:
+    """Looks at each topic until it is compacted. What instances commit tells of partitions that another has."""
+
+    def __init__(self, pipeline: Pipeline, compaction: Compaction, topics: Topics) -> None:
+        self._pipeline, self._compaction, self._topics = pipeline, compaction, topics
+        self._on: set[str] = set()
+
+    def protected(self, names: Collection[str]) -> Iterator[str]:
+        """Those of these topics that the cleaner may work on from now on."""
+        left = set(names) - self._on
+        if not left:
+            return
+        existing = self._topics.all()
+        known = self._topics.committed_with_words(self._pipeline.compaction_group)
+        for name, settings in sorted(self._topics.settings_of_all(left & existing.keys()).items()):
+            places = [(name, number) for number in range(existing[name].partitions)]
+            if is_compacted(settings):
+                self._on.add(name)
+            elif all(place in known and self._is_protected(known[place][1]) for place in places):
+                self._topics.alter(name, {POLICY: change_settings(self._pipeline)[POLICY]})
+                self._on.add(name)
+                yield name
+
+    def _is_protected(self, metadata: str) -> bool:
+        found = figures(metadata)
+        if found is None:
+            return False
+        since = found.at if found.oldest is None else min(found.at, found.oldest)  # what came later is younger
+        return time.time() * 1000 - since < self._compaction.lag_ms / 2

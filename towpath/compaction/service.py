@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from confluent_kafka import KafkaError, TopicPartition
+
 from connectors.rest import Connect
-from towpath.compaction import segment_roll
-from towpath.compaction.enable import SwitchOn
+from towpath.compaction.preconditions import SwitchOn
 from towpath.compaction.reader import Reader
 from towpath.errors import NotYet, TopicError, TowpathError
-from towpath.kafka.topics import Topics
+from towpath.kafka.topics import Place, Topics
 from towpath.log import reread_requests
+from towpath.log.records import is_key
 from towpath.log.source_offsets import read_state
-from towpath.log.unprotected import Wanted, batches
+from towpath.log.unprotected import Part, Wanted, batches, is_update
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Compaction, Pipeline
 
@@ -145,8 +147,8 @@ class Compactor:
     def _nudges(self) -> Iterator[Wanted]:
         """Documents whose records close segments; of partitions that are read to their ends."""
         parts, now = self._reader.parts, int(time.time() * 1000)
-        for place in [place for place, part in parts.items() if segment_roll.is_due(part, self._compaction, now)]:
-            key = segment_roll.key_in(self._topics, place)
+        for place in [place for place, part in parts.items() if is_due(part, self._compaction, now)]:
+            key = key_in(self._topics, place)
             if key is not None:
                 parts[place].nudge = key
                 yield place, key
@@ -241,3 +243,42 @@ class Compactor:
         if time.monotonic() > self._told.get(key, 0) + _TOLD:
             self._told[key] = time.monotonic()
             self._say(words)
+
+
+_LOOKED_AT = 1_000  # records in which a document is looked for
+_PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
+
+
+def is_due(part: Part, compaction: Compaction, now_ms: int) -> bool:
+    """Whether the newest record is as old as the lag. Once closed, only tombstones have to go: their time is longer."""
+    if part.last_ms is None or part.dirty:
+        return False
+    tombstones_ms = max(compaction.delete_retention_ms, 2 * compaction.lag_ms)  # sooner the cleaner does not come by
+    return now_ms - part.last_ms > (tombstones_ms if part.quiet else compaction.lag_ms)
+
+
+def key_in(topics: Topics, place: Place) -> bytes | None:
+    """The key of the first document of a partition, or else of its first record; None when there is none.
+
+    The first, because an old document is likely to be there still: of a deleted one another tombstone would come.
+    """
+    consumer, first = topics.consumer(**{"auto.offset.reset": "earliest"}), None
+    try:
+        consumer.assign([TopicPartition(*place, 0)])
+        for _ in range(_LOOKED_AT):
+            message = consumer.poll(_PATIENCE)
+            if message is None:
+                raise TopicError(f"no answer when reading {place[0]}, partition {place[1]}")
+            error, key, value = message.error(), message.key(), message.value()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                break
+            if error is not None:
+                raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
+            if not is_key(key):
+                continue  # somebody else's
+            if value is not None and not is_update(value):
+                return key
+            first = first or key
+        return first
+    finally:
+        consumer.close()

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from towpath import state_files
+from towpath.barrier import asking
 from towpath.errors import TowpathError
 from towpath.kafka.topics import Place
-from towpath.log import recent_documents
+from towpath.log import recent_keys
 from towpath.log.lag import pipeline_ends
-from towpath.passing import asking
 from towpath.session import Session
 from towpath.verification import verdict_file
 from towpath.verification.namespaces import pairs
 from towpath.verification.origin import of_now
-from towpath.verification.outcome import Found, counts
-from towpath.verification.recent import RecentVerification
+from towpath.verification.run import RecentVerification
+from towpath.verification.verdict_file import Found, figures
 from verifier import Difference, Namespace, Options, Verdict, Verification
 
 
@@ -38,11 +38,11 @@ class Checked:
 
     def newest(self, records: int) -> int:
         """Compare what the newest so many records are about; how many documents those are. Raises `Red`."""
-        return self._look(recent_documents.ids(self.it.pipeline, self.it.topics, records, None))
+        return self._look(recent_keys.ids(self.it.pipeline, self.it.topics, records, None))
 
     def since(self) -> int:
         """What came since the last look began; of the whole log if there was none. Raises `Red`."""
-        return self._look(recent_documents.after(self.it.pipeline, self.it.topics, self._from))
+        return self._look(recent_keys.ids_after(self.it.pipeline, self.it.topics, self._from))
 
     def _look(self, touched: Iterable[tuple[Namespace, bytes]]) -> int:
         began = time.monotonic()
@@ -78,7 +78,7 @@ def _refuse(it: Session, found: list[Difference], verdict: Verdict, of: str, adv
         with state_files.writing(place, verdict_file.turn(place)) as file:
             for one in found:
                 file.write(verdict_file.line(verdict_file.as_json(one, destination(one.namespace))))
-            file.write(verdict_file.line(counts(Found(verdict)) | {"of": of, "ddl": [], "only": []} | of_now(it)))
+            file.write(verdict_file.line(figures(Found(verdict)) | {"of": of, "ddl": [], "only": []} | of_now(it)))
         shown = verdict_file.as_json(found[0], "")["id"]
         raise Red(f"{len(found):,} documents differ, such as {found[0].namespace} {shown}; run towpath {advice}")
     if verdict.trouble:

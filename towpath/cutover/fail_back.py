@@ -17,11 +17,10 @@ from towpath.cutover import reverse_pipeline
 from towpath.cutover.comparison import Checked
 from towpath.cutover.events import Telling
 from towpath.cutover.late_writes import LateWrites
-from towpath.cutover.pause import Pause
+from towpath.cutover.pause import Pause, allow, writes_through
 from towpath.cutover.sides import Sides
 from towpath.cutover.steps import SWITCH_S, Asked, catch_up, ease, put_right, settle, soften
-from towpath.cutover.write_stop import allow, writes_through
-from towpath.deploy import removal
+from towpath.deploy import deployment
 from towpath.mongo.client import connected
 
 
@@ -100,7 +99,7 @@ def finish(sides: Sides, asked: Asked, telling: Telling) -> None:
     with telling.step("making the destination one again") as figures:
         figures["commands"] = soften(it.pipeline)
     with telling.step("removing the way back"):
-        removal.remove(back.pipeline, back.connect, back.topics, log=True, say=it.say)
+        deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=it.say)
     with telling.step("resuming the pipeline"):
         it.connect.resume(it.pipeline.sink_connector)
         control.wait_running(it.connect, it.pipeline, asked.timeout)

@@ -20,8 +20,8 @@ from towpath.status.collector import look
 from towpath.status.figures import Status
 from towpath.supervisor.dead_letters import SetAside
 from towpath.text import counted, duration
-from towpath.verification.metadata import metadata
-from towpath.verification.summary import Verified, age, words
+from towpath.verification.full_verdict import Verified, age, words
+from towpath.verification.namespaces import metadata
 from verifier import VerifierError
 
 _SHOWN = 3  # of many findings

@@ -11,10 +11,10 @@ from types import FrameType
 import pymongo
 
 from towpath.cutover.events import Telling
+from towpath.cutover.pause import allow
 from towpath.cutover.sides import Sides
 from towpath.cutover.steps import ease, put_right, soften
-from towpath.cutover.write_stop import allow
-from towpath.deploy import removal
+from towpath.deploy import deployment
 from towpath.errors import MongoUnreachable, Overtaken, TowpathError
 from towpath.mongo import write_block
 from towpath.pipeline import Pipeline
@@ -93,7 +93,7 @@ def _ways(sides: Sides) -> Iterator[_Way]:
         yield _Way(
             "ready",
             "the way back",
-            lambda: removal.remove(back.pipeline, back.connect, back.topics, log=True, say=_nothing),
+            lambda: deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=_nothing),
         )
     yield _Way("sink", "the stop of the sink", lambda: it.connect.resume(it.pipeline.sink_connector))
 

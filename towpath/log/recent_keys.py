@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from hashlib import blake2b
 
 from confluent_kafka import Consumer
@@ -144,3 +145,26 @@ def _keys(consumer: Consumer, stretch: Window) -> dict[Place, list[bytes]]:
         if isinstance(key, bytes):
             found[place].append(key)
     return found
+
+
+def ids(pipeline: Pipeline, topics: Topics, count: int | None, age: timedelta | None) -> Iterator[tuple[str, bytes]]:
+    """(Source namespace, BSON of `{_id: …}`) of each document that the newest records of the log are about.
+
+    Exactly one of `count`, of records, and `age`, the time up to now, is given.
+    """
+    if count is not None:
+        yield from _ids(last(pipeline, topics, count))
+    elif age is not None:
+        yield from _ids(since(pipeline, topics, int((time.time() - age.total_seconds()) * 1000)))
+    else:
+        raise ValueError("say how many records, or since when")
+
+
+def ids_after(pipeline: Pipeline, topics: Topics, positions: Mapping[Place, int]) -> Iterator[tuple[str, bytes]]:
+    """As `ids`, of the records from these positions on."""
+    yield from _ids(after(pipeline, topics, positions))
+
+
+def _ids(found: Iterator[Touched]) -> Iterator[tuple[str, bytes]]:
+    for touched in found:
+        yield touched.namespace, touched.key

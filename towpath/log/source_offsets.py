@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 from connectors.rest import Connect
 from towpath.cluster_time import ClusterTime, SourcePosition, cluster_time, debezium_position
 from towpath.errors import TowpathError
-from towpath.log.ddl_events import Watched, watched
 
 #: The key that the partitions of MongoSource's own offsets have; its value is the connector's topic.prefix.
 OURS = "towpath"
@@ -202,3 +202,62 @@ def _range(offset: Mapping[str, Any]) -> Range:
 
 def _requests(offset: Mapping[str, Any]) -> Requests:
     return Requests(int(offset["next"]), int(offset.get("index", 0)), str(offset.get("waiting") or ""))
+
+
+#: Documents went or came without a record.
+DROP, RENAME = "drop", "rename"
+#: The source's history was lost before it was looked at: anything may have been done before.
+UNSEEN = "unseen"
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """One thing done, at a time of the source; of several of the same kind to one collection the last."""
+
+    time: ClusterTime
+    kind: str
+    """drop, rename, create, modify, createIndexes, dropIndexes, as the server calls them; or unseen."""
+    namespace: str
+    to: str
+    """The new name of a renamed collection."""
+
+    @property
+    def mark(self) -> str:
+        """Tells it from everything else that was ever done."""
+        return " ".join((str(self.time), self.kind, self.namespace, self.to)).strip()
+
+    @property
+    def at(self) -> datetime:
+        return datetime.fromtimestamp(self.time.seconds, UTC)
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.namespace, self.to)))
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "time": str(self.time), "at": self.at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What one source connector has seen. `dropped` counts older ones that are no longer kept."""
+
+    upto: ClusterTime
+    found: tuple[Ddl, ...]
+    dropped: int
+    trouble: str
+    """Why nothing is seen at present, in words; empty when that is not so."""
+
+
+def watched(offset: Mapping[str, Any]) -> Watched:
+    """From the connector's offset. Raises KeyError, TypeError or ValueError for what is none."""
+    found = (
+        Ddl(cluster_time(one["t"]), one["kind"], one["namespace"], one["to"]) for one in json.loads(offset["events"])
+    )
+    return Watched(cluster_time(offset["upto"]), tuple(found), int(offset["dropped"]), offset["trouble"])
+
+
+def in_order(every: Iterable[Watched]) -> tuple[Ddl, ...]:
+    """What all source connectors have seen, each once, the oldest first."""
+    found = {one.mark: one for watched in every for one in watched.found}
+    return tuple(sorted(found.values(), key=lambda one: one.time))

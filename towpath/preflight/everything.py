@@ -6,12 +6,17 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from towpath.errors import TowpathError
-from towpath.finding import Finding, refusal
+from towpath.deploy.deployment import Deployment
+from towpath.deploy.inventory import Servers, look
+from towpath.errors import Refused, TopicError, TowpathError
+from towpath.finding import Finding, ok, refusal
 from towpath.mongo.client import connected, destination_set, source_set
-from towpath.preflight import capture, connect, deployment, destination, file, kafka, source
-from towpath.preflight.cluster import Known
+from towpath.mongo.privileges import privileges
+from towpath.namespaces import topic_of
+from towpath.preflight import connect, destination, file, kafka, log, source
+from towpath.preflight.cluster import Known, seen
 from towpath.session import Session
+from towpath.text import counted
 
 
 def everything(it: Session, path: Path, held: Collection[str] = ()) -> Iterator[Finding]:
@@ -21,19 +26,19 @@ def everything(it: Session, path: Path, held: Collection[str] = ()) -> Iterator[
     """
     known, failed, away = Known(), False, _out_of_reach(it)
     deployed = connect.SUBJECT not in away and connect.is_deployed(it.connect, it.pipeline)
-    for place, look in (
+    for place, findings in (
         ("", file.check(it.pipeline, path)),
         (source.SIDE, source.check(it.pipeline, known, deployed=deployed)),
         (destination.SIDE, destination.check(it.pipeline, known, deployed=deployed)),
         (kafka.SUBJECT, kafka.check(it.pipeline, known, it.topics)),
         (connect.SUBJECT, connect.check(it.pipeline, known, it.connect)),
-        ("", capture.check(it) if deployed else iter(())),
+        ("", log.check(it) if deployed else iter(())),
     ):
-        for finding in [refusal(place, away[place])] if place in away else look:
+        for finding in [refusal(place, away[place])] if place in away else findings:
             failed = failed or finding.level == "error"
             yield finding
     if not failed:
-        yield from deployment.check(it, held)
+        yield from check(it, held)
 
 
 def _out_of_reach(it: Session) -> dict[str, TowpathError]:
@@ -65,3 +70,65 @@ def _failure(ask: Callable[[], object]) -> TowpathError | None:
     except TowpathError as failure:
         return failure
     return None
+
+
+_SUBJECT = "deploy"
+
+
+def check(it: Session, held: Collection[str] = ()) -> Iterator[Finding]:
+    """Plan a deployment, and change nothing."""
+    try:
+        changes = Deployment(it.pipeline, look(it.pipeline), it.connect, it.topics, held).plan()
+    except TowpathError as failure:
+        yield refusal(_SUBJECT, failure)
+        return
+    if not changes:
+        yield ok(_SUBJECT, "nothing to change: all is as the file says")
+    else:
+        yield ok(_SUBJECT, f"would make {counted(len(changes), 'change')}; `towpath deploy --dry-run` lists them")
+
+
+def refuse(it: Session, servers: Servers) -> None:
+    """Raise `Refused` with the first error that `check` would find; `servers` is what both clusters hold."""
+    errors = [finding for finding in _findings(it, servers) if finding.level == "error"]
+    if errors:
+        first = errors[0]
+        more = f" (the first of {len(errors)} errors, which `towpath check` lists)" if len(errors) > 1 else ""
+        raise Refused(f"{first.subject}: {first.finding}{more}", first.advice)
+
+
+def _findings(it: Session, servers: Servers) -> Iterator[Finding]:
+    yield from _source(it, servers)
+    yield from _destination(it, servers)
+    yield from _kafka(it, servers)
+    yield from connect.same_kafka(it.topics.cluster(), it.connect)
+
+
+def _source(it: Session, servers: Servers) -> Iterator[Finding]:
+    with connected(it.pipeline.source_uri, source.SIDE) as client:
+        yield from source.rules(client, it.pipeline, seen(client, servers.source))
+        yield from source.privileged(client, it.pipeline)
+        if not connect.is_deployed(it.connect, it.pipeline):
+            yield from source.limits(client, it.pipeline, servers.namespaces)
+
+
+def _destination(it: Session, servers: Servers) -> Iterator[Finding]:
+    targets = sorted({it.pipeline.renames.destination(name) for name in servers.namespaces})
+    with connected(it.pipeline.destination_uri, destination.SIDE) as client:
+        mine = privileges(client)
+        yield from destination.rules(client, it.pipeline, seen(client, servers.destination), mine, targets)
+        if destination.is_seen(mine, targets):
+            for collection in destination.there(client, targets):
+                yield from destination.target_rules(collection, it.pipeline)
+
+
+def _kafka(it: Session, servers: Servers) -> Iterator[Finding]:
+    brokers, existing = it.topics.brokers(), it.topics.all()
+    for number in brokers:
+        try:
+            settings = it.topics.broker_settings(number)
+        except TopicError:
+            continue  # the user may not see them, and needs not to deploy
+        yield from kafka.broker(number, settings, len(brokers), it.pipeline)
+    if any(topic_of(it.pipeline.name, name) not in existing for name in servers.namespaces):
+        yield from kafka.would_create(it.pipeline, it.topics)

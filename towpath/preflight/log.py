@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from towpath import resnapshot
+from towpath.errors import TowpathError
 from towpath.finding import Finding, error, warning
+from towpath.mongo.client import briefly
 from towpath.pipeline import Compaction, Pipeline
+from towpath.preflight import oplog
+from towpath.session import Session
 from towpath.topic_settings import MARK, is_compacted
 
 _SHORT_MS = 600_000  # a lag below this leaves little time when a broker or Connect is away
@@ -96,3 +101,22 @@ def plan(pipeline: Pipeline) -> Iterator[Finding]:
             f" ({compaction.lag_ms // 1000} s): records are deleted before the cleaner may touch them",
             "compaction gains nothing so: set a longer retention, or compact = false",
         )
+
+
+def check(it: Session) -> Iterator[Finding]:
+    """Findings about a pipeline that is deployed; none where a part does not answer, which others tell."""
+    try:
+        if not it.pipeline.has_own_source:
+            return
+        found = resnapshot.look(it.pipeline, it.connect)
+        with briefly(it.pipeline.source_uri, "source") as client:
+            window = oplog.read(client)
+    except TowpathError:
+        return
+    for captured in found:
+        yield from oplog.judge_capture(window, captured)
+
+
+def warnings(it: Session) -> tuple[str, ...]:
+    """What `status` shows of it."""
+    return tuple(f"{one.subject}: {one.finding}; {one.advice}" for one in check(it) if one.level != "ok")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+import time
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
+from bson.codec_options import CodecOptions
+from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
+from pymongo.errors import ExecutionTimeout
 
 from towpath.deploy.inventory import refuse_collection, refuse_missing
 from towpath.errors import Refused, TowpathError
@@ -16,7 +21,6 @@ from towpath.namespaces import refuse_bad_names, topic_of
 from towpath.pipeline import Pipeline
 from towpath.preflight import oplog
 from towpath.preflight.cluster import Known, Seen, compatibility, if_allowed, seen, topology
-from towpath.preflight.sample import sample
 from towpath.text import counted
 
 SIDE = "source"
@@ -137,3 +141,116 @@ def _extent(client: MongoClient[dict[str, Any]], namespace: str) -> tuple[int, i
     if stats:
         return int(stats[0]["storageStats"]["count"]), int(stats[0]["storageStats"]["size"])
     return int(collection.estimated_document_count()), 0
+
+
+_DOCUMENTS = 300
+_SECONDS = 3.0
+_BYTES = 32 * 1024 * 1024
+#: Beyond this a change event, which wraps the document, may not fit into the server's own limit of 16 MiB.
+LARGE = int(15.9 * 1024 * 1024)
+_NAMED = 3
+_RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
+
+
+def documents(client: MongoClient[dict[str, Any]], namespace: str, count: int) -> Iterator[RawBSONDocument]:
+    """Some hundred documents, bounded in bytes and time as well.
+
+    From a large collection `$sample` picks without reading it all; a small one is read through, since `$sample`
+    would sort it there.
+    """
+    database, collection = namespace.split(".", 1)
+    wanted: Any = client[database].get_collection(collection, codec_options=_RAW)
+    pipeline: list[dict[str, Any]]
+    if count > 20 * _DOCUMENTS:  # the server's random cursor works below 5 % of the collection
+        pipeline = [{"$sample": {"size": _DOCUMENTS}}]
+    else:
+        pipeline = [{"$match": {"$sampleRate": min(1.0, _DOCUMENTS / max(count, 1))}}]
+    end, size = time.monotonic() + _SECONDS, 0
+    try:
+        for document in wanted.aggregate(pipeline, batchSize=50, maxTimeMS=int(_SECONDS * 1000)):
+            yield document
+            size += len(document.raw)
+            if size > _BYTES or time.monotonic() > end:
+                return
+    except ExecutionTimeout:
+        return
+
+
+def sample(client: MongoClient[dict[str, Any]], namespace: str, count: int, pipeline: Pipeline) -> Iterator[Finding]:
+    """What a sample of one collection of `count` documents shows."""
+    subject, looked_at, largest = f"source {namespace}", 0, 0
+    odd: dict[str, None] = {}
+    for document in documents(client, namespace, count):
+        looked_at += 1
+        largest = max(largest, len(document.raw))
+        odd.update(dict.fromkeys(map(_shown, odd_names(bytes(document.raw)))))
+    if odd:
+        yield _odd_finding(subject, namespace, list(odd), pipeline)
+    if largest > LARGE:
+        yield warning(
+            subject,
+            f"holds a document of {largest / 2**20:.2f} MiB: a change event has to fit into 16 MiB together with what"
+            " wraps it, and an update of such a document may stop capture (BSONObjectTooLarge)",
+            "make such documents smaller, or leave the collection out with [collections] exclude",
+        )
+    yield ok(
+        subject,
+        f"sampled {looked_at:,} of {counted(count, 'document')}{f', the largest {largest:,} bytes' if largest else ''}",
+    )
+
+
+def _odd_finding(subject: str, namespace: str, odd: list[str], pipeline: Pipeline) -> Finding:
+    more = f" and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
+    found = f"has fields whose names hold a dot, begin with $ or are empty: {', '.join(odd[:_NAMED])}{more}"
+    if pipeline.captured_whole and pipeline.captured_whole.matches(namespace):
+        return ok(subject, f"{found}; [capture] whole_documents looks its documents up")
+    return warning(
+        subject,
+        f"{found}; in an update a change stream cannot tell the field a.b from b inside a",
+        f'if updates touch them, add "{namespace}" to [capture] whole_documents before the first deploy',
+    )
+
+
+def _shown(path: tuple[str, ...]) -> str:
+    return " → ".join(repr(name) if name != "[]" else name for name in path)
+
+
+_DOCUMENT, _ARRAY = 0x03, 0x04
+#: Bytes of the values that always have the same length, by BSON type.
+_FIXED = {0x01: 8, 0x06: 0, 0x07: 12, 0x08: 1, 0x09: 8, 0x0A: 0, 0x10: 4, 0x11: 8, 0x12: 8, 0x13: 16, 0x7F: 0, 0xFF: 0}
+#: Bytes besides the length that a value begins with: strings and code, binary's subtype, a DBPointer's id.
+_COUNTED = {0x02: 4, 0x0D: 4, 0x0E: 4, 0x05: 5, 0x0C: 16, 0x0F: 0, _DOCUMENT: 0, _ARRAY: 0}
+_REGULAR_EXPRESSION = 0x0B
+
+Path = tuple[str, ...]
+
+
+def odd_names(raw: bytes) -> Iterator[Path]:
+    """Paths of the fields whose names hold a dot, begin with `$` or are empty, at any depth; `[]` is an element."""
+    yield from _odd(raw, 0, (), in_array=False)
+
+
+def _odd(raw: bytes, start: int, above: Path, *, in_array: bool) -> Iterator[Path]:
+    place = start + 4
+    while (kind := raw[place]) != 0:
+        end = raw.index(0, place + 1)
+        path = (*above, "[]" if in_array else raw[place + 1 : end].decode(errors="replace"))
+        if not in_array and _is_odd(path[-1]):
+            yield path
+        if kind in (_DOCUMENT, _ARRAY):
+            yield from _odd(raw, end + 1, path, in_array=kind == _ARRAY)
+        place = _after(raw, kind, end + 1)
+
+
+def _is_odd(name: str) -> bool:
+    return not name or "." in name or name.startswith("$")
+
+
+def _after(raw: bytes, kind: int, place: int) -> int:
+    """Where the value of a type that begins at `place` is over."""
+    if kind in _FIXED:
+        return place + _FIXED[kind]
+    if kind == _REGULAR_EXPRESSION:
+        return raw.index(0, raw.index(0, place) + 1) + 1
+    length: int = struct.unpack_from("<i", raw, place)[0]
+    return place + length + _COUNTED[kind]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 from pymongo import MongoClient
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
 from towpath.errors import TowpathError
 from towpath.mongo.client import connected
 from towpath.pipeline import Pipeline
-from towpath.schema.index_builds import Told, build, untold
 from verifier.commands import Command
 
 _UNAUTHORISED, _NOT_UNIQUE = 13, 359  # CannotConvertIndexToUnique in MongoDB's error_codes.yml
@@ -68,6 +69,10 @@ class Step:
 
 
 def unannounced(step: Step) -> None:
+    """Tells nobody."""
+
+
+def untold(done: int, of: int, words: str) -> None:
     """Tells nobody."""
 
 
@@ -127,3 +132,42 @@ def _refusal(step: Step, error: OperationFailure) -> str:
     words = (error.details or {}).get("errmsg", str(error))
     advice = f"; {_ROLE}" if error.code == _UNAUTHORISED else ""
     return f"the destination refuses to {step.words}: {words}{advice} ([destination] uri). It was: {step.command.text}"
+
+
+#: Done, of how many, and words.
+Told = Callable[[int, int, str], None]
+
+
+_PAUSE = 0.5  # seconds between two looks
+
+
+def build(client: MongoClient[dict[str, Any]], command: Command, tell: Told) -> None:
+    """Run one `createIndexes` to its end. Raises what PyMongo raises when the server refuses it."""
+    ended: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            ended.set_result(client[command.database].command(dict(command.body)))
+        except PyMongoError as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=run, name="createIndexes", daemon=True).start()
+    while True:
+        try:
+            ended.result(_PAUSE)
+            return
+        except TimeoutError:
+            _look(client, command, tell)
+
+
+def _look(client: MongoClient[dict[str, Any]], command: Command, tell: Told) -> None:
+    """A user without the privilege `inprog` learns that it builds, but not how far it is."""
+    name = command.body["createIndexes"]
+    match = {"command.createIndexes": name, "command.$db": command.database, "progress": {"$exists": True}}
+    try:
+        found = list(client.admin.aggregate([{"$currentOp": {"allUsers": True}}, {"$match": match}]))
+    except OperationFailure:
+        found = []
+    progress: Mapping[str, Any] = found[0]["progress"] if found else {}
+    words = f"indexes of {command.database}.{name}"
+    tell(int(progress.get("done", 0)), int(progress.get("total", 0)), words)

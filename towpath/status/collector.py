@@ -15,7 +15,7 @@ from towpath.bookkeeping.positions import Applied, TaskState
 from towpath.cluster_time import ClusterTime
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.kafka.topics import Place, Topic, Topics
-from towpath.log import bounds, ddl_events, dead_letters, open_transactions, reread_requests
+from towpath.log import bounds, dead_letters, open_transactions, reread_requests, source_offsets
 from towpath.log.bounds import Break
 from towpath.log.dead_letters import DeadLetters
 from towpath.log.lag import Lag, measure, pipeline_ends
@@ -23,9 +23,8 @@ from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.mongo.client import briefly, clocks
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Pipeline
-from towpath.status import copy_progress
-from towpath.status.copy_progress import Copied
-from towpath.status.figures import RATE_WINDOW, Status, Waiting
+from towpath.status import figures
+from towpath.status.figures import RATE_WINDOW, Copied, Status, Waiting
 
 
 class _Look:
@@ -152,14 +151,14 @@ class _Look:
         prefix = self.pipeline.name
         if self.pipeline.has_own_source:
             every = [copy for state in sources.values() for copy in state.copies]
-            return copy_progress.copied_by_ranges(prefix, every, rates)
+            return figures.copied_by_ranges(prefix, every, rates)
         records: dict[str, int] = {}
         for (topic, _), (first, end) in self.ends.items():
             namespace = namespace_of(prefix, topic)
             records[namespace] = records.get(namespace, 0) + end - first
         with briefly(self.pipeline.source_uri, "source") as client:
             by_namespace = {namespace_of(prefix, topic): rate for topic, rate in rates.items()}
-            return copy_progress.copied_by_debezium(client, records, by_namespace)
+            return figures.copied_by_debezium(client, records, by_namespace)
 
     def behind(self, sources: Mapping[str, SourceState]) -> float:
         """Seconds by which the stream is behind the source."""
@@ -192,7 +191,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
         records_per_second=sum(rates.values()),
         connectors=found,
         snapshot=() if state == "missing" else copies,
-        held=copy_progress.held(copy for state in sources.values() for copy in state.held),
+        held=figures.held(copy for state in sources.values() for copy in state.held),
         capture_seconds=behind,
         dead_letters=it.dead_letters(),
         waiting=it.waiting(sources),
@@ -200,7 +199,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
         tasks=tasks,
         cutover=cutover,
         breaks=breaks,
-        ddl=ddl_events.in_order(state.ddl for state in sources.values() if state.ddl),
+        ddl=source_offsets.in_order(state.ddl for state in sources.values() if state.ddl),
         trouble=tuple(it.trouble),
     )
 

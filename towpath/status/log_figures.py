@@ -13,6 +13,10 @@ from towpath.log.lag import pipeline_ends
 from towpath.log.unprotected import Figures, figures
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Compaction, Pipeline
+from towpath.preflight import log as capture
+from towpath.preflight.log import guard
+from towpath.session import Session
+from towpath.text import duration, size
 from towpath.topic_settings import is_compacted
 
 _CONTROL = 1  # offset: the record that ends the last transaction
@@ -121,3 +125,48 @@ def _topic(
 
 def _age(time_ms: int | None) -> float | None:
     return None if time_ms is None else max(0.0, round(time.time() - time_ms / 1000, 3))
+
+
+_SHOWN = 20  # topics that are told one by one
+
+
+@dataclass(frozen=True, slots=True)
+class LogSeen:
+    log: LogStatus
+    warnings: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {"topics": [one.as_json() for one in self.log.topics], "warnings": list(self.warnings)}
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Name and line for people; topics with unprotected updates first."""
+        shown = sorted(self.log.topics, key=lambda one: (-(one.dirty or 0), one.namespace))[:_SHOWN]
+        for number, one in enumerate(shown):
+            yield "" if number else "log", _line(one, compacts=self.log.compaction is not None)
+        if len(self.log.topics) > _SHOWN:
+            rest = len(self.log.topics) - _SHOWN
+            yield "", f"and {rest:,} more topics"
+
+
+def _line(one: TopicLog, *, compacts: bool) -> str:
+    held = "" if one.bytes is None else f", {size(one.bytes)}"
+    line = f"{one.namespace}: {one.offsets:,} offsets{held}"
+    if not compacts:
+        return line
+    if one.told_seconds is None or one.dirty is None:
+        return f"{line}, never looked at by `towpath compact`"
+    oldest = "" if one.oldest_seconds is None else f", the oldest {duration(one.oldest_seconds)} old"
+    off = "" if one.compacted else "; not compacted yet"
+    return (
+        f"{line}, {one.dirty:,} documents with updates to protect{oldest}, told {duration(one.told_seconds)} ago{off}"
+    )
+
+
+def report(it: Session) -> LogSeen:
+    found = look(it.pipeline, it.topics)
+    findings = [
+        f"{finding.subject}: {finding.finding}; {finding.advice}"
+        for one in found.topics
+        for finding in guard(one.namespace, one.settings, one.begins, it.pipeline)
+    ]
+    return LogSeen(found, (*found.warnings, *findings, *capture.warnings(it)))

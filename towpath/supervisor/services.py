@@ -12,13 +12,13 @@ from typing import Any
 
 from towpath import state_files
 from towpath.compaction import preconditions
-from towpath.lock import FOLLOW, lock
 from towpath.session import Session
+from towpath.state_files import FOLLOW, lock
 from towpath.supervisor.children import Child, Line
 from towpath.supervisor.events import Events, Row
 from towpath.supervisor.restarts import Backoff, Pulse
 from towpath.text import counted
-from towpath.verification import running_verdict
+from towpath.verification import follow_state
 
 _FIRST, _LONGEST, _WELL = 5.0, 300.0, 300.0  # seconds
 _SHOWN, _SHOWN_FOR = 20, 60.0  # differences that are told one by one within so many seconds
@@ -98,7 +98,7 @@ class Services:
             return
         service.looked = now
         if service.verb == "verify":  # its first pass may take hours without a word
-            state = running_verdict.read(self.it.pipeline.name)
+            state = follow_state.read_running(self.it.pipeline.name)
             sign = state.at if state else None
         else:
             sign = child.heard

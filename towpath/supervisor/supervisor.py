@@ -17,19 +17,17 @@ from connectors.rest import Connector
 from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError
 from towpath.log import bounds
 from towpath.schema import unreplicated
-from towpath.schema.ddl_words import Unfollowed
+from towpath.schema.unreplicated import Unfollowed
 from towpath.session import TROUBLE, Session
-from towpath.status import log_report
+from towpath.status import log_figures
 from towpath.status.collector import look
 from towpath.status.figures import Status
 from towpath.supervisor.dead_letters import SetAside
 from towpath.supervisor.events import Events, Row
-from towpath.supervisor.hanging_transactions import Ends
-from towpath.supervisor.restarts import Backoff, lasting
+from towpath.supervisor.restarts import Backoff, Ends, lasting
 from towpath.supervisor.services import Services
 from towpath.text import counted
-from towpath.verification.full_verdict import Standing
-from towpath.verification.summary import Verified
+from towpath.verification.full_verdict import Standing, Verified
 
 _LOOK = 2.0  # seconds between two looks
 _SELDOM = 5.0  # seconds between two looks at what costs more
@@ -158,7 +156,7 @@ class Supervisor:
                 self.events.tell("ddl", one.line, one.as_json())
         for mark in before - {one.ddl.mark for one in self.ddl}:
             self.events.tell("ddl", f"settled: {mark}")
-        warnings = "; ".join(log_report.look(self.it).warnings)
+        warnings = "; ".join(log_figures.report(self.it).warnings)
         self.events.standing("warning", "log", warnings)
 
     def _trying(self, about: str, act: Callable[[], None]) -> None:

@@ -16,9 +16,9 @@ from towpath.log.follow import Following
 from towpath.mongo.client import connected
 from towpath.namespaces import Selection
 from towpath.session import Session
-from towpath.verification import follow_state, running_verdict, verdict_file
-from towpath.verification.follow_state import FollowState
-from towpath.verification.running_verdict import Running
+from towpath.verification import follow_state, verdict_file
+from towpath.verification import follow_state as running_verdict
+from towpath.verification.follow_state import FollowState, Running
 from verifier import Difference, Namespace, Options, Pair, Passed
 from verifier.order import Key, id_key
 from verifier.proof import Outcome, Same, Unsettled
@@ -212,7 +212,7 @@ class _Follower:
             place, mended = verdict_file.path(name), self.mended
             verdict_file.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended, self.state.began)
             self.mended = set()
-        running_verdict.write(name, found)
+        running_verdict.write_running(name, found)
 
 
 def _line(named: verdict_file.Named) -> dict[str, Any]:

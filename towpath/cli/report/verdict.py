@@ -11,8 +11,7 @@ from towpath.cli.verdict_text import UNSEEN
 from towpath.mongo_uri import without_credentials
 from towpath.pipeline import Pipeline
 from towpath.text import utc
-from towpath.verification.outcome import Found
-from towpath.verification.verdict_file import KINDS
+from towpath.verification.verdict_file import KINDS, Found
 from verifier import Tally
 
 
