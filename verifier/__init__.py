@@ -10,11 +10,10 @@ then see its `verdict`. `check_ids` looks at documents whose ids are known.
             print(difference.kind, bson.decode(difference.id))
 """
 
-from verifier.collections import Comparison, compare
+from verifier.collections import Comparison, check_ids, compare
 from verifier.differences import Difference, Different, Extra, Kind, Missing, Namespace, Pair
 from verifier.errors import ServerLost, Unsuitable, VerifierError, WorkerDied
-from verifier.known_documents import check_ids
-from verifier.recheck import Passed, Recheck
+from verifier.settlement import Passed, Recheck
 from verifier.tally import Progress, Tally, Verdict
 from verifier.verification import Options, Verification
 

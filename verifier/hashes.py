@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 from bson.timestamp import Timestamp
+from pymongo.collection import Collection
 from pymongo.errors import PyMongoError
 
-from verifier import history
+from verifier import proof, raw
 from verifier.differences import Namespace, Pair
 from verifier.errors import Unsuitable
-from verifier.reads import Client, now
-from verifier.server_loss import in_words
+from verifier.order import Key, id_key, key
+from verifier.ranges import Bounds, between, match
+from verifier.raw import Element
+from verifier.reads import RAW, Client, in_words, now, patiently
 
 _QUIET = "--quiet is for when nobody writes"
 
@@ -44,10 +48,10 @@ class Watch:
         """What has been written to since. Raises `VerifierError` when that cannot be seen."""
         try:
             until = now(self.client) or self.since
-            return history.written(self.client, self.namespaces, self.since, until)
+            return proof.written(self.client, self.namespaces, self.since, until)
         except PyMongoError as error:
             raise in_words(f"look for writes to the {self.side}", error) from error
-        except history.Unknown as error:
+        except proof.Unknown as error:
             raise Unsuitable(f"cannot see whether anything is written to the {self.side}: {error}") from error
 
     def refuse_writes(self) -> None:
@@ -75,3 +79,91 @@ def same_by_hash(source: Client, destination: Client, pairs: Sequence[Pair]) -> 
     except PyMongoError as error:
         raise in_words("have collections hashed (dbHash)", error) from error
     return {pair: ours.get(pair.source) == theirs.get(pair.destination) for pair in pairs}
+
+
+_T = TypeVar("_T")
+_NAMED = 1_000  # documents of which single digests are asked for
+_PARTS = 16  # that a range is split into
+#: Primes below 2^32: the sums of a 64-bit digest modulo both stay exact for 2^31 documents and tell it nearly whole.
+_MODULI = (4_294_967_291, 4_294_967_279)
+_HASH = {"$toHashedIndexKey": "$$ROOT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """How many documents a range holds, and the sums of their hashes."""
+
+    documents: int = 0
+    sums: tuple[bytes, ...] = ()
+
+
+@dataclass(slots=True)
+class Screen:
+    """Compares one range by digests."""
+
+    source: Collection[Any]
+    destination: Collection[Any]
+    lost_for: float = 60.0
+    say: Callable[[str], None] = field(default=lambda words: None)
+    read: int = 0
+    """Bytes of the replies' documents."""
+
+    def range(self, bounds: Bounds) -> Iterator[int | bytes]:
+        """Numbers of documents that are equal as far as can be seen, and BSON `{_id: …}` of each that is not."""
+        one, other = self._digest(self.source, bounds), self._digest(self.destination, bounds)
+        if one == other:
+            yield one.documents
+            return
+        larger = max((one.documents, self.source), (other.documents, self.destination), key=lambda it: it[0])
+        parts = [bounds] if larger[0] <= _NAMED else self._split(larger[1], bounds)
+        if len(parts) == 1:
+            yield from self._named(bounds)
+            return
+        for part in parts:
+            yield from self.range(part)
+
+    def _digest(self, documents: Collection[Any], bounds: Bounds) -> Digest:
+        sums = {f"h{n}": {"$sum": {"$mod": ["$h", modulus]}} for n, modulus in enumerate(_MODULI)}
+        group = {"$group": {"_id": None, "n": {"$sum": 1}, **sums}}
+        for found in self._rows(documents, bounds, {"$project": {"_id": 0, "h": _HASH}}, group):
+            fields = {element.name: element for element in raw.elements(found)}
+            count = int.from_bytes(fields[b"n"].value, "little")
+            return Digest(count, tuple(_whole(fields[f"h{n}".encode()]) for n in range(len(_MODULI))))
+        return Digest()
+
+    def _split(self, documents: Collection[Any], bounds: Bounds) -> list[Bounds]:
+        buckets = self._rows(
+            documents, bounds, {"$project": {"_id": 1}}, {"$bucketAuto": {"groupBy": "$_id", "buckets": _PARTS}}
+        )
+        lows = [next(raw.elements(raw.id_element(bucket).value)) for bucket in buckets]
+        return between([raw.document((Element(low.kind, b"_id", low.value),)) for low in lows[1:]], bounds)
+
+    def _named(self, bounds: Bounds) -> Iterator[int | bytes]:
+        one, other = self._singles(self.source, bounds), self._singles(self.destination, bounds)
+        unequal = [found for found in one.keys() | other.keys() if _hash(one, found) != _hash(other, found)]
+        yield len(one.keys() | other.keys()) - len(unequal)
+        yield from ((one.get(found) or other[found])[0] for found in unequal)
+
+    def _singles(self, documents: Collection[Any], bounds: Bounds) -> dict[Key, tuple[bytes, bytes]]:
+        rows = self._rows(documents, bounds, {"$project": {"h": _HASH}})
+        return {id_key(row): (raw.id_document(row), _whole(list(raw.elements(row))[-1])) for row in rows}
+
+    def _rows(self, documents: Collection[Any], bounds: Bounds, *stages: Mapping[str, Any]) -> list[bytes]:
+        def read() -> list[bytes]:
+            with documents.with_options(codec_options=RAW).aggregate_raw_batches(
+                [match(bounds), *stages], hint={"_id": 1}, allowDiskUse=True
+            ) as cursor:
+                return list(cast(Iterator[bytes], cursor))
+
+        batches = patiently(f"have {documents.full_name} digested", self.lost_for, read, self.say)
+        self.read += sum(map(len, batches))
+        return [row for batch in batches for row in raw.documents(batch)]
+
+
+def _hash(found: Mapping[Key, tuple[bytes, bytes]], one: Key) -> bytes | None:
+    return found[one][1] if one in found else None
+
+
+def _whole(element: Element) -> bytes:
+    """An integer, the same whether the server sent 32 or 64 bits."""
+    return str(key(element)[-1]).encode()

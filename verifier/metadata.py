@@ -14,10 +14,9 @@ from typing import Any, Literal
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 
 from verifier import repair_commands
-from verifier.commands import Command
-from verifier.descriptions import Client, Described, described, unlike, version
+from verifier.descriptions import Client, Described, described, renamed, unlike, version
 from verifier.differences import Namespace, Pair
-from verifier.views import renamed
+from verifier.repair_commands import Command
 
 Kind = Literal["collection", "option", "view", "index"]
 

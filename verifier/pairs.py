@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verifier.differences import Namespace, Pair
-from verifier.reads import Client, existing
-from verifier.server_loss import patiently
+from verifier.reads import Client, existing, patiently
 
 _NO_DOCUMENTS = {
     "view": "a view, which holds no documents of its own",

@@ -10,8 +10,7 @@ from verifier.differences import Pair
 from verifier.journal import Done, Journal
 from verifier.pairs import Looked
 from verifier.ranges import Bounds, batch_size, cut, size
-from verifier.reads import Client, collection
-from verifier.server_loss import patiently
+from verifier.reads import Client, collection, patiently
 from verifier.workers import Range
 
 

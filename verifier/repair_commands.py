@@ -2,11 +2,52 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from verifier.commands import Command
+import bson
+from bson.json_util import CANONICAL_JSON_OPTIONS, dumps
+
 from verifier.descriptions import DEFAULTS, Described, Options, unlike
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command for one database."""
+
+    database: str
+    body: Mapping[str, Any]
+
+    @property
+    def text(self) -> str:
+        """`db.getSiblingDB("…").runCommand({…})`; values that JSON has no types for are Extended JSON."""
+        where = f"db.getSiblingDB({json.dumps(self.database, ensure_ascii=False)})"
+        if _is_plain(self.body):
+            return f"{where}.runCommand({json.dumps(self.body, ensure_ascii=False)})"
+        canonical = dumps(self.body, json_options=CANONICAL_JSON_OPTIONS, ensure_ascii=False)
+        return f"{where}.runCommand(EJSON.deserialize({canonical}, {{relaxed: false}}))"
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether the shell reads the value's JSON as just this value: it takes every whole number for an int32."""
+    match value:
+        case bson.Int64():
+            return False
+        case None | bool() | str():
+            return True
+        case int():
+            return -_INT32 <= value < _INT32
+        case float():
+            return math.isfinite(value) and not value.is_integer()
+        case Mapping():
+            return all(map(_is_plain, value.values()))
+        case list():
+            return all(map(_is_plain, value))
+    return False
+
 
 Commands = Sequence[Command]
 _COARSENESS = ("seconds", "minutes", "hours")
@@ -131,3 +172,6 @@ def _changes(wanted: Options, fields: Sequence[str]) -> Iterator[Options]:
         yield {"unique": True}
     elif "prepareUnique" in fields:
         yield {"prepareUnique": wanted.get("prepareUnique", False)}
+
+
+_INT32 = 2**31

@@ -13,8 +13,7 @@ from bson.json_util import CANONICAL_JSON_OPTIONS, dumps
 from bson.son import SON
 
 from verifier import raw
-from verifier.differences import Difference
-from verifier.fields import Part, differing
+from verifier.differences import Difference, Part, differing
 from verifier.raw import Element
 
 _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(

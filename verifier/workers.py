@@ -15,11 +15,10 @@ from pymongo import MongoClient
 
 from verifier.differences import Pair
 from verifier.errors import ServerLost, VerifierError, WorkerDied
-from verifier.merge import Equal
-from verifier.range_comparison import RangeRead
+from verifier.hashes import Screen
+from verifier.merge import Equal, RangeRead
 from verifier.ranges import Bounds
 from verifier.reads import Client, collection
-from verifier.screen import Screen
 
 _SUSPECTS, _SUSPECT_BYTES = 1_000, 1 << 20  # ids that are told at once
 _TOLD_EVERY = 4 << 20  # bytes compared between two words of how far it has come

@@ -16,7 +16,7 @@ from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, way
 from tests.support import oracle
 from towpath import stack as embedded
 from towpath.schema.apply import build, untold
-from verifier.commands import Command
+from verifier.repair_commands import Command
 
 _BEFORE = f"{BASE}, before the copy"
 _INDEXES: list[dict[str, Any]] = [

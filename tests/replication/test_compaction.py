@@ -29,7 +29,7 @@ from tests.support.ticker import Ticker
 from tests.support.workload import Workload
 from tests.support.writer import Writer
 from towpath import stack as embedded
-from towpath.compaction import service as compacting
+from towpath.compaction import service
 from towpath.compaction.reader import Reader
 from towpath.compaction.service import Compactor, Round
 from towpath.config import loading as pipeline_file
@@ -300,8 +300,8 @@ def compact_with_little_memory(pipeline: Pipeline, monkeypatch: pytest.MonkeyPat
     read, most = pipeline_file.read(pipeline.file), list[int]()
     assert read.compaction is not None
     topics = Topics(read.bootstrap)
-    monkeypatch.setattr(compacting, "MOST_DIRTY", 300)
-    monkeypatch.setattr(compacting, "_SLICE", 0.001)
+    monkeypatch.setattr(service, "MOST_DIRTY", 300)
+    monkeypatch.setattr(service, "_SLICE", 0.001)
     with Connect(read.connect_url) as connect, closing(Reader(read, topics, from_beginning=False)) as reader:
         take = reader.read
         monkeypatch.setattr(reader, "read", lambda seconds: (take(seconds), most.append(reader.dirty)))

@@ -16,7 +16,7 @@ import fcntl, os, signal, subprocess
 from pathlib import Path
 import psutil
 import pytest
-import stack as embedded
+from towpath import stack as embedded
 from tests.conftest import STACK
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, towpath

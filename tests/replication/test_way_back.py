@@ -17,12 +17,13 @@ from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.workload import REINSERT, Workload
 from towpath import barrier
 from towpath.bookkeeping.positions import positions
+from towpath.cli.options import say
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.reverse_file import write_back_file
 from towpath.deploy import deployment
 from towpath.errors import Refused
 from towpath.log.lag import pipeline_ends
-from towpath.session import Session, opened, say
+from towpath.session import Session, opened
 
 COLLECTIONS = {"orders": "archived", "lines": "lines"}
 ECHOES = [f"echo {n}" for n in range(40)]  # in all partitions

@@ -16,7 +16,6 @@ from towpath.mongo.client import ReplicaSet
 from towpath.namespaces import Renames
 from towpath.pipeline import Copy, CopyWay, Pipeline
 from towpath.preflight import cluster, connect, file, kafka, oplog
-from towpath.preflight import connect as foreign
 from towpath.resnapshot import Captured
 from towpath.topic_settings import LARGEST_RECORD, TOPIC_SETTINGS
 
@@ -177,7 +176,7 @@ def test_strangers_under_the_prefix() -> None:
     ],
 )
 def test_a_foreign_connector_that_is_a_trap(config: dict[str, str], words: str) -> None:
-    ((level, finding),) = told(foreign.others(PIPELINE, {"other": config}))
+    ((level, finding),) = told(connect.others(PIPELINE, {"other": config}))
     assert level == "warning"
     assert words in finding
     assert "secret" not in finding
@@ -195,7 +194,7 @@ def test_a_foreign_connector_that_is_a_trap(config: dict[str, str], words: str) 
     ],
 )
 def test_a_foreign_connector_that_is_none_of_our_business(config: dict[str, str]) -> None:
-    assert told(foreign.others(PIPELINE, {"other": config})) == []
+    assert told(connect.others(PIPELINE, {"other": config})) == []
 
 
 @pytest.mark.parametrize(

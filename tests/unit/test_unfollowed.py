@@ -15,8 +15,8 @@ from towpath.schema import unreplicated
 from towpath.schema.unreplicated import Sides, judged
 from towpath.verification import verdict_file
 from verifier import Pair
-from verifier.commands import Command
 from verifier.metadata import MetadataDifference
+from verifier.repair_commands import Command
 
 PIPELINE = SimpleNamespace(name="shop", selection=Selection(("shop.*",)))
 FILE = Path("my shop.toml")

@@ -4,7 +4,7 @@ import pytest
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from verifier import ServerLost, VerifierError
-from verifier.server_loss import patiently
+from verifier.reads import patiently
 
 
 def test_a_server_that_comes_back_is_told_once_and_waited_for():

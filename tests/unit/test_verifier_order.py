@@ -8,7 +8,7 @@ import pytest
 from tests.support import bsonbytes as b
 from tests.support.corpus import DOCUMENTS, IDENTITIES, RAW_DOCUMENTS
 from verifier import raw
-from verifier.fields import differing, in_one_order, same_but_for_order
+from verifier.differences import differing, in_one_order, same_but_for_order
 from verifier.order import id_key
 
 #: Ascending, as MongoDB's documentation of the comparison order has it; those of one line are equal to it.

@@ -25,7 +25,6 @@ from towpath.schema import unreplicated
 from towpath.session import Session
 from towpath.state_files import FOLLOW, lock
 from towpath.verification import follow_state, verdict_file
-from towpath.verification import follow_state as running_verdict
 from verifier.order import Key, id_key
 from verifier.values import extended_json
 
@@ -108,7 +107,7 @@ def _struck(pipeline: Pipeline, of_verdict: bool) -> Iterator[set[tuple[str, Key
             with state_files.locked(lock(pipeline.name, FOLLOW)) as holder:
                 for place in () if holder else followed:  # one that follows sees it for itself
                     verdict_file.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended)
-                    running_verdict.strike(pipeline.name, verdict_file.counts(place))
+                    follow_state.strike(pipeline.name, verdict_file.counts(place))
 
 
 def _report(it: Session, found: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:

@@ -17,9 +17,10 @@ from towpath.cutover import reverse_pipeline
 from towpath.cutover.comparison import Checked
 from towpath.cutover.events import Telling
 from towpath.cutover.late_writes import LateWrites
-from towpath.cutover.pause import Pause, allow, writes_through
+from towpath.cutover.pause import Pause
 from towpath.cutover.sides import Sides
 from towpath.cutover.steps import SWITCH_S, Asked, catch_up, ease, put_right, settle, soften
+from towpath.cutover.write_stop import allow, writes_through
 from towpath.deploy import deployment
 from towpath.mongo.client import connected
 

@@ -15,9 +15,8 @@ from pymongo.errors import ConnectionFailure, PyMongoError
 from towpath.bookkeeping.positions import DATABASE
 from towpath.pipeline import Pipeline
 from verifier.errors import Unsuitable
-from verifier.history import token_time
-from verifier.reads import Client, now
-from verifier.server_loss import brief
+from verifier.proof import token_time
+from verifier.reads import Client, brief, now
 
 _AWAIT_MS = 50
 _AGAIN_S, _LOOK_S, _JOIN_S = 0.2, 0.02, 1.0

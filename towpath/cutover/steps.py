@@ -23,8 +23,9 @@ from towpath.cutover.comparison import Checked
 from towpath.cutover.events import Telling
 from towpath.cutover.gate import Limits
 from towpath.cutover.late_writes import LateWrites
-from towpath.cutover.pause import Pause, Stopping, writes_through
+from towpath.cutover.pause import Pause
 from towpath.cutover.sides import Sides
+from towpath.cutover.write_stop import Stopping, writes_through
 from towpath.mongo.client import connected, operation_time
 from towpath.pipeline import Pipeline
 from towpath.schema import apply

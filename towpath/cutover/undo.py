@@ -11,9 +11,9 @@ from types import FrameType
 import pymongo
 
 from towpath.cutover.events import Telling
-from towpath.cutover.pause import allow
 from towpath.cutover.sides import Sides
 from towpath.cutover.steps import ease, put_right, soften
+from towpath.cutover.write_stop import allow
 from towpath.deploy import deployment
 from towpath.errors import MongoUnreachable, Overtaken, TowpathError
 from towpath.mongo import write_block

@@ -18,7 +18,7 @@ from towpath.repair.targets import Wanted, refused, unreadable
 from towpath.session import Session
 from towpath.text import counted
 from verifier import Namespace, Pair, Passed, Recheck
-from verifier.known_documents import outcomes
+from verifier.collections import outcomes
 from verifier.order import Key, id_key
 from verifier.proof import Same, Unsettled
 from verifier.settlement import Settling

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from typing import Any, Literal
-
-from bson.max_key import MaxKey
-from pymongo import MongoClient, ReadPreference, WriteConcern
-from pymongo.collection import Collection
 
 from connectors.control import statuses, stop_sink
-from connectors.rest import Connect
-from towpath.bookkeeping import cutover, positions
-from towpath.bookkeeping.positions import DATABASE, REBUILDS
+from towpath.bookkeeping import cutover
 from towpath.deploy.loops import refuse_ring_on_resuming
 from towpath.errors import Refused
-from towpath.kafka.topics import Topics
 from towpath.log import dead_letters
-from towpath.log.bounds import still_there
 from towpath.log.integrity import LogCheck
-from towpath.log.lag import measure
-from towpath.mongo.client import briefly, connected
+from towpath.mongo.client import connected
 from towpath.mongo_uri import without_credentials
-from towpath.pipeline import Pipeline
 from towpath.replay import connector as replaying
 from towpath.replay import preconditions as refuse
-from towpath.replay.connector import Course
-from towpath.replay.plan import Log, late_starts, namespaces
+from towpath.replay import rebuild_marker
+from towpath.replay.plan import namespaces
+from towpath.replay.rebuild_marker import Rebuild
 from towpath.replay.steps import Watcher, checked, documents, length, question, run
 from towpath.replay.verdict import Verdict
 from towpath.session import Session
@@ -52,7 +40,7 @@ def rebuild(it: Session, asked: Asked, watcher: Watcher) -> Verdict:
     cutover.refuse(it.pipeline)
     refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
     with connected(it.pipeline.destination_uri, "destination") as client:
-        found = marker(client, it.pipeline)
+        found = rebuild_marker.marker(client, it.pipeline)
     rebuild, lacks = _begun(it, asked, watcher) if found is None else _gone_on(it, asked, found, watcher)
     if rebuild.phase == "emptying":
         rebuild = _empty(it, rebuild)
@@ -60,8 +48,8 @@ def rebuild(it: Session, asked: Asked, watcher: Watcher) -> Verdict:
     if any(connector.failures for connector in statuses(it.connect, [it.pipeline.sink_connector])):
         it.connect.restart(it.pipeline.sink_connector, only_failed=True)
     it.say(f"rebuild: {length(rebuild.log)}, to {without_credentials(it.pipeline.destination_uri)}")
-    applying = course(it.pipeline, rebuild, it.connect, it.topics)
-    run(applying, asked.timeout, "rebuild", "`towpath status` shows it as well", it.say, watcher)
+    course = rebuild_marker.course(it.pipeline, rebuild, it.connect, it.topics)
+    run(course, asked.timeout, "rebuild", "`towpath status` shows it as well", it.say, watcher)
     return _ended(it, rebuild, lacks, resumed=found is not None)
 
 
@@ -78,7 +66,7 @@ def _begun(it: Session, asked: Asked, watcher: Watcher) -> tuple[Rebuild, LogChe
         if filled:
             watcher.confirm(question(filled, pipeline.destination_uri))
         begun = Rebuild(asked.only, found is not None, time.time(), letters, log)
-        mark(client, pipeline, begun)
+        rebuild_marker.mark(client, pipeline, begun)
     full_verdict.forget(it)
     return begun, found
 
@@ -102,19 +90,19 @@ def _empty(it: Session, begun: Rebuild) -> Rebuild:
     it.say(f"stopping {pipeline.sink_connector}")
     stop_sink(pipeline, it.connect)
     with connected(pipeline.destination_uri, "destination") as client:
-        forget_positions(client, pipeline, begun.topics)
-        begin_late(client, pipeline, begun)
+        rebuild_marker.forget_positions(client, pipeline, begun.topics)
+        rebuild_marker.begin_late(client, pipeline, begun)
         targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, begun.log)]
-        empty(client, refuse.holding(client, targets), it.say)
+        rebuild_marker.empty(client, refuse.holding(client, targets), it.say)
         emptied = replace(begun, phase="applying")
-        mark(client, pipeline, emptied)
+        rebuild_marker.mark(client, pipeline, emptied)
     return emptied
 
 
 def _ended(it: Session, rebuild: Rebuild, lacks: LogCheck | None, *, resumed: bool) -> Verdict:
     pipeline = it.pipeline
     with connected(pipeline.destination_uri, "destination") as client:
-        unmark(client, pipeline)
+        rebuild_marker.unmark(client, pipeline)
     return Verdict(
         what="rebuild",
         records=sum(end - first for first, end in rebuild.log.values()),
@@ -130,138 +118,3 @@ def _ended(it: Session, rebuild: Rebuild, lacks: LogCheck | None, *, resumed: bo
         letters=pipeline.dead_letter_topic,
         heads=[words for _, words in replaying.moved_heads(pipeline, rebuild.log, it.topics).values()],
     )
-
-
-#: What is being done: the namespaces are emptied, or the log is applied.
-Phase = Literal["emptying", "applying"]
-Client = MongoClient[dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Rebuild:
-    """The marker: what was asked for, and where the log began and ended then."""
-
-    only: tuple[str, ...]
-    forced: bool
-    began: float
-    """Seconds since the epoch."""
-    letters: int
-    """The end of the dead-letter topic then."""
-    log: Log
-    phase: Phase = "emptying"
-
-    @property
-    def topics(self) -> list[str]:
-        return sorted({topic for topic, _ in self.log})
-
-
-def marker(client: Client, pipeline: Pipeline) -> Rebuild | None:
-    """The rebuild that is under way, or was interrupted; None when there is none."""
-    found = _markers(client).find_one({"_id": pipeline.name})
-    if found is None:
-        return None
-    return Rebuild(
-        only=tuple(found["only"]),
-        forced=bool(found["forced"]),
-        began=float(found["began"]),
-        letters=int(found["letters"]),
-        log={(one["topic"], one["partition"]): (one["first"], one["end"]) for one in found["log"]},
-        phase=found["phase"],
-    )
-
-
-def mark(client: Client, pipeline: Pipeline, rebuild: Rebuild) -> None:
-    """Write the marker; also when another phase begins."""
-    document = {
-        "only": list(rebuild.only),
-        "forced": rebuild.forced,
-        "began": rebuild.began,
-        "letters": rebuild.letters,
-        "log": [
-            {"topic": topic, "partition": partition, "first": first, "end": end}
-            for (topic, partition), (first, end) in sorted(rebuild.log.items())
-        ],
-        "phase": rebuild.phase,
-    }
-    _markers(client).replace_one({"_id": pipeline.name}, document, upsert=True)
-
-
-def unmark(client: Client, pipeline: Pipeline) -> None:
-    _markers(client).delete_one({"_id": pipeline.name})
-
-
-def _markers(client: Client) -> Collection[dict[str, Any]]:
-    database = client.get_database(
-        DATABASE, read_preference=ReadPreference.PRIMARY, write_concern=WriteConcern("majority")
-    )
-    return database[REBUILDS]
-
-
-def forget_positions(client: Client, pipeline: Pipeline, topics: Iterable[str]) -> None:
-    """Forget how far these topics are applied.
-
-    Before anything is emptied: a transaction of a task that Connect has lost sight of finds no position any more, and
-    is aborted.
-    """
-    offsets = client.get_database(DATABASE, write_concern=WriteConcern("majority"))[positions.OFFSETS]
-    for topic in topics:
-        one = {"pipeline": pipeline.name, "topic": topic}
-        offsets.delete_many({"_id": {"$gte": one, "$lte": {**one, "partition": MaxKey()}}})  # a range: it has an index
-
-
-def begin_late(client: Client, pipeline: Pipeline, rebuild: Rebuild) -> None:
-    """Have the sink, which must be STOPPED, begin where the log began, of a log that was found not to be whole.
-
-    A sink that finds a beginning gone stops."""
-    if rebuild.forced:
-        positions.skip_to(client, pipeline, late_starts(rebuild.log), datetime.now(UTC))
-
-
-def empty(client: Client, targets: Mapping[str, int], say: Callable[[str], None]) -> None:
-    """Delete all documents of these namespaces; indexes and options stay."""
-    for target, count in targets.items():
-        say(f"emptying {target}: {count:,} documents")
-        database, collection = target.split(".", 1)
-        client.get_database(database, write_concern=WriteConcern("majority"))[collection].delete_many({})
-
-
-def course(pipeline: Pipeline, rebuild: Rebuild, connect: Connect, topics: Topics) -> Course:
-    """The sink's way through the log as it was when the rebuild began."""
-    return Course(pipeline, pipeline.sink_connector, "destination", connect, topics, dict(rebuild.log))
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """A rebuild as `status` shows it."""
-
-    rebuild: Rebuild
-    done: int
-    of: int
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "since": self.rebuild.began,
-            "only": list(self.rebuild.only),
-            "phase": self.rebuild.phase,
-            "records_done": self.done,
-            "records": self.of,
-        }
-
-    @property
-    def words(self) -> str:
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.rebuild.began))
-        return f"since {since} UTC, {self.done:,} of about {self.of:,} records applied"
-
-
-def look(pipeline: Pipeline, topics: Topics) -> State | None:
-    """The rebuild that is under way. Raises `MongoUnreachable` when the destination, which tells, does not answer."""
-    if not pipeline.exactly_once:
-        return None
-    with briefly(pipeline.destination_uri, "destination") as client:
-        found = marker(client, pipeline)
-        if found is None:
-            return None
-        done = {place: applied.offset for place, applied in positions.positions(client, pipeline).items()}
-    of = sum(end - first for first, end in found.log.values())
-    applied = 0 if found.phase == "emptying" else of - measure(topics, still_there(found.log, topics), done).records
-    return State(found, applied, of)

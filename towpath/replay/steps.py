@@ -18,7 +18,7 @@ from towpath.log.integrity import LogCheck, check
 from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, connected, replay_set
 from towpath.mongo_uri import without_credentials
 from towpath.pipeline import Pipeline
-from towpath.replay import connector, rebuild
+from towpath.replay import connector, rebuild_marker
 from towpath.replay import preconditions as refuse
 from towpath.replay.connector import Course, Progress
 from towpath.replay.plan import Log, Plan, Replay, default_label, find, name_of, namespaces, refuse_label
@@ -104,7 +104,7 @@ def _begun(it: Session, asked: Asked, label: str, destination: ReplicaSet, watch
     if filled:
         watcher.confirm(question(filled, asked.uri))
         with connected(asked.uri, REPLAY_SIDE) as client:
-            rebuild.empty(client, filled, it.say)
+            rebuild_marker.empty(client, filled, it.say)
     letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, label)), it.topics)
     plan = Plan(asked.only, asked.until, asked.follow, found is not None, time.time(), letters, log)
     begun = Replay(pipeline, label, destination, asked.uri, plan)

@@ -15,7 +15,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from towpath.errors import TowpathError
 from towpath.mongo.client import connected
 from towpath.pipeline import Pipeline
-from verifier.commands import Command
+from verifier.repair_commands import Command
 
 _UNAUTHORISED, _NOT_UNIQUE = 13, 359  # CannotConvertIndexToUnique in MongoDB's error_codes.yml
 _ROLE = "grant the role dbAdmin on its database, or the least that README names"

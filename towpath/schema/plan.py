@@ -12,9 +12,9 @@ from towpath.pipeline import Pipeline
 from towpath.schema.apply import Step
 from towpath.verification.namespaces import pairs
 from verifier import Pair
-from verifier.commands import Command
 from verifier.metadata import AS_IT_IS, Looked, MetadataDifference
 from verifier.relaxed_schema import HARMLESS, HARMLESS_IN_PLACE, held_back, in_place, stopped
+from verifier.repair_commands import Command
 
 
 @dataclass(frozen=True, slots=True)

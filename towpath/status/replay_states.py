@@ -16,7 +16,7 @@ from towpath.log.bounds import still_there
 from towpath.log.lag import measure
 from towpath.mongo.client import REPLAY_SIDE, briefly
 from towpath.pipeline import Pipeline
-from towpath.replay import rebuild as rebuild_marker
+from towpath.replay import rebuild_marker
 from towpath.replay.plan import Replay, change_topics, every
 from towpath.session import Session
 

@@ -17,13 +17,11 @@ from towpath.mongo.client import connected
 from towpath.namespaces import Selection
 from towpath.session import Session
 from towpath.verification import follow_state, verdict_file
-from towpath.verification import follow_state as running_verdict
 from towpath.verification.follow_state import FollowState, Running
 from verifier import Difference, Namespace, Options, Pair, Passed
 from verifier.order import Key, id_key
 from verifier.proof import Outcome, Same, Unsettled
-from verifier.reads import chunks
-from verifier.server_loss import patiently
+from verifier.reads import chunks, patiently
 from verifier.settlement import Settling
 from verifier.values import extended_json
 
@@ -212,7 +210,7 @@ class _Follower:
             place, mended = verdict_file.path(name), self.mended
             verdict_file.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended, self.state.began)
             self.mended = set()
-        running_verdict.write_running(name, found)
+        follow_state.write_running(name, found)
 
 
 def _line(named: verdict_file.Named) -> dict[str, Any]:

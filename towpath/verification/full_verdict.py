@@ -20,7 +20,6 @@ from towpath.mongo.client import briefly, connected
 from towpath.session import Session
 from towpath.text import duration
 from towpath.verification import follow_state, origin, verdict_file
-from towpath.verification import follow_state as running_verdict
 from towpath.verification.follow_state import Running
 from towpath.verification.origin import Origin
 
@@ -192,7 +191,7 @@ class Verified:
 
 def _following(pipeline: str, standing: Standing) -> Running | None:
     """The running verdict, when it is of this life of the pipeline."""
-    found, state = running_verdict.read_running(pipeline), follow_state.read(pipeline)
+    found, state = follow_state.read_running(pipeline), follow_state.read(pipeline)
     before = Origin.of(state.origin) if state else None
     if found is None or before is None or (standing.origin and before.doubt_of_life(standing.origin)):
         return None

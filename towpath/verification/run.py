@@ -28,8 +28,7 @@ from towpath.verification.namespaces import Metadata
 from towpath.verification.verdict_file import Examples, Found, figures
 from verifier import Difference, Namespace, Options, Pair, Passed, Progress, Tally, Verdict, Verification, VerifierError
 from verifier.proof import Same, Unsettled
-from verifier.reads import Client, chunks
-from verifier.server_loss import patiently
+from verifier.reads import Client, chunks, patiently
 from verifier.settlement import Settling
 
 _EXAMPLES = 50  # differences that are kept in full
