@@ -1,4 +1,4 @@
-"""What README, template and help say is what the code has."""
+"""What README, template, help and the pages of the documentation say is what the code has."""
 
 import re
 import tomllib
@@ -15,6 +15,13 @@ from towpath.config.schema import PipelineFile
 CONTEXT = click.Context(towpath)
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+JAVA = {file.name for file in (ROOT / "transforms" / "src").rglob("*.java")}
+#: What a page in backticks or a link calls a file of this repository.
+PATH = re.compile(r"`((?:connectors|docs|scripts|tests|towpath|transforms|verifier)/[\w./-]*)`")
+JAVA_FILE = re.compile(r"\b\w+\.java\b")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def options():
@@ -65,3 +72,52 @@ def test_the_template_is_a_pipeline_file_with_the_defaults_and_names_every_optio
     plain = read(write_pipeline_file(tmp_path / "plain.toml", include=["shop.*"], mode="plain"))
     assert (plain.mode, plain.copy.way) == ("plain", "debezium")
     assert tomllib.loads(text)["collections"]["exclude"] == []
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    lines = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL).splitlines()
+    headings = [line.lstrip("#").strip().lower() for line in lines if re.match(r"#{1,6} ", line)]
+    return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_to_pages_and_headings_that_are_there(page):
+    broken = []
+    for link in LINK.findall(page.read_text()):
+        place, _, anchor = link.partition("#")
+        target = (page.parent / place).resolve() if place else page
+        if re.match(r"https?://", link):
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_pages_name_only_files_that_are_there(page):
+    text = page.read_text()
+    assert [path for path in PATH.findall(text) if not (ROOT / path).exists()] == []
+    assert sorted(set(JAVA_FILE.findall(text)) - JAVA) == []
+
+
+def test_the_tour_names_the_files_of_each_step():
+    rows = [line for line in ARCHITECTURE.splitlines() if re.match(r"\| \d+ \|", line)]
+    assert len(rows) == 10
+    assert [row for row in rows if not PATH.search(row) and not JAVA_FILE.search(row)] == []
+
+
+def test_the_index_of_the_documentation_lists_every_page():
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / link).resolve() for link in LINK.findall(index.read_text())}
+    assert [name(page) for page in PAGES if page != index and page not in listed] == []
+
+
+def test_the_tour_stays_short():
+    lines = ARCHITECTURE.splitlines()
+    assert len(lines) <= 300
+    assert [line for line in lines if len(line) > 100 and not line.startswith("|")] == []
