@@ -1,4 +1,7 @@
-"""The Connect REST API, typed: every endpoint, URL and status code that Towpath uses is in this file."""
+"""The Connect REST API, typed: every endpoint, URL and status code that Towpath uses is in this file.
+
+An answer is read to its last byte or given up; anything but what Connect answers is a `ConnectError`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are kept on this machine about a pipeline, and what is said when they cannot be written."""
+"""Files that are kept on this machine about a pipeline: how they are written, locked, and what is said when they cannot."""
 
 from __future__ import annotations
 

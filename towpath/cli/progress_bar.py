@@ -1,4 +1,4 @@
-"""A bar on a terminal that tells how far something has come; elsewhere nothing is shown."""
+"""A bar on a terminal that shows how far something has come; elsewhere nothing is shown."""
 
 from __future__ import annotations
 

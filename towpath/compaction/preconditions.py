@@ -1,4 +1,4 @@
-"""What `towpath compact` refuses before it begins."""
+"""What must hold before the log can be compacted, and when a topic's compaction can be switched on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pipeline file of the way back, written from that of the way there: it is read as every pipeline file is."""
+"""The pipeline file of the reverse pipeline, written from the other's: sides swapped, renames inverted."""
 
 from __future__ import annotations
 

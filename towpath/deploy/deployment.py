@@ -1,4 +1,4 @@
-"""Bring a pipeline's topics and connectors to what the pipeline file says, and nothing else.
+"""Bring a pipeline's topics and connectors to what the pipeline file says, and nothing else; or remove them.
 
 Deploying twice changes nothing. What would break the order of records or lose some of them is refused before
 anything is touched (see `towpath.deploy.preconditions`).

@@ -1,4 +1,6 @@
-"""What a source connector has committed: how far it has come, what it is copying, which requests wait."""
+"""What a source connector has committed: its position, what it is copying, which requests wait, which schema changes it
+has seen.
+"""
 
 from __future__ import annotations
 

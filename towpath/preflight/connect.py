@@ -1,4 +1,4 @@
-"""Kafka Connect: which workers, which plugins, what they have against the connectors, who else is there."""
+"""Kafka Connect: workers, plugins, what they report about the connectors, and other MongoDB connectors in the cluster."""
 
 from __future__ import annotations
 

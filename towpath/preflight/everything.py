@@ -1,4 +1,8 @@
-"""All looks at all places, in an order in which each can use what the earlier ones found out."""
+"""All checks in one order, each using what the earlier ones found; and those by which `towpath deploy` refuses.
+
+Not among the latter: what a deployment refuses by itself (`towpath.deploy`), what it mends (settings of topics), what
+Kafka Connect finds when it is given a connector, and what is about a pipeline that runs.
+"""
 
 from __future__ import annotations
 

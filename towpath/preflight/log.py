@@ -1,4 +1,4 @@
-"""Whether the settings of the topics let the log keep what a rebuild needs."""
+"""Whether the topics keep what a rebuild needs, and whether the oplog keeps what capture still has to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A replay from its beginning to its end: what it needs is made, its connector put, and all of it removed again."""
+"""A replay's connector: made, followed until all is applied, and removed again with all it needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run what `towpath/schema/plan.py` has planned at the destination."""
+"""Run what `towpath/schema/plan.py` has planned at the destination, and report how far an index build has come."""
 
 from __future__ import annotations
 

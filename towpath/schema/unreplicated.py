@@ -1,6 +1,6 @@
-"""What was done to collections at the source as such, and the destination has not followed; with what to run.
+"""Schema changes at the source that the destination has not followed, with the commands to run.
 
-Told until it is settled: both sides turn out the same, or somebody accepts it (`towpath ddl --accept`).
+Reported until they are settled: both sides turn out the same, or somebody accepts it (`towpath ddl --accept`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a pipeline is doing: its connectors, its copy, its lag, what was retried, what was refused."""
+"""The figures of `towpath status`: connectors, initial copy, lag, retries, refused documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the replays of a pipeline do, as `status` shows it."""
+"""The replays of a pipeline and the rebuild of its destination, as `towpath status` shows them."""
 
 from __future__ import annotations
 

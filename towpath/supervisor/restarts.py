@@ -1,4 +1,4 @@
-"""What to do about what has failed or hangs: restart it, in time, or leave it and say what would help."""
+"""What to do about connectors that fail and transactions that hang: restart or end them, in time, or say what helps."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What `verify --follow` leaves of itself: what differs, and where in the log it was; the next one goes on there.
+"""What `verify --follow` keeps: what differs and where in the log it was, and the running verdict that `status` shows.
 
-The file has the form of a verdict, which `repair` reads; its last line holds the positions besides.
+The next `verify --follow` goes on there. The file has the form of a verdict, which `repair` reads; its last line holds
+the positions besides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The last verdict on everything: kept at the destination, and on this machine for where that cannot be written."""
+"""The last verdict on everything: kept at the destination and on this machine, and whether it still counts."""
 
 from __future__ import annotations
 

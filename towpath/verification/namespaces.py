@@ -1,4 +1,4 @@
-"""Which namespaces of a pipeline there are, on either side."""
+"""Which namespaces a verification compares, and what else of them: options, views and indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last verdict of a pipeline: JSON lines, one a difference, and the counts at the end."""
+"""A verdict: what a verification came to, and the file of the last one (JSON lines, one a difference, then the counts)."""
 
 from __future__ import annotations
 
