@@ -1,4 +1,4 @@
-"""Files that are kept on this machine about a pipeline: how they are written, locked, and what is said when they cannot."""
+"""Files that are kept on this machine about a pipeline: written whole, locked, and what is said when that cannot be."""
 
 from __future__ import annotations
 

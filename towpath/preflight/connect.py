@@ -1,4 +1,4 @@
-"""Kafka Connect: workers, plugins, what they report about the connectors, and other MongoDB connectors in the cluster."""
+"""Kafka Connect: workers, plugins, what they report about the connectors, and other MongoDB connectors there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log holds, topic by topic, how well it is protected against Kafka's cleaner, and what its settings could lose."""
+"""What the log holds, topic by topic, how well it is protected from Kafka's cleaner, what its settings could lose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A verdict: what a verification came to, and the file of the last one (JSON lines, one a difference, then the counts)."""
+"""What a verification came to, and the file of the last verdict: JSON lines, one a difference, then the counts."""
 
 from __future__ import annotations
 
