@@ -15,6 +15,7 @@ from connectors.rest import Connect
 from towpath.config import loading as pipeline_file
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.kafka.topics import Topics
+from towpath.mongo.client import kept_open
 from towpath.pipeline import Pipeline
 from verifier import VerifierError
 
@@ -33,7 +34,7 @@ def unsaid(words: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A pipeline with its services; nothing is asked of them until it is needed."""
+    """A pipeline with its services. A client opens at its first use, stays open, and closes with the session."""
 
     pipeline: Pipeline
     connect: Connect
@@ -57,10 +58,10 @@ class Session:
 
 @contextmanager
 def opened(file: Path, content: str | None = None, say: Say = unsaid) -> Iterator[Session]:
-    """Read the pipeline file and be ready to talk to Connect and Kafka (nothing is asked yet).
+    """Read the pipeline file and be ready to talk to Connect, Kafka and both clusters (nothing is asked yet).
 
     With `content` the file need not be there yet. Raises `BadPipelineFile`.
     """
     pipeline = pipeline_file.read(file) if content is None else pipeline_file.parse(content, file)
-    with Connect(pipeline.connect_url, pipeline.connect_login) as connect:
+    with kept_open(), Connect(pipeline.connect_url, pipeline.connect_login) as connect:
         yield Session(pipeline, connect, Topics(pipeline.bootstrap, pipeline.kafka_client), file, say)

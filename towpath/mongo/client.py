@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from traceback import walk_tb
 from typing import Any
@@ -17,6 +18,8 @@ from towpath.cluster_time import ClusterTime
 from towpath.errors import MongoUnreachable, Refused
 from towpath.mongo_uri import without_credentials
 from towpath.tls import Trouble, Trust, trouble
+
+Client = MongoClient[dict[str, Any]]
 
 #: The side that a replay writes to, which is not in the pipeline file.
 REPLAY_SIDE = "replay's destination"
@@ -35,33 +38,89 @@ class Collection:
     options: dict[str, Any]
 
 
-def briefly(uri: str, side: str) -> AbstractContextManager[MongoClient[dict[str, Any]]]:
+def briefly(uri: str, side: str) -> AbstractContextManager[Client]:
     """As `connected`, for a look that comes by again: little is waited for, neither for a server nor for an answer."""
     return connected(uri, side, timeout=5, answer=ANSWER)
 
 
+class _Clients:
+    """Clients by URI and bounds, kept open until the last session ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions = 0
+        self._open: dict[tuple[str, tuple[tuple[str, int], ...]], Client] = {}
+
+    def begin(self) -> None:
+        with self._lock:
+            self._sessions += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._sessions -= 1
+            ended = [] if self._sessions else list(self._open.values())
+            if ended:
+                self._open.clear()
+        for client in ended:
+            client.close()
+
+    @contextmanager
+    def client(self, uri: str, bounds: Mapping[str, int]) -> Iterator[Client]:
+        """The one that is open already, or a new one; outside of a session it is closed at the end."""
+        key = uri, tuple(sorted(bounds.items()))
+        with self._lock:
+            client = self._open.get(key) or _client(uri, bounds)
+            if self._sessions:
+                self._open[key] = client
+        try:
+            yield client
+        finally:
+            if client is not self._open.get(key):
+                client.close()
+
+
+def _client(uri: str, bounds: Mapping[str, int]) -> Client:
+    options: dict[str, Any] = {**bounds, "appname": "towpath", "tz_aware": True}
+    return MongoClient(uri, **options)
+
+
+_CLIENTS = _Clients()
+
+
 @contextmanager
-def connected(
-    uri: str, side: str, *, timeout: float = 10, answer: float | None = None
-) -> Iterator[MongoClient[dict[str, Any]]]:
-    """A client of the cluster on one `side` (source, destination, or a replay's). Raises `MongoUnreachable` with words.
+def kept_open() -> Iterator[None]:
+    """A session: inside, `connected` opens one client for a URI, at its first use, and hands it out again.
+
+    All are closed when the last session ends. So nothing that happens in the pause of a cutover opens a connection to a
+    server that was asked before.
+    """
+    _CLIENTS.begin()
+    try:
+        yield
+    finally:
+        _CLIENTS.end()
+
+
+@contextmanager
+def connected(uri: str, side: str, *, timeout: float = 10, answer: float | None = None) -> Iterator[Client]:
+    """The session's client of the cluster on one `side` (source, destination, or a replay's).
 
     Several may be open at once: each translates the errors of its own client only. `timeout` is in seconds and bounds
     the choice of a server, unless the URI itself says serverSelectionTimeoutMS; `answer` bounds each answer, unless it
-    says socketTimeoutMS or timeoutMS.
+    says socketTimeoutMS or timeoutMS. Raises `MongoUnreachable`.
     """
-    bound: dict[str, Any] = {}
+    bound: dict[str, int] = {}
     if "serverselectiontimeoutms=" not in uri.lower():
         bound["serverSelectionTimeoutMS"] = int(timeout * 1000)
     if answer is not None and not re.search(r"[?&](socket)?timeoutms=", uri.lower()):
         bound["socketTimeoutMS"] = int(answer * 1000)
     _refuse_unescaped(uri, side)
     _refuse_files(uri, side)
-    try:
-        client: MongoClient[dict[str, Any]] = MongoClient(uri, **bound, appname="towpath", tz_aware=True)
-    except (ConfigurationError, ValueError, PyMongoError) as error:
-        raise MongoUnreachable(f"the URI of the {side} cannot be used: {error} ({_setting(side)})") from error
-    with client:
+    with ExitStack() as stack:
+        try:
+            client = stack.enter_context(_CLIENTS.client(uri, bound))
+        except (ConfigurationError, ValueError, PyMongoError) as error:
+            raise MongoUnreachable(f"the URI of the {side} cannot be used: {error} ({_setting(side)})") from error
         try:
             yield client
         except (ConnectionFailure, OperationFailure) as error:
@@ -178,7 +237,7 @@ class ReplicaSet:
         return self.name == other.name and bool(set(self.hosts) & set(other.hosts))
 
 
-def source_set(client: MongoClient[dict[str, Any]]) -> ReplicaSet:
+def source_set(client: Client) -> ReplicaSet:
     """The replica set of the source. Raises `Refused` for a standalone and for a mongos."""
     found = replica_set(client, "source")
     if not found.name:
@@ -189,7 +248,7 @@ def source_set(client: MongoClient[dict[str, Any]]) -> ReplicaSet:
     return found
 
 
-def destination_set(client: MongoClient[dict[str, Any]], *, transactions: bool) -> ReplicaSet:
+def destination_set(client: Client, *, transactions: bool) -> ReplicaSet:
     """The replica set of the destination. Raises `Refused` for a mongos, and for a standalone that has to have
     `transactions`."""
     found = replica_set(client, "destination")
@@ -202,7 +261,7 @@ def destination_set(client: MongoClient[dict[str, Any]], *, transactions: bool) 
     return found
 
 
-def replica_set(client: MongoClient[dict[str, Any]], side: str) -> ReplicaSet:
+def replica_set(client: Client, side: str) -> ReplicaSet:
     """Who answers on a `side`. Raises `Refused` for a mongos."""
     hello = client.admin.command("hello")
     if hello.get("msg") == "isdbgrid":
@@ -215,7 +274,7 @@ def replica_set(client: MongoClient[dict[str, Any]], side: str) -> ReplicaSet:
     return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])))
 
 
-def replay_set(client: MongoClient[dict[str, Any]]) -> ReplicaSet:
+def replay_set(client: Client) -> ReplicaSet:
     """The replica set that a replay is to write to. Raises `Refused` for a standalone and for a mongos."""
     found = replica_set(client, REPLAY_SIDE)
     if not found.name:
@@ -226,7 +285,7 @@ def replay_set(client: MongoClient[dict[str, Any]]) -> ReplicaSet:
     return found
 
 
-def collections(client: MongoClient[dict[str, Any]], databases: Iterable[str] | None = None) -> list[Collection]:
+def collections(client: Client, databases: Iterable[str] | None = None) -> list[Collection]:
     """Every collection, view and time-series collection of these databases; of all but MongoDB's own if not given."""
     return [
         Collection(f"{database}.{found['name']}", found["type"], found.get("options", {}))
@@ -237,12 +296,12 @@ def collections(client: MongoClient[dict[str, Any]], databases: Iterable[str] | 
     ]
 
 
-def operation_time(client: MongoClient[dict[str, Any]]) -> ClusterTime:
+def operation_time(client: Client) -> ClusterTime:
     """The time of the primary's newest operation: all writes acknowledged so far are at or before it."""
     return clocks(client)[0]
 
 
-def clocks(client: MongoClient[dict[str, Any]]) -> tuple[ClusterTime, float]:
+def clocks(client: Client) -> tuple[ClusterTime, float]:
     """The same, and the primary's wall clock in seconds since the epoch."""
     hello = client.admin.command("hello")
     stamp = hello["operationTime"]
