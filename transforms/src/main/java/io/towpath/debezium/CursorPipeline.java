@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.debezium;
 
 import java.util.Collection;
 import java.util.List;
@@ -8,14 +8,14 @@ import org.bson.BsonString;
 import org.bson.BsonValue;
 
 /**
- * How the parts of a change event that are no document reach the transform as bytes. The driver reads {@code documentKey} and
- * {@code updateDescription} with codecs of its own, out of the hook's reach; only {@code fullDocument} and
- * {@code fullDocumentBeforeChange} are read with ours. So the server is asked to put both into the latter.
+ * The {@code cursor.pipeline} by which all parts of a change event reach the transform as bytes. The driver reads {@code documentKey} and
+ * {@code updateDescription} with codecs of its own, out of the hook's reach, and only {@code fullDocument} and
+ * {@code fullDocumentBeforeChange} with ours. So the server puts both into the latter.
  */
-public final class ChangeCarrier {
+public final class CursorPipeline {
     public static final String KEY = "documentKey";
     public static final String DESCRIPTION = "updateDescription";
-    /** Is there in place of everything else when the event itself is too large for the server to send. */
+    /** Stands in place of everything else when the event itself is too large for the server to send. */
     public static final String OVERSIZED = "oversized";
 
     /** What {@code cursor.pipeline} must begin with. */
@@ -32,11 +32,11 @@ public final class ChangeCarrier {
             "fullDocumentBeforeChange": {"$cond": [{"$in": ["$_id._data", %1$s]}, \
             {"documentKey": "$documentKey", "oversized": true}, "$fullDocumentBeforeChange"]}}}""";
 
-    private ChangeCarrier() {}
+    private CursorPipeline() {}
 
-    /** The stages, with nothing but the key of the events that have these resume tokens. */
+    /** The stages; of the events with these resume tokens they keep only the key. */
     static List<BsonDocument> stages(Collection<String> oversized) {
-        BsonArray stages = parsed(PIPELINE);
+        BsonArray stages = parse(PIPELINE);
         if (!oversized.isEmpty()) {
             BsonArray tokens =
                     new BsonArray(oversized.stream().map(BsonString::new).toList());
@@ -47,26 +47,26 @@ public final class ChangeCarrier {
         return stages.stream().map(BsonValue::asDocument).toList();
     }
 
-    /** The same as a setting of {@code cursor.pipeline}. */
-    static String pipeline(Collection<String> oversized) {
+    /** The same as the value of {@code cursor.pipeline}. */
+    static String json(Collection<String> oversized) {
         return "[%s]"
                 .formatted(String.join(
                         ", ",
                         stages(oversized).stream().map(BsonDocument::toJson).toList()));
     }
 
-    /** Whether a setting of {@code cursor.pipeline} begins with ours, whatever its spaces. */
-    static boolean isCarriedBy(String pipeline) {
+    /** Whether a value of {@code cursor.pipeline} begins with ours, whatever its spaces. */
+    public static boolean isIn(String pipeline) {
         if (pipeline == null) return false;
-        BsonArray stages = parsed(pipeline);
-        return !stages.isEmpty() && stages.get(0).equals(parsed(PIPELINE).get(0));
+        BsonArray stages = parse(pipeline);
+        return !stages.isEmpty() && stages.get(0).equals(parse(PIPELINE).get(0));
     }
 
     /**
-     * As part of a document: BsonArrayCodec and BsonDocumentCodec need each other to be initialised, and two threads that begin with one
-     * each wait for ever. The driver begins with documents.
+     * Parses it as part of a document: BsonArrayCodec and BsonDocumentCodec need each other to initialize, and two threads that begin
+     * with one each deadlock. The driver begins with documents.
      */
-    private static BsonArray parsed(String pipeline) {
+    private static BsonArray parse(String pipeline) {
         return BsonDocument.parse("{pipeline: %s}".formatted(pipeline)).getArray("pipeline");
     }
 }

@@ -1,13 +1,10 @@
-package io.towpath.transform;
+package io.towpath.debezium;
 
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.Truncation;
 import io.towpath.record.WholeBson;
-import io.towpath.source.ChangeCarrier;
-import io.towpath.source.MarkedBytes;
-import io.towpath.source.RawDocuments;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -21,8 +18,8 @@ import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 
 /**
- * One record of Debezium's that tells of a document. What asks for a part that is absent or odd throws {@link DataException}, or the
- * driver's {@link org.bson.BSONException}.
+ * One record of Debezium's about a document. Methods whose part is absent or malformed throw {@link DataException},
+ * {@link io.towpath.record.ContractException} or the driver's {@link org.bson.BSONException}.
  */
 final class DebeziumEvent {
     private final Map<String, ?> offset;
@@ -35,7 +32,7 @@ final class DebeziumEvent {
         this.source = source;
     }
 
-    /** Empty for a record that tells of no document: a heartbeat, a notification, a transaction's end. */
+    /** Empty for a record about no document: a heartbeat, a notification, a transaction's end. */
     static Optional<DebeziumEvent> in(SourceRecord record) {
         boolean isEnvelope = record.value() instanceof Struct value
                 && value.schema().field("op") != null
@@ -43,7 +40,7 @@ final class DebeziumEvent {
         if (!isEnvelope) return Optional.empty();
         Struct envelope = (Struct) record.value();
         Struct source = part(envelope, "source", Struct.class)
-                .orElseThrow(() -> new DataException("Debezium's record does not say where it comes from"));
+                .orElseThrow(() -> new DataException("Debezium's record does not name its source"));
         return source.schema().field("collection") == null
                 ? Optional.empty()
                 : Optional.of(new DebeziumEvent(record, envelope, source));
@@ -54,7 +51,7 @@ final class DebeziumEvent {
         return required(source, "db", String.class) + "." + required(source, "collection", String.class);
     }
 
-    /** For an error's words; empty when the record does not say. */
+    /** For error messages; empty when the record has none. */
     Optional<String> place() {
         try {
             return Optional.of(namespace());
@@ -84,26 +81,26 @@ final class DebeziumEvent {
         return part(envelope, "after", String.class).map(this::bytes);
     }
 
-    /** Whether an {@code u} put a whole document in place of another. */
+    /** Whether a {@code u} replaced the whole document. */
     boolean isReplace() {
         return part(envelope, "before", String.class).isEmpty()
                 && part(envelope, "updateDescription", Struct.class).isEmpty();
     }
 
-    /** Whether the server sent nothing but the key. */
+    /** Whether the server sent only the key. */
     boolean isOversized() {
         return operation().equals("u")
                 && envelope.getString("before") != null
-                && carrier().containsKey(ChangeCarrier.OVERSIZED);
+                && before().containsKey(CursorPipeline.OVERSIZED);
     }
 
     /** {@code {_id: …}} of an update or a delete; in a sharded collection with the shard key. */
     byte[] documentKey() {
-        return BsonBytes.of(carrier().getDocument(ChangeCarrier.KEY));
+        return BsonBytes.of(before().getDocument(CursorPipeline.KEY));
     }
 
     Change.Update update() {
-        BsonDocument description = carrier().getDocument(ChangeCarrier.DESCRIPTION);
+        BsonDocument description = before().getDocument(CursorPipeline.DESCRIPTION);
         List<String> unset = strings(description.getArray("removedFields", new BsonArray()));
         List<Truncation> truncations = description.getArray("truncatedArrays", new BsonArray()).stream()
                 .map(BsonValue::asDocument)
@@ -114,17 +111,18 @@ final class DebeziumEvent {
         return new Change.Update(description.getDocument("updatedFields", new BsonDocument()), unset, truncations);
     }
 
-    private RawBsonDocument carrier() {
-        RawBsonDocument carrier = part(envelope, "before", String.class)
+    /** What {@link CursorPipeline} put into {@code fullDocumentBeforeChange}. */
+    private RawBsonDocument before() {
+        RawBsonDocument before = part(envelope, "before", String.class)
                 .map(this::bytes)
                 .map(RawBsonDocument::new)
                 .orElse(null);
-        if (carrier == null || !carrier.containsKey(ChangeCarrier.KEY)) {
+        if (before == null || !before.containsKey(CursorPipeline.KEY)) {
             throw new DataException(
                     "an update or a delete without the bytes of its key; set cursor.pipeline of the source connector to %s"
-                            .formatted(ChangeCarrier.PIPELINE));
+                            .formatted(CursorPipeline.PIPELINE));
         }
-        return carrier;
+        return before;
     }
 
     private byte[] bytes(String text) {
@@ -136,13 +134,14 @@ final class DebeziumEvent {
         return bytes;
     }
 
-    private static <T> T required(Struct of, String name, Class<T> type) {
-        return part(of, name, type).orElseThrow(() -> new DataException("Debezium's record has no %s".formatted(name)));
+    private static <T> T required(Struct struct, String name, Class<T> type) {
+        return part(struct, name, type)
+                .orElseThrow(() -> new DataException("Debezium's record has no %s".formatted(name)));
     }
 
     /** Empty when the schema has no such field, or it is null. */
-    private static <T> Optional<T> part(Struct of, String name, Class<T> type) {
-        Object value = of.schema().field(name) == null ? null : of.get(name);
+    private static <T> Optional<T> part(Struct struct, String name, Class<T> type) {
+        Object value = struct.schema().field(name) == null ? null : struct.get(name);
         if (value == null) return Optional.empty();
         if (type.isInstance(value)) return Optional.of(type.cast(value));
         throw new DataException("%s in Debezium's record is a %s, and should be a %s"

@@ -1,7 +1,10 @@
-package io.towpath.transform;
+package io.towpath.debezium;
 
+import io.towpath.connector.TextHeaders;
+import io.towpath.connector.TopicSettings;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
+import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
 import io.towpath.record.TopicNames;
 import java.util.Map;
@@ -16,10 +19,10 @@ import org.apache.kafka.connect.transforms.Transformation;
 import org.bson.BSONException;
 
 /**
- * Turns Debezium's record of a document into a record of the contract. Everything else that Debezium emits keeps its topic and becomes
- * JSON text, never nothing: heartbeats move the offsets.
+ * Converts Debezium's record of a document to a record of the contract. Everything else that Debezium emits keeps its topic and becomes
+ * JSON text, and is never dropped: heartbeats move the offsets.
  */
-public final class DebeziumToRecord implements Transformation<SourceRecord> {
+public class DebeziumToRecord implements Transformation<SourceRecord> {
     public static final String TOPIC_PREFIX = "topic.prefix";
     public static final String WHOLE_DOCUMENTS = "whole.documents";
 
@@ -28,7 +31,7 @@ public final class DebeziumToRecord implements Transformation<SourceRecord> {
                     TOPIC_PREFIX,
                     ConfigDef.Type.STRING,
                     ConfigDef.NO_DEFAULT_VALUE,
-                    TopicNames.PREFIX,
+                    TopicSettings.PREFIX,
                     ConfigDef.Importance.HIGH,
                     "Topics are named <topic.prefix>.<database>.<collection>.")
             .define(
@@ -57,47 +60,47 @@ public final class DebeziumToRecord implements Transformation<SourceRecord> {
         Optional<DebeziumEvent> event = Optional.empty();
         try {
             event = DebeziumEvent.in(record);
-            return event.isPresent() ? compact(record, event.get()) : asText(record);
-        } catch (DataException | BSONException error) {
+            return event.isPresent() ? toRecord(record, event.get()) : asText(record);
+        } catch (DataException | ContractException | BSONException error) {
             String place = event.flatMap(DebeziumEvent::place).orElse(record.topic());
             throw new DataException("%s: %s".formatted(place, error.getMessage()), error);
         }
     }
 
-    private SourceRecord compact(SourceRecord record, DebeziumEvent event) {
-        return said(event)
-                .map(said -> record.newRecord(
+    private SourceRecord toRecord(SourceRecord record, DebeziumEvent event) {
+        return message(event)
+                .map(message -> record.newRecord(
                         TopicNames.of(prefix, event.namespace()),
                         null,
                         Schema.BYTES_SCHEMA,
-                        said.key(),
+                        message.key(),
                         Schema.OPTIONAL_BYTES_SCHEMA,
-                        said.value(),
+                        message.value(),
                         null,
-                        new RecordHeaders(event.operation(), event.time(), event.atMs()).headers()))
+                        TextHeaders.of(new RecordHeaders(event.operation(), event.time(), event.atMs()))))
                 .orElse(null);
     }
 
-    /** Empty for an update of nothing, and for one whose document was gone when it was looked up: its delete follows. */
-    private Optional<Said> said(DebeziumEvent event) {
+    /** Empty for an update of nothing, and for one whose document was gone when Debezium looked it up: its delete follows. */
+    private Optional<Message> message(DebeziumEvent event) {
         return switch (event.operation()) {
             case "r", "c" -> Optional.of(document(event));
             case "u" -> {
                 if (event.isReplace()) yield Optional.of(document(event));
-                if (wholeDocuments) yield event.document().map(Said::of);
+                if (wholeDocuments) yield event.document().map(Message::of);
                 Change.Update update = event.update();
                 yield update.isEmpty()
                         ? Optional.empty()
-                        : Optional.of(new Said(CanonicalKey.of(event.documentKey()), update.encode()));
+                        : Optional.of(new Message(CanonicalKey.of(event.documentKey()), update.encode()));
             }
-            case "d" -> Optional.of(new Said(CanonicalKey.of(event.documentKey()), null));
+            case "d" -> Optional.of(new Message(CanonicalKey.of(event.documentKey()), null));
             default -> throw new DataException("unknown op '%s' in Debezium's record".formatted(event.operation()));
         };
     }
 
-    private static Said document(DebeziumEvent event) {
+    private static Message document(DebeziumEvent event) {
         return event.document()
-                .map(Said::of)
+                .map(Message::of)
                 .orElseThrow(() ->
                         new DataException("Debezium's record (op %s) has no document".formatted(event.operation())));
     }
@@ -136,9 +139,9 @@ public final class DebeziumToRecord implements Transformation<SourceRecord> {
     }
 
     /** Key and value of a record. */
-    private record Said(byte[] key, byte[] value) {
-        static Said of(byte[] document) {
-            return new Said(CanonicalKey.of(document), document);
+    private record Message(byte[] key, byte[] value) {
+        static Message of(byte[] document) {
+            return new Message(CanonicalKey.of(document), document);
         }
     }
 }

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.debezium;
 
 import org.bson.BsonBinaryReader;
 import org.bson.BsonBinaryWriter;
@@ -10,7 +10,7 @@ import org.bson.codecs.EncoderContext;
 import org.bson.io.BasicOutputBuffer;
 
 /** Reads a document as the bytes that it is. */
-final class DocumentBytesCodec implements Codec<byte[]> {
+public final class DocumentBytesCodec implements Codec<byte[]> {
     @Override
     public byte[] decode(BsonReader reader, DecoderContext context) {
         BasicOutputBuffer out = new BasicOutputBuffer();

@@ -1,14 +1,14 @@
-package io.towpath.transform;
+package io.towpath.debezium;
 
 import io.towpath.record.ClusterTime;
 import java.util.Map;
 import java.util.Optional;
 
-/** The cluster time in an offset of Debezium's. */
+/** The cluster time in Debezium's offset. */
 public final class EventTime {
     private EventTime() {}
 
-    /** Of the event that the offset belongs to; of the stream's position where it belongs to none, as with heartbeats. */
+    /** That of the event that the offset belongs to, or of the stream's position where it belongs to none, as with heartbeats. */
     public static Optional<ClusterTime> of(Map<String, ?> offset) {
         if (offset == null) return Optional.empty();
         if (offset.get("sec") instanceof Number seconds

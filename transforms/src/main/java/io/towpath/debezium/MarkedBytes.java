@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.debezium;
 
 import static java.nio.charset.StandardCharsets.ISO_8859_1;
 
@@ -6,7 +6,7 @@ import java.util.Arrays;
 import java.util.Optional;
 
 /**
- * Bytes that travel where Debezium expects JSON text: one Latin-1 character a byte, behind a mark that no JSON begins with. All
+ * Bytes that travel where Debezium expects JSON text: one Latin-1 character per byte, behind a mark that no JSON begins with. All
  * characters are below U+0100, so the JVM keeps one byte for each.
  */
 public final class MarkedBytes {

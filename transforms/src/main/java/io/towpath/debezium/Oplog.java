@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.debezium;
 
 import com.mongodb.MongoException;
 import com.mongodb.client.MongoCollection;
@@ -8,20 +8,20 @@ import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 
 /**
- * How far back the source's oplog reaches, as {@code towpath/mongo/oplog.py} reckons it too.
+ * How far back the source's oplog reaches; {@code towpath/mongo/oplog.py} computes the same.
  *
  * @param first the time in its first entry, in seconds; {@code last} that in its last
- * @param fill how full it is: 1 when it drops its oldest entries
- * @param kept seconds for which it keeps entries at least
+ * @param fill its size as a share of its maximum; at 1 it drops its oldest entries
+ * @param kept the seconds for which it keeps entries at least
  */
-record Oplog(long first, long last, double fill, double kept) {
+public record Oplog(long first, long last, double fill, double kept) {
     /** An oplog this full has begun to drop its oldest entries, so that its span is its window. */
     private static final double FULL = 0.9;
-    /** Capture that is behind by this share of the window is warned of. */
+    /** The connector warns when capture lags by this share of the window. */
     private static final double NEAR = 0.5;
 
-    /** Throws {@link MongoException}, also where the user may not read it. */
-    static Oplog read(SourceCluster source) {
+    /** Throws {@link MongoException}, also where the user may not read the oplog. */
+    public static Oplog read(SourceCluster source) {
         MongoCollection<BsonDocument> oplog = source.oplog();
         long first = seconds(oplog, 1);
         long last = seconds(oplog, -1);
@@ -31,22 +31,22 @@ record Oplog(long first, long last, double fill, double kept) {
                 .getDocument("storageStats");
         double fill = stats.getNumber("size").doubleValue()
                 / stats.getNumber("maxSize").doubleValue();
-        return new Oplog(first, last, fill, 3600 * source.oplogHoursKept());
+        return new Oplog(first, last, fill, 3600 * source.oplogRetentionHours());
     }
 
-    /** How many seconds it spans once it is full, at the pace of writes so far. */
-    double window() {
+    /** How many seconds it spans once it is full, at the rate of writes so far. */
+    public double window() {
         double grown = fill > FULL ? 1 : 1 / fill;
         return Math.max((last - first) * grown, kept);
     }
 
-    /** For how many seconds it still holds what was written at a moment; below zero when it may be gone. */
-    double left(ClusterTime moment) {
-        return window() - (last - moment.seconds());
+    /** How many seconds longer it holds what was written at a cluster time; below zero when that may be gone. */
+    public double left(ClusterTime time) {
+        return window() - (last - time.seconds());
     }
 
-    boolean isNear(ClusterTime moment) {
-        return left(moment) < (1 - NEAR) * window();
+    public boolean isNear(ClusterTime time) {
+        return left(time) < (1 - NEAR) * window();
     }
 
     private static long seconds(MongoCollection<BsonDocument> oplog, int direction) {

@@ -1,4 +1,4 @@
-package io.towpath.transform;
+package io.towpath.debezium;
 
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
@@ -6,7 +6,7 @@ import java.util.Optional;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
- * A change event of which the server sent nothing but the key, because the whole was too large.
+ * A change event of which the server sent only the key, because the whole is too large.
  *
  * @param namespace {@code db.collection}
  * @param key as records have it

@@ -1,11 +1,11 @@
-package io.towpath.source;
+package io.towpath.debezium;
 
 import com.mongodb.MongoException;
 import com.mongodb.client.ChangeStreamIterable;
 import com.mongodb.client.MongoChangeStreamCursor;
 import com.mongodb.client.model.changestream.ChangeStreamDocument;
+import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
-import io.towpath.transform.ResumeToken;
 import java.util.Collection;
 import java.util.List;
 import java.util.Optional;
@@ -13,24 +13,22 @@ import org.bson.BsonDocument;
 import org.bson.BsonString;
 
 /**
- * Looks for the next event that is too large for the server to send. A batch that holds one fails as a whole, so events are taken one
- * at a time; the one that fails is asked for once more without its contents. Those of every collection are, as the server puts
- * together whole events before Debezium's filter sees them.
+ * Searches for the next event that is too large for the server to send. A batch that holds one fails as a whole, so the search takes
+ * one event at a time, and requests the one that fails once more without its contents. It covers every collection, as the server puts
+ * whole events together before Debezium's filter sees them.
  */
 final class OversizedSearch {
-    private static final int TOO_LARGE = 10334;
-
     private final SourceCluster source;
     private final Collection<String> known;
 
-    /** @param known resume tokens of events that were found before */
+    /** @param known resume tokens of oversized events that earlier searches found */
     OversizedSearch(SourceCluster source, Collection<String> known) {
         this.source = source;
         this.known = known;
     }
 
-    /** An event that is too large: its resume token and time, and what it is about, for people. */
-    record Found(String token, ClusterTime time, String namespace, String id) {
+    /** An event that is too large: its resume token and time, and its document, for the log. */
+    record Match(String token, ClusterTime time, String namespace, String id) {
         ResumePoint passed() {
             return new ResumePoint(time, Optional.of(new BsonDocument("_data", new BsonString(token))));
         }
@@ -42,14 +40,14 @@ final class OversizedSearch {
     }
 
     /**
-     * The first one behind a point; empty when there is none up to now, or none was found by {@code endNs}. Throws
+     * The first event behind a point; empty when there is none up to now, or the search does not find one by {@code endNs}. Throws
      * {@link MongoException}.
      */
-    Optional<Found> after(ResumePoint point, long endNs) {
+    Optional<Match> after(ResumePoint point, long endNs) {
         ClusterTime now = source.now();
         ResumePoint passed = point;
         try (MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor =
-                stream(point, ChangeCarrier.stages(known)).batchSize(1).cursor()) {
+                stream(point, CursorPipeline.stages(known)).batchSize(1).cursor()) {
             while (!passed.time().isAfter(now) && System.nanoTime() < endNs) {
                 ChangeStreamDocument<BsonDocument> event = cursor.tryNext();
                 BsonDocument token = event == null ? cursor.getResumeToken() : event.getResumeToken();
@@ -57,19 +55,19 @@ final class OversizedSearch {
             }
             return Optional.empty();
         } catch (MongoException error) {
-            if (error.getCode() != TOO_LARGE) throw error;
+            if (!ServerError.BSONObjectTooLarge.is(error)) throw error;
             return Optional.of(first(passed));
         }
     }
 
-    private Found first(ResumePoint passed) {
+    private Match first(ResumePoint passed) {
         BsonDocument names = BsonDocument.parse("{$project: {_id: 1, ns: 1, clusterTime: 1, documentKey: 1}}");
         try (MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor =
                 stream(passed, List.of(names)).batchSize(1).cursor()) {
             ChangeStreamDocument<BsonDocument> event = cursor.next();
             String id =
                     event.getDocumentKey() == null ? "" : event.getDocumentKey().toJson();
-            return new Found(
+            return new Match(
                     event.getResumeToken().getString("_data").getValue(),
                     ClusterTime.of(event.getClusterTime()),
                     event.getNamespace() == null ? "" : event.getNamespace().getFullName(),

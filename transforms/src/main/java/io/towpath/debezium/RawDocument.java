@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.debezium;
 
 import java.util.Collection;
 import java.util.Map;
@@ -11,7 +11,7 @@ import org.bson.RawBsonDocument;
 import org.bson.codecs.BsonDocumentCodec;
 import org.bson.json.JsonWriterSettings;
 
-/** A document that keeps the bytes it came in and gives them, marked, instead of JSON. It cannot be changed. */
+/** An immutable document that keeps the bytes it came in, and returns them, marked, instead of JSON. */
 public final class RawDocument extends BsonDocument {
     private static final long serialVersionUID = 1L;
 
@@ -42,7 +42,7 @@ public final class RawDocument extends BsonDocument {
         return view.toJson();
     }
 
-    /** A plain document that can be changed. */
+    /** A mutable copy. */
     @Override
     public BsonDocument clone() {
         return view.decode(new BsonDocumentCodec());
@@ -100,27 +100,27 @@ public final class RawDocument extends BsonDocument {
 
     @Override
     public BsonValue put(String key, BsonValue value) {
-        throw unchangeable();
+        throw immutable();
     }
 
     @Override
     public BsonDocument append(String key, BsonValue value) {
-        throw unchangeable();
+        throw immutable();
     }
 
     @Override
     public void putAll(Map<? extends String, ? extends BsonValue> values) {
-        throw unchangeable();
+        throw immutable();
     }
 
     @Override
     public BsonValue remove(Object key) {
-        throw unchangeable();
+        throw immutable();
     }
 
     @Override
     public void clear() {
-        throw unchangeable();
+        throw immutable();
     }
 
     @Override
@@ -133,9 +133,9 @@ public final class RawDocument extends BsonDocument {
         return view.hashCode();
     }
 
-    private static UnsupportedOperationException unchangeable() {
+    private static UnsupportedOperationException immutable() {
         return new UnsupportedOperationException(
-                "documents are passed on as they are stored: field.exclude.list and field.renames cannot be used with mongodb.authentication.class=%s"
+                "documents are passed on unchanged: field.exclude.list and field.renames cannot be used with mongodb.authentication.class=%s"
                         .formatted(RawDocuments.class.getName()));
     }
 }

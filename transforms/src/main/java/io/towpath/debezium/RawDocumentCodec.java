@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.debezium;
 
 import org.bson.BsonBinaryReader;
 import org.bson.BsonBinaryWriter;

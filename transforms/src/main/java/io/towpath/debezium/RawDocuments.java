@@ -1,12 +1,12 @@
-package io.towpath.source;
+package io.towpath.debezium;
 
 import com.mongodb.ConnectionString;
 import com.mongodb.MongoClientSettings;
 import io.debezium.config.Configuration;
 import io.debezium.connector.mongodb.MongoDbConnectorConfig;
 import io.debezium.connector.mongodb.connection.DefaultMongoDbAuthProvider;
-import io.towpath.silent.SilentServers;
-import io.towpath.tls.PemFiles;
+import io.towpath.net.PemFiles;
+import io.towpath.net.SilentServers;
 import java.util.Optional;
 import javax.net.ssl.SSLContext;
 import org.apache.kafka.common.config.ConfigException;
@@ -14,9 +14,9 @@ import org.bson.codecs.configuration.CodecRegistries;
 
 /**
  * Debezium's hook {@code mongodb.authentication.class}: authenticates as Debezium does by itself, with PEM files where they are named,
- * and makes every document keep the bytes it has on the wire. What waits for a server that sleeps is given up ({@link SilentServers}).
+ * and makes every document keep the bytes it has on the wire. Waits for an unresponsive server end ({@link SilentServers}).
  */
-public final class RawDocuments extends DefaultMongoDbAuthProvider {
+public class RawDocuments extends DefaultMongoDbAuthProvider {
     private static final String PIPELINE_KEY = "cursor.pipeline";
 
     private Optional<SSLContext> context = Optional.empty();
@@ -25,11 +25,12 @@ public final class RawDocuments extends DefaultMongoDbAuthProvider {
     @Override
     public void init(Configuration config) {
         String pipeline = config.getString(PIPELINE_KEY);
-        if (!ChangeCarrier.isCarriedBy(pipeline)) {
+        if (!CursorPipeline.isIn(pipeline)) {
             throw new ConfigException(
                     PIPELINE_KEY,
                     pipeline,
-                    "updates and deletes would reach the transform with loss; set it to " + ChangeCarrier.PIPELINE);
+                    "updates and deletes would lose bytes on the way to the transform; set it to "
+                            + CursorPipeline.PIPELINE);
         }
         context = PemFiles.of(config.asMap()).context();
         uri = new MongoDbConnectorConfig(config).getConnectionString();
@@ -39,7 +40,7 @@ public final class RawDocuments extends DefaultMongoDbAuthProvider {
     @Override
     public MongoClientSettings.Builder addAuthConfig(MongoClientSettings.Builder settings) {
         context.ifPresent(
-                ours -> settings.applyToSslSettings(ssl -> ssl.enabled(true).context(ours)));
+                tls -> settings.applyToSslSettings(ssl -> ssl.enabled(true).context(tls)));
         SilentServers.watch(settings, uri, "source");
         return super.addAuthConfig(settings)
                 .codecRegistry(CodecRegistries.fromRegistries(

@@ -1,4 +1,4 @@
-package io.towpath.transform;
+package io.towpath.debezium;
 
 import io.towpath.record.ClusterTime;
 import java.nio.ByteBuffer;

@@ -1,2 +1,2 @@
-/** Debezium's records become records of the contract. */
-package io.towpath.transform;
+/** All that touches Debezium: the hook that keeps documents as bytes, its events as records of the contract, and its stream. */
+package io.towpath.debezium;

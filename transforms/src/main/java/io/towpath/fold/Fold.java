@@ -1,8 +1,8 @@
 package io.towpath.fold;
 
+import io.towpath.record.ContractException;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.kafka.connect.errors.DataException;
 import org.bson.io.BasicOutputBuffer;
 
 /**
@@ -147,7 +147,7 @@ public final class Fold {
     private static boolean takes(Piece piece, Steps steps, int bytes) {
         try {
             return piece.takes(steps, bytes);
-        } catch (DataException damaged) {
+        } catch (ContractException damaged) {
             return false; // bytes within a value are no BSON: the server says what it thinks of them
         }
     }

@@ -1,4 +1,4 @@
-package io.towpath.tls;
+package io.towpath.net;
 
 import java.io.IOException;
 import java.security.GeneralSecurityException;

@@ -1,4 +1,4 @@
-package io.towpath.silent;
+package io.towpath.net;
 
 import javax.net.ssl.HandshakeCompletedListener;
 import javax.net.ssl.SSLParameters;

@@ -1,4 +1,4 @@
-package io.towpath.silent;
+package io.towpath.net;
 
 import com.mongodb.ServerAddress;
 import java.io.IOException;

@@ -1,2 +1,2 @@
-/** How both connectors prove to MongoDB who they are, and whom they trust. */
-package io.towpath.tls;
+/** Connections to MongoDB, for both connectors: TLS, servers that stop responding, and what the server's errors mean. */
+package io.towpath.net;

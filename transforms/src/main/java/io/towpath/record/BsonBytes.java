@@ -17,7 +17,7 @@ import org.bson.codecs.configuration.CodecRegistries;
 import org.bson.codecs.configuration.CodecRegistry;
 import org.bson.io.BasicOutputBuffer;
 
-/** The bytes of documents; those of a raw document are copied as they are, wherever it lies in another. */
+/** The bytes of documents; those of a raw document are copied unchanged, also where it is part of another. */
 public final class BsonBytes {
     private static final RawBsonDocumentCodec RAW = new RawBsonDocumentCodec();
     private static final Codec<BsonDocument> CODEC = CodecRegistries.fromProviders(
@@ -59,7 +59,7 @@ public final class BsonBytes {
         CODEC.encode(writer, document, EncoderContext.builder().build());
     }
 
-    /** The driver's own codec would decode raw documents that lie in others, and lose what decoding loses. */
+    /** The driver's own codec would decode raw documents inside others, and lose what decoding loses. */
     private static final class RawInside extends BsonDocumentCodec {
         RawInside(CodecRegistry registry) {
             super(registry);

@@ -3,5 +3,5 @@ package io.towpath.sink;
 import com.mongodb.MongoNamespace;
 import java.nio.ByteBuffer;
 
-/** One document at the destination. */
-record Document(MongoNamespace namespace, ByteBuffer id) {}
+/** The identity of a document at the destination. */
+record DocumentId(MongoNamespace namespace, ByteBuffer id) {}

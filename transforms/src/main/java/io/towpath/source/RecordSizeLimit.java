@@ -1,8 +1,8 @@
 package io.towpath.source;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
+import io.towpath.connector.TextHeaders;
 import io.towpath.record.RecordHeaders;
+import io.towpath.source.progress.SourceMetrics;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
@@ -21,28 +21,28 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Records that are larger than their topic takes become dead letters, which name the document by its key and say why: Kafka would refuse
- * them again and again, and nothing behind them would come out. {@code repair --dead-letters} has the documents read again.
+ * Turns records that are larger than their topic takes into dead letters, with the document's key and the reason: Kafka would refuse them
+ * again and again, and hold up everything behind them. {@code repair --dead-letters} re-reads the documents.
  */
-final class SetAside implements AutoCloseable {
-    private static final Logger LOGGER = LoggerFactory.getLogger(SetAside.class);
-    /** What is smaller is not looked at: no topic's limit is, in its right mind. */
+final class RecordSizeLimit implements AutoCloseable {
+    private static final Logger LOGGER = LoggerFactory.getLogger(RecordSizeLimit.class);
+    /** Smaller records are not checked: no sensible topic has a limit below. */
     private static final int SMALL = 64 << 10;
-    /** Of a batch with one record: its head (61 bytes), lengths, and the headers of the contract. */
+    /** Of a batch with one record: its header (61 bytes), lengths, and the headers of the contract. */
     private static final int OVERHEAD = 200;
 
     private final SourceSettings settings;
     private final SourceMetrics metrics;
     private final TopicLimits limits;
 
-    SetAside(SourceSettings settings, SourceMetrics metrics) {
+    RecordSizeLimit(SourceSettings settings, SourceMetrics metrics) {
         this.settings = settings;
         this.metrics = metrics;
-        this.limits = new TopicLimits(settings.requestsConsumer());
+        this.limits = new TopicLimits(settings.rereads().client());
     }
 
     /** The same records, with dead letters in place of those that are too large; null stays null. */
-    List<SourceRecord> from(List<SourceRecord> records) throws InterruptedException {
+    List<SourceRecord> applyTo(List<SourceRecord> records) throws InterruptedException {
         if (records == null) return null;
         List<SourceRecord> fitting = null;
         for (int index = 0; index < records.size(); index++) {
@@ -56,7 +56,7 @@ final class SetAside implements AutoCloseable {
 
     /** Why a record cannot be written; empty when it can. */
     private String reason(SourceRecord record) throws InterruptedException {
-        if (!settings.readsRequests()
+        if (!settings.rereads().areUsed()
                 || !(record.key() instanceof byte[] key)
                 || length(key) + length(record.value()) < SMALL) return "";
         byte[] value = (byte[]) record.value();
@@ -96,15 +96,10 @@ final class SetAside implements AutoCloseable {
         if (settings.deadLettersTopic().isEmpty()) {
             throw new ConnectException("%s %s cannot be written to the log: %s".formatted(namespace, id, reason));
         }
-        LOGGER.error("{} {} is set aside: {}", namespace, id, reason);
+        LOGGER.error("{} {} becomes a dead letter: {}", namespace, id, reason);
         metrics.oversized();
         Headers headers = record.headers().duplicate();
-        add(headers, "topic", record.topic());
-        add(headers, "partition", "-1"); // it is in none
-        add(headers, "offset", Long.toString(place(record)));
-        add(headers, "namespace", namespace);
-        add(headers, "code", "0");
-        add(headers, "reason", reason);
+        TextHeaders.addDeadLetter(headers, record.topic(), -1, place(record), namespace, 0, reason);
         return new SourceRecord(
                 record.sourcePartition(),
                 record.sourceOffset(),
@@ -118,16 +113,12 @@ final class SetAside implements AutoCloseable {
                 headers);
     }
 
-    /** One number for a document and a moment, by which a letter is told from others. */
+    /** A number for a document and its cluster time, in place of an offset: it distinguishes dead letters. */
     private static long place(SourceRecord record) {
         Header time = record.headers().lastWithName(RecordHeaders.TIME);
-        byte[] moment = time == null ? new byte[0] : (byte[]) time.value();
+        byte[] text = time == null ? new byte[0] : (byte[]) time.value();
         return (Integer.toUnsignedLong(Arrays.hashCode((byte[]) record.key())) << 31)
-                ^ Integer.toUnsignedLong(Arrays.hashCode(moment));
-    }
-
-    private static void add(Headers headers, String name, String text) {
-        headers.add(name, text.getBytes(UTF_8), Schema.BYTES_SCHEMA);
+                ^ Integer.toUnsignedLong(Arrays.hashCode(text));
     }
 
     @Override

@@ -1,6 +1,5 @@
-package io.towpath.transform;
+package io.towpath.debezium;
 
-import io.towpath.source.MarkedBytes;
 import io.towpath.support.Raw;
 import java.util.HashMap;
 import java.util.Map;

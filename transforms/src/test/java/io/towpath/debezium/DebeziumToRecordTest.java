@@ -1,4 +1,4 @@
-package io.towpath.transform;
+package io.towpath.debezium;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;

@@ -1,4 +1,4 @@
-package io.towpath.transform;
+package io.towpath.debezium;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
-import io.towpath.source.MarkedBytes;
 import io.towpath.support.Fuzz;
 import io.towpath.support.Garbage;
 import io.towpath.support.Raw;

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.debezium;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -32,7 +32,7 @@ class RawDocumentsTest {
             "topic.prefix",
             "capture",
             "cursor.pipeline",
-            ChangeCarrier.PIPELINE);
+            CursorPipeline.PIPELINE);
 
     @Test
     void documentsComeBackFromTheirTextAsTheyWere() {
@@ -82,12 +82,12 @@ class RawDocumentsTest {
 
     @Test
     void bothDocumentsOfAChangeEventKeepTheirBytes() {
-        byte[] carrier = Raw.document(Raw.embedded("documentKey", Raw.decimal("_id", "5.00")));
+        byte[] before = Raw.document(Raw.embedded("documentKey", Raw.decimal("_id", "5.00")));
         byte[] event = Raw.document(
                 Raw.embedded("_id", Raw.string("_data", "8263")),
                 Raw.string("operationType", "update"),
                 Raw.element(3, "fullDocument", DOCUMENT),
-                Raw.element(3, "fullDocumentBeforeChange", carrier),
+                Raw.element(3, "fullDocumentBeforeChange", before),
                 Raw.embedded("documentKey", Raw.int32("_id", 1)),
                 Raw.embedded("lsid", Raw.int32("id", 1)));
 
@@ -97,7 +97,7 @@ class RawDocumentsTest {
         assertArrayEquals(
                 DOCUMENT, MarkedBytes.unmark(decoded.getFullDocument().toJson()).orElseThrow());
         assertArrayEquals(
-                carrier,
+                before,
                 MarkedBytes.unmark(decoded.getFullDocumentBeforeChange().toJson())
                         .orElseThrow());
         assertEquals("{\"id\": 1}", decoded.getLsid().toJson()); // goes into Debezium's offsets
@@ -110,9 +110,9 @@ class RawDocumentsTest {
                 .with("cursor.pipeline", "[{\"$match\": {}}]")
                 .build();
         ConfigException error = assertThrows(ConfigException.class, () -> new RawDocuments().init(config));
-        assertTrue(error.getMessage().contains("set it to " + ChangeCarrier.PIPELINE), error.getMessage());
+        assertTrue(error.getMessage().contains("set it to " + CursorPipeline.PIPELINE), error.getMessage());
         assertThrows(ConfigException.class, () -> new RawDocuments().init(Configuration.from(Map.of())));
-        assertTrue(ChangeCarrier.isCarriedBy(ChangeCarrier.PIPELINE.replace(" ", "")));
+        assertTrue(CursorPipeline.isIn(CursorPipeline.PIPELINE.replace(" ", "")));
     }
 
     @Test

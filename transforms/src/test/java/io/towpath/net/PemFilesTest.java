@@ -1,4 +1,4 @@
-package io.towpath.tls;
+package io.towpath.net;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;

@@ -1,4 +1,4 @@
-package io.towpath.silent;
+package io.towpath.net;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;

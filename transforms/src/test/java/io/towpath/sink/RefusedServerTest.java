@@ -101,7 +101,7 @@ class RefusedServerTest extends DestinationTest {
             assertEquals(TestTask.documents("{_id: 1}"), TestTask.stored(collection));
             assertEquals(
                     List.of(
-                            "no record of Towpath's: BSON is cut off: 5 bytes wanted at byte 0 of 2",
+                            "no record of Towpath's: BSON is cut off: 5 bytes needed at byte 0 of 2",
                             "no record of Towpath's: a value with the field 'a' and without an _id is neither a document nor an update"),
                     sink.context.letters.stream()
                             .map(letter -> text(letter, "reason"))

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.support;
 
 import java.util.Collection;
 import java.util.HashMap;
@@ -8,10 +8,10 @@ import org.apache.kafka.connect.source.SourceTaskContext;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
 /** Connect as a source task sees it that has stored nothing yet. */
-final class SourceContext implements SourceTaskContext, OffsetStorageReader {
+public final class SourceContext implements SourceTaskContext, OffsetStorageReader {
     private final Map<String, String> configuration;
 
-    SourceContext(Map<String, String> configuration) {
+    public SourceContext(Map<String, String> configuration) {
         this.configuration = configuration;
     }
 

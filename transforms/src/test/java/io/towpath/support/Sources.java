@@ -1,14 +1,21 @@
-package io.towpath.source;
+package io.towpath.support;
 
-import io.towpath.support.Server;
+import io.towpath.debezium.CursorPipeline;
+import io.towpath.debezium.RawDocuments;
+import io.towpath.debezium.SourceCluster;
+import io.towpath.source.MongoSource;
+import io.towpath.source.copy.CopySettings;
+import io.towpath.source.copy.SnapshotReads;
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.kafka.common.config.AbstractConfig;
+import org.apache.kafka.common.config.ConfigDef;
 
 /** Settings by which tests connect to the server as a source. */
-final class Sources {
+public final class Sources {
     private Sources() {}
 
-    static Map<String, String> configuration() {
+    public static Map<String, String> configuration() {
         return new HashMap<>(Map.of(
                 "connector.class",
                 MongoSource.class.getName(),
@@ -21,10 +28,16 @@ final class Sources {
                 "mongodb.authentication.class",
                 RawDocuments.class.getName(),
                 "cursor.pipeline",
-                ChangeCarrier.PIPELINE));
+                CursorPipeline.PIPELINE));
     }
 
-    static SourceCluster connected(Map<String, String> configuration) {
-        return new SourceCluster(configuration, SourceSettings.of(configuration));
+    /** Reads by the default settings. */
+    public static SnapshotReads reads(SourceCluster source) {
+        ConfigDef definition = CopySettings.define(new ConfigDef());
+        return new SnapshotReads(source, CopySettings.of(new AbstractConfig(definition, Map.of())));
+    }
+
+    public static SourceCluster connected(Map<String, String> configuration) {
+        return new SourceCluster(configuration, configuration.get("towpath.name"));
     }
 }

@@ -1,4 +1,4 @@
-package io.towpath.sink;
+package io.towpath.sink.model;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -12,10 +12,10 @@ import org.bson.BsonInt32;
 import org.bson.BsonString;
 
 /** An update as MongoDB's update operators. */
-final class ClassicUpdate {
+public final class ClassicUpdate {
     private ClassicUpdate() {}
 
-    static BsonDocument of(Change.Update update) {
+    public static BsonDocument of(Change.Update update) {
         BsonDocument operators = new BsonDocument();
         if (!update.set().isEmpty()) operators.append(Change.SET, update.set());
         BsonDocument unset = new BsonDocument();
@@ -31,9 +31,9 @@ final class ClassicUpdate {
     }
 
     /**
-     * Whether the server can neither refuse the operators, whatever the document looks like, nor add the new fields in another order:
-     * only top-level names, and those that are set ascend as the server sorts them (names that begin with a digit are left out, as it
-     * sorts numbers by value).
+     * Whether the server can neither refuse the operators, whatever the document, nor add the new fields in another order: there are only
+     * top-level names, and those to set ascend in the server's order (except names that begin with a digit, as it sorts numbers by
+     * value).
      */
     static boolean isSafe(Change.Update update) {
         boolean plain = Stream.concat(update.set().keySet().stream(), update.unset().stream())

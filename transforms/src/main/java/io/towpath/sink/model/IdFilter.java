@@ -1,4 +1,4 @@
-package io.towpath.sink;
+package io.towpath.sink.model;
 
 import static java.nio.charset.StandardCharsets.US_ASCII;
 
@@ -9,14 +9,14 @@ import java.util.Optional;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 
-/** The filter that finds a document by its {@code _id}, in the bytes that the {@code _id} has. */
-final class IdFilter {
+/** The filter that matches a document by its {@code _id}, byte for byte. */
+public final class IdFilter {
     private static final byte[] EQ = "$eq".getBytes(US_ASCII);
 
     private IdFilter() {}
 
     /** The filter for the {@code _id} of a document or key; empty when it has none. */
-    static Optional<BsonDocument> of(byte[] document) {
+    public static Optional<BsonDocument> of(byte[] document) {
         BsonElements elements = new BsonElements(document, 0);
         while (elements.next()) {
             if (!elements.nameIs(BsonElements.ID)) continue;
@@ -24,7 +24,7 @@ final class IdFilter {
                     ByteBuffer.wrap(document, elements.valueStart(), elements.valueEnd() - elements.valueStart());
             if (elements.type() != BsonElements.DOCUMENT)
                 return Optional.of(new RawBsonDocument(single(elements.type(), BsonElements.ID, value)));
-            // compared as a whole, so that no name in it is read as an operator
+            // compared as a whole, so that the server takes no name in it for an operator
             byte[] compared = single(BsonElements.DOCUMENT, EQ, value);
             return Optional.of(
                     new RawBsonDocument(single(BsonElements.DOCUMENT, BsonElements.ID, ByteBuffer.wrap(compared))));

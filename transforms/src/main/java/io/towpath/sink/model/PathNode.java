@@ -1,4 +1,4 @@
-package io.towpath.sink;
+package io.towpath.sink.model;
 
 import io.towpath.record.Change;
 import java.util.LinkedHashMap;
@@ -7,7 +7,7 @@ import java.util.Map;
 import java.util.OptionalInt;
 import org.bson.BsonValue;
 
-/** What an update says about one place in a document, and about the places below. Applied in this order: value, unset or truncation; children. */
+/** What an update does to one place in a document, and to the places below. Applied in this order: value, unset or truncation; children. */
 final class PathNode {
     private static final int MOST_ELEMENTS = 1_500_000; // the server pads an array no further
 
@@ -16,12 +16,12 @@ final class PathNode {
     boolean unset;
     OptionalInt newSize = OptionalInt.empty();
 
-    /** The tree of an update's paths; below every place the paths keep their order. */
+    /** The tree of an update's paths, which keep their order below every place. */
     static PathNode of(Change.Update update) {
         PathNode root = new PathNode();
         update.truncations().forEach(cut -> root.at(cut.path()).newSize = OptionalInt.of(cut.newSize()));
         update.set().forEach((path, value) -> root.at(path).become(value));
-        // last, as a place that was only removed from takes no part in the order of new fields
+        // last, as a place with removals only has no part in the order of new fields
         update.unset().forEach(path -> root.at(path).become(null));
         return root;
     }
@@ -42,12 +42,12 @@ final class PathNode {
         return value != null && children.isEmpty();
     }
 
-    /** Whether nothing stays here. */
+    /** Whether the place ends up missing. */
     boolean isRemoved() {
         return unset && onlyRemoves();
     }
 
-    /** Whether nothing is written here or below, so that no container is needed for it. */
+    /** Whether nothing is written here or below, so that no container is needed. */
     boolean onlyRemoves() {
         return value == null && newSize.isEmpty() && !writesBelow() && (unset || !children.isEmpty());
     }
@@ -56,14 +56,14 @@ final class PathNode {
         return !children.values().stream().allMatch(PathNode::onlyRemoves);
     }
 
-    /** The children that do not just go, in their order. */
+    /** The children that are not just removed, in their order. */
     List<Map.Entry<String, PathNode>> staying() {
         return children.entrySet().stream()
                 .filter(child -> !child.getValue().isRemoved())
                 .toList();
     }
 
-    /** Whether the children may be elements of an array. Names that are no index and are only removed from do not matter to one. */
+    /** Whether the children may be elements of an array, which ignores removals below names that are no index. */
     boolean isIndexed() {
         return children.keySet().stream().anyMatch(PathNode::isIndex)
                 && children.entrySet().stream()

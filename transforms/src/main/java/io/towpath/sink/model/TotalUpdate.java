@@ -1,4 +1,15 @@
-package io.towpath.sink;
+package io.towpath.sink.model;
+
+import static io.towpath.sink.model.Expressions.choose;
+import static io.towpath.sink.model.Expressions.field;
+import static io.towpath.sink.model.Expressions.fieldOf;
+import static io.towpath.sink.model.Expressions.let;
+import static io.towpath.sink.model.Expressions.list;
+import static io.towpath.sink.model.Expressions.literal;
+import static io.towpath.sink.model.Expressions.objectOrEmpty;
+import static io.towpath.sink.model.Expressions.op;
+import static io.towpath.sink.model.Expressions.variable;
+import static io.towpath.sink.model.Expressions.without;
 
 import io.towpath.record.Change;
 import java.util.ArrayList;
@@ -16,11 +27,11 @@ import org.bson.BsonValue;
 
 /**
  * An update as an aggregation pipeline that writes exactly the named paths and never fails, whatever the document looks like by now:
- * what is no container on the way becomes one. A stretch of the log can so be applied again (after a crash, or over a copy that is
- * already newer) without being refused half-way; every path's last writer is in the stretch.
+ * a value on the way that is no container becomes one. So a stretch of the log can be applied again (after a crash, or over a newer copy)
+ * without a refusal half-way; every path's last writer is in the stretch.
  */
-final class TotalUpdate {
-    /** The server takes no more than 200 levels of BSON in a command (seen: 196 in the expression itself). */
+public final class TotalUpdate {
+    /** The server takes at most 200 levels of BSON in a command (measured: 196 in the expression itself). */
     private static final int DEEPEST = 190;
 
     private static final BsonValue REST = new BsonInt32(Integer.MAX_VALUE);
@@ -28,8 +39,8 @@ final class TotalUpdate {
 
     private TotalUpdate() {}
 
-    /** Empty when the server would find the expression nested too deep: paths of two dozen names, deep values below long paths. */
-    static Optional<List<BsonDocument>> of(Change.Update update) {
+    /** Empty when the expression is nested too deep for the server: paths of two dozen names, deep values below long paths. */
+    public static Optional<List<BsonDocument>> of(Change.Update update) {
         BsonValue whole = object(PathNode.of(update), new BsonString("$$ROOT"));
         if (nesting(whole) > DEEPEST) return Optional.empty();
         return Optional.of(List.of(new BsonDocument("$replaceWith", whole)));
@@ -43,7 +54,7 @@ final class TotalUpdate {
         return deepest + 1;
     }
 
-    /** What becomes of the value that {@code present} gives. */
+    /** The new value in place of {@code present}. */
     private static BsonValue expression(PathNode node, BsonValue present) {
         if (node.isLeaf()) return literal(node.value);
         BsonValue base = base(node, present);
@@ -62,14 +73,14 @@ final class TotalUpdate {
         return node.isIndexed() ? elementsOrFields(node, base) : object(node, base);
     }
 
-    /** Whether the variable u has something to remove from: removing makes no containers. */
+    /** Whether the variable u is a container: a removal creates none. */
     private static BsonValue isContainer(PathNode node) {
         BsonArray types = list(new BsonString("object"));
         if (node.isIndexed()) types.add(new BsonString("array"));
         return op("$in", list(op("$type", variable("u")), types));
     }
 
-    /** An array cut to a length; what is no array becomes an empty one. */
+    /** An array truncated to a length; any other value becomes an empty one. */
     private static BsonValue truncated(BsonValue base, int newSize) {
         if (newSize == 0) return literal(new BsonArray());
         return let(
@@ -81,7 +92,7 @@ final class TotalUpdate {
                         literal(new BsonArray())));
     }
 
-    /** The named fields written over an object; what is no object becomes an empty one. Fields that are there keep their place. */
+    /** The named fields written over an object; any other value becomes an empty one. Existing fields keep their place. */
     private static BsonValue object(PathNode node, BsonValue base) {
         List<BsonValue> parts = new ArrayList<>();
         parts.add(without(removed(node), variable("o")));
@@ -99,7 +110,7 @@ final class TotalUpdate {
         return let("o", objectOrEmpty(base), op("$mergeObjects", new BsonArray(parts)));
     }
 
-    /** Numbered children: elements of an array, fields of anything else. Each child's value is computed once, in the variable e<number>. */
+    /** Numbered children: elements of an array, fields of anything else. Computes each child's value once, in the variable e<number>. */
     private static BsonValue elementsOrFields(PathNode node, BsonValue base) {
         BsonDocument values = new BsonDocument();
         List<BsonValue> fields = new ArrayList<>();
@@ -120,7 +131,7 @@ final class TotalUpdate {
         return let("a", base, let(values, either));
     }
 
-    /** The array in the variable a with some elements written; as the server does, nulls fill the gap to what lies beyond its end. */
+    /** The array in the variable a with some elements written; nulls fill the gap beyond its end, as the server does it. */
     private static BsonValue elements(PathNode node) {
         TreeMap<Integer, PathNode> children = new TreeMap<>();
         node.children.forEach((name, child) -> {
@@ -139,7 +150,7 @@ final class TotalUpdate {
         return let("p", padded(node), op("$concatArrays", new BsonArray(parts)));
     }
 
-    /** An element is never taken out by an unset: it becomes null. */
+    /** An unset never removes an element: it becomes null. */
     private static BsonValue element(int index, PathNode node) {
         BsonArray written = node.isRemoved() ? NULLS : list(variable("e" + index));
         BsonValue exists = op("$gt", list(op("$size", variable("p")), new BsonInt32(index)));
@@ -159,11 +170,6 @@ final class TotalUpdate {
                 list(variable("a"), op("$map", new BsonDocument("input", missing).append("in", BsonNull.VALUE))));
     }
 
-    private static BsonValue objectOrEmpty(BsonValue base) {
-        BsonValue isObject = op("$eq", list(op("$type", variable("v")), new BsonString("object")));
-        return let("v", base, choose(isObject, variable("v"), literal(new BsonDocument())));
-    }
-
     private static void flush(BsonDocument leaves, List<BsonValue> parts) {
         if (!leaves.isEmpty()) parts.add(literal(leaves));
     }
@@ -173,54 +179,5 @@ final class TotalUpdate {
                 .filter(child -> child.getValue().isRemoved())
                 .map(child -> (BsonValue) new BsonString(child.getKey()))
                 .toList();
-    }
-
-    private static BsonValue without(List<BsonValue> names, BsonValue object) {
-        if (names.isEmpty()) return object;
-        BsonValue stays = op("$not", list(op("$in", list(new BsonString("$$this.k"), literal(new BsonArray(names))))));
-        BsonDocument filter = new BsonDocument("input", op("$objectToArray", object)).append("cond", stays);
-        return op("$arrayToObject", op("$filter", filter));
-    }
-
-    /** An object of one field, or of none when the value is missing. */
-    private static BsonValue field(String name, BsonValue value) {
-        if (!name.isEmpty() && !name.startsWith("$")) return new BsonDocument(name, value);
-        BsonValue pair = new BsonDocument("k", literal(new BsonString(name))).append("v", variable("f"));
-        BsonValue isMissing = op("$eq", list(op("$type", variable("f")), new BsonString("missing")));
-        return let("f", value, choose(isMissing, literal(new BsonDocument()), op("$arrayToObject", list(list(pair)))));
-    }
-
-    private static BsonValue fieldOf(String variable, String name) {
-        return op(
-                "$getField",
-                new BsonDocument("field", literal(new BsonString(name))).append("input", variable(variable)));
-    }
-
-    private static BsonValue let(String name, BsonValue value, BsonValue in) {
-        return let(new BsonDocument(name, value), in);
-    }
-
-    private static BsonValue let(BsonDocument variables, BsonValue in) {
-        return op("$let", new BsonDocument("vars", variables).append("in", in));
-    }
-
-    private static BsonValue choose(BsonValue condition, BsonValue then, BsonValue otherwise) {
-        return op("$cond", list(condition, then, otherwise));
-    }
-
-    private static BsonValue variable(String name) {
-        return new BsonString("$$" + name);
-    }
-
-    private static BsonValue literal(BsonValue value) {
-        return op("$literal", value);
-    }
-
-    private static BsonArray list(BsonValue... values) {
-        return new BsonArray(List.of(values));
-    }
-
-    private static BsonDocument op(String operator, BsonValue operand) {
-        return new BsonDocument(operator, operand);
     }
 }

@@ -1,4 +1,4 @@
-package io.towpath.sink;
+package io.towpath.sink.model;
 
 import com.mongodb.client.model.InsertOneModel;
 import com.mongodb.client.model.ReplaceOneModel;
@@ -15,18 +15,18 @@ import org.bson.BSONException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 
-/** The driver's writes for the parts of the record contract. */
-final class WriteModels {
+/** The driver's write models for the changes of the record contract. */
+public final class WriteModels {
 
     private WriteModels() {}
 
-    /** A new document. Its bytes are stored as they are only when {@link #mustBeLiteral} says no. */
-    static WriteModel<BsonDocument> insert(byte[] document) {
+    /** A new document. The server stores its bytes unchanged only where {@link #mustBeLiteral} is false. */
+    public static WriteModel<BsonDocument> insert(byte[] document) {
         return new InsertOneModel<>(new RawBsonDocument(document));
     }
 
-    /** The document that has this one's {@code _id} is now this one, byte for byte. */
-    static WriteModel<BsonDocument> replace(byte[] value) {
+    /** Replaces the document with the same {@code _id}, byte for byte, or inserts this one. */
+    public static WriteModel<BsonDocument> replace(byte[] value) {
         BsonDocument filter = IdFilter.of(value).orElseThrow();
         RawBsonDocument document = new RawBsonDocument(value);
         if (mustBeLiteral(value)) {
@@ -36,8 +36,8 @@ final class WriteModels {
         return new ReplaceOneModel<>(filter, document, new ReplaceOptions().upsert(true));
     }
 
-    /** A replace refuses names that begin with $; and it puts the server's time, as an insert does, where it finds an empty timestamp. */
-    static boolean mustBeLiteral(byte[] document) {
+    /** A replace rejects names that begin with $, and fills empty timestamps with the server's time, as an insert does. */
+    public static boolean mustBeLiteral(byte[] document) {
         BsonElements elements = new BsonElements(document, 0);
         while (elements.next()) {
             boolean isEmptyTimestamp = elements.type() == BsonElements.TIMESTAMP && elements.int64(0) == 0;
@@ -47,8 +47,8 @@ final class WriteModels {
         return false;
     }
 
-    /** An update that may meet a document newer or older than the one that was updated at the source. */
-    static WriteModel<BsonDocument> repeatable(BsonDocument filter, Change.Update update) {
+    /** An update that may meet an older or a newer document than the source updated. */
+    public static WriteModel<BsonDocument> repeatable(BsonDocument filter, Change.Update update) {
         return ClassicUpdate.isSafe(update) ? classic(filter, update) : total(filter, update);
     }
 
@@ -56,15 +56,15 @@ final class WriteModels {
         return new UpdateOneModel<>(filter, raw(ClassicUpdate.of(update)));
     }
 
-    /** An update that sets what it names whatever the document looks like, and gives new fields the order that they are listed in. */
-    static WriteModel<BsonDocument> total(BsonDocument filter, Change.Update update) {
+    /** An update that works on every document, and adds new fields in their listed order. */
+    public static WriteModel<BsonDocument> total(BsonDocument filter, Change.Update update) {
         return pipeline(update)
                 .<WriteModel<BsonDocument>>map(pipeline -> new UpdateOneModel<>(
                         filter, pipeline.stream().map(WriteModels::raw).toList()))
                 .orElseGet(() -> classic(filter, update));
     }
 
-    /** Empty also for values that the driver cannot decode: the operators carry their bytes. */
+    /** Also empty for values that the driver cannot decode: the operators have their bytes. */
     private static Optional<List<BsonDocument>> pipeline(Change.Update update) {
         try {
             return TotalUpdate.of(update);
@@ -73,7 +73,7 @@ final class WriteModels {
         }
     }
 
-    /** The driver copies the bytes of a document that is raw as a whole only. */
+    /** The driver copies bytes only of a document that is raw as a whole. */
     private static RawBsonDocument raw(BsonDocument document) {
         return new RawBsonDocument(BsonBytes.of(document));
     }

@@ -1,4 +1,4 @@
-package io.towpath.sink;
+package io.towpath.sink.plain;
 
 import com.mongodb.client.model.DeleteOneModel;
 import com.mongodb.client.model.WriteModel;
@@ -7,14 +7,17 @@ import com.mongodb.kafka.connect.sink.cdc.CdcHandler;
 import com.mongodb.kafka.connect.sink.converter.SinkDocument;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
+import io.towpath.record.ContractException;
+import io.towpath.sink.model.IdFilter;
+import io.towpath.sink.model.WriteModels;
 import java.util.Arrays;
 import java.util.Optional;
 import org.apache.kafka.connect.errors.DataException;
 import org.bson.BSONException;
 import org.bson.BsonDocument;
 
-/** Turns each record of the contract into one write of mongo-kafka's sink. Works with {@link TopicNamespaceMapper} only. */
-public final class RecordHandler extends CdcHandler {
+/** Converts each record of the contract to one write of mongo-kafka's sink. Requires {@link TopicNamespaceMapper}. */
+public class RecordHandler extends CdcHandler {
     public RecordHandler(MongoSinkTopicConfig config) {
         super(config);
     }
@@ -39,12 +42,12 @@ public final class RecordHandler extends CdcHandler {
             if (change instanceof Change.Document) return WriteModels.replace(value);
             if (change instanceof Change.Update update) return WriteModels.repeatable(filter, update);
             return new DeleteOneModel<>(filter);
-        } catch (DataException | BSONException error) {
+        } catch (DataException | ContractException | BSONException error) {
             throw broken("%s: %s".formatted(filter, error.getMessage()));
         }
     }
 
-    private DataException broken(String what) {
-        return new DataException("topic %s: %s".formatted(getConfig().getTopic(), what));
+    private DataException broken(String message) {
+        return new DataException("topic %s: %s".formatted(getConfig().getTopic(), message));
     }
 }

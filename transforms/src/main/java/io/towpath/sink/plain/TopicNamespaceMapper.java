@@ -1,4 +1,4 @@
-package io.towpath.sink;
+package io.towpath.sink.plain;
 
 import com.mongodb.MongoNamespace;
 import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
@@ -12,7 +12,7 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 
 /** The namespace is in the topic's name: {@code <prefix>.<database>.<collection>}, where only the collection may hold dots. */
-public final class TopicNamespaceMapper implements NamespaceMapper {
+public class TopicNamespaceMapper implements NamespaceMapper {
     /** A JSON object: a namespace at the source to its name at the destination. */
     public static final String RENAME = "towpath.rename";
 
@@ -24,8 +24,8 @@ public final class TopicNamespaceMapper implements NamespaceMapper {
         if (rename != null) renamed.putAll(parse(RENAME, rename));
     }
 
-    /** Throws {@link ConfigException} on what is no JSON object of namespaces. */
-    static Map<String, MongoNamespace> parse(String name, Object rename) {
+    /** Throws {@link ConfigException} on anything but a JSON object of namespaces. */
+    public static Map<String, MongoNamespace> parse(String name, Object rename) {
         Map<String, MongoNamespace> parsed = new HashMap<>();
         try {
             BsonDocument.parse(rename.toString())
@@ -45,7 +45,7 @@ public final class TopicNamespaceMapper implements NamespaceMapper {
         return namespace(record.topic());
     }
 
-    MongoNamespace namespace(String topic) {
+    public MongoNamespace namespace(String topic) {
         int database = topic.indexOf('.') + 1;
         int collection = topic.indexOf('.', database) + 1;
         if (database < 2 || collection - database < 2 || collection == topic.length()) {

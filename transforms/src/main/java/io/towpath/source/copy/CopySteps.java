@@ -1,12 +1,12 @@
-package io.towpath.source;
+package io.towpath.source.copy;
 
 import java.util.ArrayDeque;
 import java.util.Queue;
 import java.util.concurrent.TimeUnit;
 
-/** Steps on their way from the copying threads to the task, in order. What waits is bounded by its bytes; a thread with more has to wait. */
+/** Steps from the copying threads to the task, in order. Bounds the bytes that wait: a thread with more blocks. */
 final class CopySteps {
-    /** What a step takes besides its documents. */
+    /** Memory of a step besides its documents. */
     private static final long OVERHEAD = 1 << 10;
 
     private final long mostBytes;
@@ -17,7 +17,7 @@ final class CopySteps {
         this.mostBytes = mostBytes;
     }
 
-    /** Returns once there is room for it; a step that is larger than all of the room waits alone. */
+    /** Returns once there is room; a step that is larger than the whole room waits alone. */
     synchronized void put(CopyStep step) throws InterruptedException {
         while (!waiting.isEmpty() && bytes + size(step) > mostBytes) wait();
         waiting.add(step);

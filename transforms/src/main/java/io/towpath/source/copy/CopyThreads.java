@@ -1,6 +1,9 @@
-package io.towpath.source;
+package io.towpath.source.copy;
 
 import com.mongodb.MongoException;
+import io.towpath.net.ReadFault;
+import io.towpath.source.progress.Page;
+import io.towpath.source.progress.RangePlan;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -8,8 +11,8 @@ import java.util.concurrent.LinkedBlockingDeque;
 import java.util.concurrent.ThreadLocalRandom;
 
 /**
- * Threads that cut collections into ranges and read these. What they find waits in order for each range, up to a number of bytes;
- * what exceeds it stops the reading. A range goes on where its last page ended, at a later moment, when a read breaks off.
+ * Threads that divide collections into ranges and read these. The pages of each range wait in order, up to a number of bytes, beyond
+ * which reading blocks. When a read breaks off, its range continues where its last page ended, as of a later cluster time.
  */
 final class CopyThreads implements AutoCloseable {
     /** Of pages that wait for the task, whatever the number of threads. */
@@ -19,24 +22,26 @@ final class CopyThreads implements AutoCloseable {
     private static final long FIRST_PAUSE_MS = 200;
     private static final long LONGEST_PAUSE_MS = 10_000;
 
-    /** Work for a thread: to cut a collection into ranges, or to read a range. */
+    /** Work for a thread: to divide a collection into ranges, or to read a range. */
     private sealed interface Job {}
 
     private record Cut(String namespace) implements Job {}
 
     private record Read(String namespace, RangePlan plan, int range, byte[] after) implements Job {}
 
-    private final SourceCluster source;
-    private final SourceSettings settings;
+    private final SnapshotReads reads;
+    private final String name;
     private final RateLimit limit;
     private final LinkedBlockingDeque<Job> jobs = new LinkedBlockingDeque<>();
     private final CopySteps steps = new CopySteps(MOST_WAITING_BYTES);
     private final List<Thread> threads = new ArrayList<>();
 
-    CopyThreads(SourceCluster source, SourceSettings settings) {
-        this.source = source;
-        this.settings = settings;
-        this.limit = new RateLimit(settings.documentsPerSecond(), settings.bytesPerSecond());
+    /** @param name of the pipeline */
+    CopyThreads(SnapshotReads reads, String name) {
+        this.reads = reads;
+        this.name = name;
+        this.limit = new RateLimit(
+                reads.settings().documentsPerSecond(), reads.settings().bytesPerSecond());
     }
 
     void cut(String namespace) {
@@ -48,8 +53,8 @@ final class CopyThreads implements AutoCloseable {
     }
 
     void start() {
-        for (int index = 0; index < settings.threads(); index++) {
-            Thread thread = new Thread(this::work, "towpath-copy-%s-%d".formatted(settings.name(), index));
+        for (int index = 0; index < reads.settings().threads(); index++) {
+            Thread thread = new Thread(this::work, "towpath-copy-%s-%d".formatted(name, index));
             thread.setDaemon(true);
             thread.start();
             threads.add(thread);
@@ -76,7 +81,7 @@ final class CopyThreads implements AutoCloseable {
             }
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
-        } catch (Throwable error) { // an Error too: a thread that is gone would be waited for for ever
+        } catch (Throwable error) { // also an Error: the task would wait for a dead thread for ever
             fail(namespace, error);
         }
     }
@@ -93,11 +98,13 @@ final class CopyThreads implements AutoCloseable {
     private void cut(Cut job) throws InterruptedException {
         for (Patience patience = new Patience(); ; ) {
             try {
-                RangePlan plan = RangeCutter.plan(source.collection(job.namespace), settings.rangeBytes());
+                RangePlan plan = RangeCutter.plan(
+                        reads.source().collection(job.namespace),
+                        reads.settings().rangeBytes());
                 steps.put(new CopyStep.Planned(job.namespace, plan));
-                // before the collections that are not cut yet, so that few ranges wait
+                // before the collections that are not divided yet, so that few ranges wait
                 for (int range = plan.ranges() - 1; range >= 0; range--) {
-                    jobs.addFirst(new Read(job.namespace, plan, range, Piece.END));
+                    jobs.addFirst(new Read(job.namespace, plan, range, RangePlan.OPEN_END));
                 }
                 return;
             } catch (MongoException error) {
@@ -110,18 +117,24 @@ final class CopyThreads implements AutoCloseable {
         byte[] after = job.after;
         for (Patience patience = new Patience(); ; ) {
             try (RangeRead pages = new RangeRead(
-                    source, source.snapshot(), job.namespace, job.range, job.plan, after, RangeRead.PAGE_BYTES)) {
+                    reads,
+                    reads.source().snapshot(),
+                    job.namespace,
+                    job.range,
+                    job.plan,
+                    after,
+                    RangeRead.PAGE_BYTES)) {
                 while (pages.hasNext()) {
                     Page page = pages.next();
                     limit.take(page.documents().size(), page.bytes());
-                    steps.put(page);
+                    steps.put(new CopyStep.Copied(page));
                     if (page.isLast()) return;
                     after = page.lastKey();
                     patience = new Patience();
                 }
             } catch (MongoException error) {
                 if (ReadFault.isInterrupt(error)) throw new InterruptedException();
-                steps.put(new CopyStep.Trouble(job.namespace, job.range, ReadFault.words(error)));
+                steps.put(new CopyStep.Retried(job.namespace, job.range, ReadFault.message(error)));
                 patience.afterFault(error);
             }
         }
@@ -133,14 +146,14 @@ final class CopyThreads implements AutoCloseable {
         steps.clear();
     }
 
-    /** Pauses that grow, until the fault does not pass or has lasted too long. */
+    /** Growing pauses, until an error is not transient or has lasted too long. */
     private static final class Patience {
         private final long end = System.nanoTime() + PATIENCE.toNanos();
         private long pauseMs = FIRST_PAUSE_MS;
 
         void afterFault(MongoException error) throws InterruptedException {
             if (ReadFault.isInterrupt(error)) throw new InterruptedException();
-            if (!ReadFault.passes(error) || System.nanoTime() > end) throw error;
+            if (!ReadFault.isTransient(error) || System.nanoTime() > end) throw error;
             Thread.sleep(ThreadLocalRandom.current().nextLong(pauseMs / 2, pauseMs));
             pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
         }

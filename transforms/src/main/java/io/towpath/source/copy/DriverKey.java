@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.copy;
 
 import java.util.Arrays;
 import org.bson.BsonBinaryWriter;
@@ -8,14 +8,13 @@ import org.bson.codecs.EncoderContext;
 import org.bson.io.BasicOutputBuffer;
 
 /**
- * Which keys the driver can put into a command as they are. It writes documents within commands field by field, once a name, and
- * strings as valid UTF-8: an {@code _id} with a name that occurs twice would become another one. Such an {@code _id} must not bound
- * what is read.
+ * Which keys the driver sends unchanged in a command. It writes documents within commands field by field, each name once, and strings
+ * as valid UTF-8: an {@code _id} with a duplicate name would become another one. Such an {@code _id} must not bound a read.
  */
-final class Carried {
-    private Carried() {}
+public final class DriverKey {
+    private DriverKey() {}
 
-    static boolean asItIs(byte[] key) {
+    public static boolean isExact(byte[] key) {
         BasicOutputBuffer out = new BasicOutputBuffer(key.length);
         try (BsonBinaryWriter writer = new BsonBinaryWriter(out)) {
             new BsonDocumentCodec()

@@ -1,25 +1,26 @@
-package io.towpath.source;
+package io.towpath.source.copy;
 
 import com.mongodb.MongoException;
 import com.mongodb.client.MongoCollection;
+import io.towpath.net.ServerError;
 import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
+import io.towpath.source.progress.RangePlan;
 import java.util.ArrayList;
 import java.util.List;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonNumber;
 
-/** Cuts a collection into ranges of about the same number of bytes, whatever the types of its {@code _id}s and however they lie. */
-final class RangeCutter {
-    /** So that a plan, with {@code _id}s of 1 KB, stays under Kafka's usual record size of 1 MB as Base64. */
+/** Divides a collection into ranges of about the same number of bytes, whatever the types and distribution of its {@code _id}s. */
+public final class RangeCutter {
+    /** Keeps a plan with {@code _id}s of 1 KB, in Base64, below Kafka's default record size of 1 MB. */
     private static final int MAX_RANGES = 1_024;
 
     private static final int MAX_BOUND_BYTES = 700_000;
-    /** Up to so many, every {@code _id} is read, from the index alone; of more, a sample. */
+    /** Of up to this many documents every {@code _id} is read, from the index alone; of more, a sample. */
     private static final long FEW = 20_000;
 
-    private static final int NAMESPACE_NOT_FOUND = 26;
     private static final int SAMPLES_A_RANGE = 20;
     private static final BsonDocument ONLY_ID = new BsonDocument("_id", new BsonInt32(1));
 
@@ -36,13 +37,13 @@ final class RangeCutter {
         return new RangePlan(bounds, documents, bytes, now);
     }
 
-    /** Empty when the collection is gone. */
+    /** Empty when the collection does not exist. */
     private static BsonDocument sizes(MongoCollection<BsonDocument> collection, BsonDocument stage) {
         try {
-            BsonDocument found = collection.aggregate(List.of(stage)).first();
-            return found == null ? new BsonDocument() : found.getDocument("storageStats");
+            BsonDocument stats = collection.aggregate(List.of(stage)).first();
+            return stats == null ? new BsonDocument() : stats.getDocument("storageStats");
         } catch (MongoException error) {
-            if (error.getCode() != NAMESPACE_NOT_FOUND) throw error;
+            if (!ServerError.NamespaceNotFound.is(error)) throw error;
             return new BsonDocument();
         }
     }
@@ -58,7 +59,7 @@ final class RangeCutter {
             for (byte[] id : raw.find().projection(ONLY_ID).sort(ONLY_ID).hint(ONLY_ID)) keys.add(CanonicalKey.of(id));
             return keys;
         }
-        // a sample of under 5 % is taken by a random cursor; a larger one would read the whole collection
+        // the server samples less than 5 % with a random cursor; for more it would read the whole collection
         int size = (int) Math.min(documents / 25, ranges * SAMPLES_A_RANGE);
         List<BsonDocument> pipeline = List.of(
                 new BsonDocument("$sample", new BsonDocument("size", new BsonInt32(size))),
@@ -77,7 +78,7 @@ final class RangeCutter {
             byte[] key = keys.get(index);
             boolean isNew = bounds.isEmpty() || BsonOrder.compare(bounds.get(bounds.size() - 1), key) < 0;
             bytes += key.length;
-            if (isNew && bytes <= MAX_BOUND_BYTES && Carried.asItIs(key)) bounds.add(key);
+            if (isNew && bytes <= MAX_BOUND_BYTES && DriverKey.isExact(key)) bounds.add(key);
         }
         return bounds;
     }

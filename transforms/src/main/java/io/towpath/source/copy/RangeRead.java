@@ -1,10 +1,12 @@
-package io.towpath.source;
+package io.towpath.source.copy;
 
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoCursor;
 import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
+import io.towpath.source.progress.Page;
+import io.towpath.source.progress.RangePlan;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -12,8 +14,8 @@ import java.util.NoSuchElementException;
 import org.bson.BsonDocument;
 import org.bson.BsonMaxKey;
 
-/** One read of a range, or of what is left of it, as of one moment: page by page, the last one marked. Throws the driver's exceptions. */
-final class RangeRead implements Iterator<Page>, AutoCloseable {
+/** One read of a range, or of the rest of it, as of one cluster time: page by page, the last one marked. Throws the driver's exceptions. */
+public final class RangeRead implements Iterator<Page>, AutoCloseable {
     static final long PAGE_BYTES = 1 << 20;
     private static final int PAGE_DOCUMENTS = 4_000;
     private static final BsonDocument MAX_KEY = new BsonDocument("_id", new BsonMaxKey());
@@ -21,7 +23,7 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
     private final String namespace;
     private final int range;
     private final long pageBytes;
-    private final SourceCluster source;
+    private final SnapshotReads reads;
     private final RangePlan plan;
     private ClientSession session;
     private MongoCursor<byte[]> cursor;
@@ -31,18 +33,18 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
     private boolean ended;
 
     /**
-     * @param session gives the moment; closed with this
-     * @param after key of the last {@code _id} that was read before; empty for none
+     * @param session determines the cluster time; closed with this
+     * @param after key of the last {@code _id} of an earlier read; empty for none
      */
     RangeRead(
-            SourceCluster source,
+            SnapshotReads reads,
             ClientSession session,
             String namespace,
             int range,
             RangePlan plan,
             byte[] after,
             long pageBytes) {
-        this.source = source;
+        this.reads = reads;
         this.plan = plan;
         this.namespace = namespace;
         this.range = range;
@@ -52,12 +54,12 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
             byte[] from = after.length > 0 ? after : plan.from(range);
             this.cursor = open(from);
             if (session.getSnapshotTimestamp() == null) {
-                // the member has no such collection, and does not tell of when; it may be behind, so it is told
+                // a member without the collection reports no cluster time; it may lag, so the read names one
                 close();
-                this.session = source.snapshot(source.now());
+                this.session = reads.source().snapshot(reads.source().now());
                 this.cursor = open(from);
             }
-            // what begins with min() and has no max() ends before MaxKey, which may be an _id
+            // a find with min() and without max() ends before MaxKey, which may be an _id
             this.atEnd = from.length == 0 || plan.to(range).length > 0;
             this.time = ClusterTime.of(this.session.getSnapshotTimestamp());
             this.ahead = read();
@@ -71,14 +73,14 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
     }
 
     private MongoCursor<byte[]> open(byte[] from) {
-        return source.range(session, namespace, from, plan.to(range))
-                .batchSize(source.batch(plan))
+        return reads.range(session, namespace, from, plan.to(range))
+                .batchSize(reads.batch(plan))
                 .iterator();
     }
 
     private byte[] read() {
         if (!cursor.hasNext() && !atEnd) {
-            cursor = source.documents(namespace, session, MAX_KEY).iterator();
+            cursor = reads.documents(namespace, session, MAX_KEY).iterator();
             atEnd = true;
         }
         return cursor.hasNext() ? cursor.next() : null;
@@ -103,10 +105,10 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
         return new Page(namespace, range, documents, bytes, time, ended);
     }
 
-    /** A page ends where a later read can go on. */
+    /** A page ends where a later read can continue. */
     private boolean isFull(List<byte[]> documents, long bytes) {
         if (bytes < pageBytes && documents.size() < PAGE_DOCUMENTS) return false;
-        return Carried.asItIs(CanonicalKey.of(documents.get(documents.size() - 1)));
+        return DriverKey.isExact(CanonicalKey.of(documents.get(documents.size() - 1)));
     }
 
     @Override

@@ -1,20 +1,20 @@
-package io.towpath.source;
+package io.towpath.source.copy;
 
 import java.util.concurrent.TimeUnit;
 
-/** Makes threads that share it wait so long that together they stay under a rate. */
+/** Delays the threads that share it so that together they stay below a rate. */
 final class RateLimit {
     private final double documentsPerSecond;
     private final double bytesPerSecond;
     private long free = System.nanoTime();
 
-    /** Zero means no limit. */
+    /** Zero is no limit. */
     RateLimit(long documentsPerSecond, long bytesPerSecond) {
         this.documentsPerSecond = documentsPerSecond;
         this.bytesPerSecond = bytesPerSecond;
     }
 
-    /** Waits until what was taken before is paid for. */
+    /** Waits for the time that earlier calls have used up. */
     void take(long documents, long bytes) throws InterruptedException {
         double seconds = Math.max(
                 documentsPerSecond > 0 ? documents / documentsPerSecond : 0,

@@ -1,5 +1,6 @@
-package io.towpath.source;
+package io.towpath.source.copy;
 
+import io.towpath.connector.TextHeaders;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.RecordHeaders;
@@ -16,20 +17,20 @@ import org.apache.kafka.connect.source.SourceRecord;
  * @param partition the source partition that {@code offset} belongs to
  * @param offset holds once all records of one poll are out: they share a transaction
  */
-record Rows(String topicPrefix, String namespace, Map<String, Object> partition, Map<String, Object> offset) {
-    void documents(Collection<byte[]> documents, ClusterTime time, Collection<SourceRecord> into) {
+public record Rows(String topicPrefix, String namespace, Map<String, Object> partition, Map<String, Object> offset) {
+    public void documents(Collection<byte[]> documents, ClusterTime time, Collection<SourceRecord> into) {
         Headers headers = headers("r", time);
         for (byte[] document : documents) into.add(record(CanonicalKey.of(document), document, headers));
     }
 
-    /** Documents that were not found. */
-    void gone(Collection<byte[]> keys, ClusterTime time, Collection<SourceRecord> into) {
+    /** Documents that do not exist. */
+    public void gone(Collection<byte[]> keys, ClusterTime time, Collection<SourceRecord> into) {
         Headers headers = headers("d", time);
         for (byte[] key : keys) into.add(record(key, null, headers));
     }
 
     private static Headers headers(String operation, ClusterTime time) {
-        return new RecordHeaders(operation, time, System.currentTimeMillis()).headers();
+        return TextHeaders.of(new RecordHeaders(operation, time, System.currentTimeMillis()));
     }
 
     private SourceRecord record(byte[] key, byte[] value, Headers headers) {

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.ddl;
 
 import com.mongodb.client.model.changestream.ChangeStreamDocument;
 import io.towpath.record.ClusterTime;
@@ -8,13 +8,13 @@ import org.bson.BsonDocument;
 import org.bson.BsonString;
 
 /**
- * One thing done to a collection as such, which no record tells of.
+ * One schema change: of a collection as a whole, which no record reports.
  *
  * @param kind the server's name of it: drop, rename, create, modify, createIndexes, dropIndexes; or {@value #UNSEEN}
  * @param to the new name of a renamed collection, else empty
  */
-record Ddl(ClusterTime time, String kind, String namespace, String to) {
-    /** The source's history was lost before it was looked at: anything may have been done up to this time. */
+public record Ddl(ClusterTime time, String kind, String namespace, String to) {
+    /** The source's history was lost before the watch read it: there may be any schema changes up to this time. */
     static final String UNSEEN = "unseen";
 
     static final Set<String> KINDS = Set.of("drop", "rename", "create", "modify", "createIndexes", "dropIndexes");
@@ -35,11 +35,11 @@ record Ddl(ClusterTime time, String kind, String namespace, String to) {
                 to);
     }
 
-    /** Whether it is about a collection that is taken in. A collection that is made is news only with options of its own. */
-    static boolean isNews(ChangeStreamDocument<BsonDocument> event, Predicate<String> selection) {
-        Ddl found = of(event);
-        boolean isOurs = selection.test(found.namespace) || !found.to.isEmpty() && selection.test(found.to);
-        if (!isOurs || !found.kind.equals("create")) return isOurs;
+    /** Whether the event concerns a captured collection. A new collection is relevant only with options of its own. */
+    static boolean isRelevant(ChangeStreamDocument<BsonDocument> event, Predicate<String> selection) {
+        Ddl change = of(event);
+        boolean isCaptured = selection.test(change.namespace) || !change.to.isEmpty() && selection.test(change.to);
+        if (!isCaptured || !change.kind.equals("create")) return isCaptured;
         BsonDocument options = event.getExtraElements() == null
                 ? new BsonDocument()
                 : event.getExtraElements().getDocument("operationDescription", new BsonDocument());
@@ -61,7 +61,7 @@ record Ddl(ClusterTime time, String kind, String namespace, String to) {
                 .append("to", new BsonString(to));
     }
 
-    /** What has the same mark is told once, as of the last time. */
+    /** The log keeps changes with the same mark once, with the latest time. */
     String mark() {
         return String.join("\0", kind, namespace, to);
     }

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.ddl;
 
 import io.towpath.record.ClusterTime;
 import java.util.HashMap;
@@ -9,18 +9,18 @@ import java.util.Optional;
 import org.bson.BsonArray;
 import org.bson.BsonDocument;
 
-/** What was done to collections as such, and up to when the source was looked at; kept in the connector's offsets. Not thread-safe. */
-final class DdlLog {
-    /** Of more the oldest are dropped, and counted. */
+/** Schema changes, and up to when the watch has read the source; kept in the connector's offsets. Not thread-safe. */
+public final class DdlLog {
+    /** Of more, the log drops the oldest and counts them. */
     static final int MOST = 500;
 
-    private final LinkedHashMap<String, Ddl> found = new LinkedHashMap<>();
+    private final LinkedHashMap<String, Ddl> changes = new LinkedHashMap<>();
     private ClusterTime upto;
     private long dropped;
     private String trouble = "";
 
-    /** @param from where it begins when nothing is stored */
-    DdlLog(Map<String, Object> stored, ClusterTime from) {
+    /** @param from where the watch begins when nothing is stored */
+    public DdlLog(Map<String, Object> stored, ClusterTime from) {
         upto = from;
         if (stored == null) return;
         upto = ClusterTime.parse((String) stored.get("upto"));
@@ -28,50 +28,50 @@ final class DdlLog {
         trouble = (String) stored.get("trouble");
         BsonDocument.parse("{e: %s}".formatted(stored.get("events")))
                 .getArray("e")
-                .forEach(one -> put(Ddl.parse(one.asDocument())));
+                .forEach(change -> put(Ddl.parse(change.asDocument())));
     }
 
     ClusterTime upto() {
         return upto;
     }
 
-    List<Ddl> found() {
-        return List.copyOf(found.values());
+    List<Ddl> changes() {
+        return List.copyOf(changes.values());
     }
 
-    /** Whether it was not known: what is read again after a restart is no news. */
-    boolean add(Ddl one) {
-        Optional<Ddl> known = Optional.ofNullable(found.get(one.mark()));
-        passed(one.time());
-        if (known.isPresent() && !one.time().isAfter(known.get().time())) return false;
-        put(one);
+    /** Returns whether the change is new: after a restart the watch reads some again. */
+    boolean add(Ddl change) {
+        Optional<Ddl> known = Optional.ofNullable(changes.get(change.mark()));
+        passed(change.time());
+        if (known.isPresent() && !change.time().isAfter(known.get().time())) return false;
+        put(change);
         return true;
     }
 
-    private void put(Ddl one) {
-        found.remove(one.mark());
-        found.put(one.mark(), one);
-        if (found.size() > MOST) {
-            found.remove(found.keySet().iterator().next());
+    private void put(Ddl change) {
+        changes.remove(change.mark());
+        changes.put(change.mark(), change);
+        if (changes.size() > MOST) {
+            changes.remove(changes.keySet().iterator().next());
             dropped++;
         }
     }
 
-    /** Everything up to this time has been looked at. */
+    /** The watch has read everything up to this time. */
     void passed(ClusterTime time) {
         if (time.isAfter(upto)) upto = time;
     }
 
-    /** Returns whether these words are others than before. */
-    boolean tell(String words) {
-        boolean isNew = !words.equals(trouble);
-        trouble = words;
+    /** Returns whether the message differs from the last one. */
+    boolean report(String message) {
+        boolean isNew = !message.equals(trouble);
+        trouble = message;
         return isNew;
     }
 
     Map<String, Object> offset() {
         BsonArray events =
-                new BsonArray(found.values().stream().map(Ddl::stored).toList());
+                new BsonArray(changes.values().stream().map(Ddl::stored).toList());
         String json = new BsonDocument("e", events).toJson();
         Map<String, Object> offset = new HashMap<>();
         offset.put("upto", upto.toString());

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.progress;
 
 import io.towpath.record.ClusterTime;
 import java.util.List;
@@ -8,8 +8,8 @@ import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 
-/** The copy of one collection: its plan, once there is one, and how far each range has come. */
-final class CollectionCopy {
+/** The copy of one collection: its plan, and how far each range is. */
+public final class CollectionCopy {
     private final RangePlan plan;
     private final List<RangeCopy> ranges;
 
@@ -17,7 +17,7 @@ final class CollectionCopy {
         this(plan, range -> null);
     }
 
-    /** From offsets; {@code offsets} gives that of a range, or null when it has not begun. */
+    /** From offsets; {@code offsets} returns that of a range, or null when it has not begun. */
     CollectionCopy(RangePlan plan, IntFunction<Map<String, Object>> offsets) {
         this.plan = plan;
         this.ranges = IntStream.range(0, plan.ranges())
@@ -43,31 +43,31 @@ final class CollectionCopy {
                 "bounds", plan.encodedBounds());
     }
 
-    RangePlan plan() {
+    public RangePlan plan() {
         return plan;
     }
 
-    RangeCopy range(int index) {
+    public RangeCopy range(int index) {
         return ranges.get(index);
     }
 
-    List<RangeCopy> ranges() {
+    public List<RangeCopy> ranges() {
         return ranges;
     }
 
     /** The first range that is not done. */
-    int firstOpen() {
+    public int firstOpen() {
         return IntStream.range(0, ranges.size())
                 .filter(index -> !ranges.get(index).isDone())
                 .findFirst()
                 .orElseThrow();
     }
 
-    boolean isDone() {
+    public boolean isDone() {
         return ranges.stream().allMatch(RangeCopy::isDone);
     }
 
-    /** The moment at which the row of an {@code _id} was read, if it has been. */
+    /** The cluster time as of which the row of an {@code _id} was read, if it has been. */
     Optional<ClusterTime> timeOf(byte[] key) {
         return ranges.get(plan.rangeOf(key)).timeOf(key);
     }

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.progress;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -11,26 +11,26 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Collectors;
 
-/** Single documents that were read at a moment which the stream has not passed yet. Kept by a digest, as an {@code _id} may be large. */
-final class ReadDocuments {
+/** As of which cluster times single documents were read, by a digest, as an {@code _id} may be large. */
+final class DocumentTimes {
     private final Map<String, ClusterTime> times = new HashMap<>();
 
     /** From {@code digest=seconds:ordinal,…}. */
-    static ReadDocuments parse(String text) {
-        ReadDocuments found = new ReadDocuments();
-        if (text.isEmpty()) return found;
-        for (String one : text.split(",")) {
-            String[] parts = one.split("=");
-            found.times.put(parts[0], ClusterTime.parse(parts[1]));
+    static DocumentTimes parse(String text) {
+        DocumentTimes documents = new DocumentTimes();
+        if (text.isEmpty()) return documents;
+        for (String entry : text.split(",")) {
+            String[] parts = entry.split("=");
+            documents.times.put(parts[0], ClusterTime.parse(parts[1]));
         }
-        return found;
+        return documents;
     }
 
     void add(String namespace, byte[] key, ClusterTime time) {
         times.put(digest(namespace, key), time);
     }
 
-    /** The moment at which a document was read, if it was. */
+    /** The cluster time as of which a document was read, if it was. */
     Optional<ClusterTime> timeOf(String namespace, byte[] key) {
         return times.isEmpty() ? Optional.empty() : Optional.ofNullable(times.get(digest(namespace, key)));
     }
@@ -39,7 +39,7 @@ final class ReadDocuments {
         return times.values().stream().max(ClusterTime::compareTo);
     }
 
-    /** Forgets what the stream has passed; whether there was any. */
+    /** Forgets what the stream has passed; returns whether there was any. */
     boolean forget(ClusterTime position) {
         return times.values().removeIf(position::isAfter);
     }

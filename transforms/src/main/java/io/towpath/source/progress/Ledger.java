@@ -1,14 +1,12 @@
-package io.towpath.source;
+package io.towpath.source.progress;
 
 import io.towpath.record.ClusterTime;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
@@ -17,28 +15,26 @@ import org.bson.BsonDocument;
 import org.bson.BsonString;
 
 /**
- * What the connector's offsets hold besides Debezium's own: the phase, how far the copy of each collection is, and the cluster time of
- * every stretch of rows until the stream has passed it.
+ * What the connector's offsets hold besides Debezium's own: the phase, how far the copy of each collection is, and the cluster times of
+ * rows until the stream has passed them.
  */
-final class Ledger {
+public final class Ledger {
     private static final String COPY = "copy";
     private static final String STREAM = "stream";
 
     private final Partitions partitions;
-    private final Map<String, Optional<CollectionCopy>> copies = new LinkedHashMap<>();
+    private final RowTimes rows = new RowTimes();
     private boolean begun;
     private boolean streaming;
     private String selection = "";
     private ClusterTime start;
-    private ClusterTime largest;
     private ClusterTime copied;
     private String warning = "";
-    private ReadDocuments readDocuments = new ReadDocuments();
     private String resnapshot = "";
     private String closed = "";
     private String gap = "";
 
-    Ledger(Partitions partitions, OffsetStorageReader reader) {
+    public Ledger(Partitions partitions, OffsetStorageReader reader) {
         this.partitions = partitions;
         Map<String, Object> root = reader.offset(partitions.root());
         if (root == null) return;
@@ -47,96 +43,91 @@ final class Ledger {
         selection = (String) root.get("selection");
         start = ClusterTime.parse((String) root.get("start"));
         warning = (String) root.getOrDefault("warning", "");
-        readDocuments = ReadDocuments.parse((String) root.getOrDefault("read", ""));
         resnapshot = (String) root.getOrDefault("resnapshot", "");
         closed = (String) root.getOrDefault("closed", "");
         gap = (String) root.getOrDefault("gap", "");
         List<String> namespaces = BsonDocument.parse("{n: %s}".formatted(root.get("namespaces"))).getArray("n").stream()
                 .map(name -> name.asString().getValue())
                 .toList();
-        namespaces.forEach(namespace -> copies.put(namespace, Optional.empty()));
-        partitions.plans(namespaces, reader).forEach((namespace, plan) -> {
-            Map<Integer, Map<String, Object>> ranges = partitions.ranges(namespace, plan.ranges(), reader);
-            copies.put(namespace, Optional.of(new CollectionCopy(plan, ranges::get)));
-        });
+        rows.restore(namespaces, (String) root.getOrDefault("read", ""), partitions, reader);
         Optional<ClusterTime> stored =
                 Optional.ofNullable((String) root.get("copied")).map(ClusterTime::parse);
-        if (streaming && stored.isEmpty()) return; // by a version that did not store it
-        copied = Stream.concat(stored.or(() -> Optional.of(start.previous())).stream(), times())
+        if (streaming && stored.isEmpty()) return; // written by a version that did not store it
+        copied = Stream.concat(stored.or(() -> Optional.of(start.previous())).stream(), rows.copyTimes())
                 .max(ClusterTime::compareTo)
                 .orElseThrow();
     }
 
-    private Stream<ClusterTime> times() {
-        return planned().flatMap(CollectionCopy::largestTimes);
-    }
-
     /** Whether anything was ever stored. */
-    boolean hasBegun() {
+    public boolean hasBegun() {
         return begun;
     }
 
-    boolean isStreaming() {
+    public boolean isStreaming() {
         return streaming;
     }
 
-    /** The namespaces that the connector took in so far, as its setting has them. */
-    String selection() {
+    /** The namespaces that the connector has captured so far, as its setting has them. */
+    public String selection() {
         return selection;
     }
 
     /** Where the stream begins: no row was read before it. */
-    ClusterTime start() {
+    public ClusterTime start() {
         return start;
     }
 
-    void begin(String newSelection, ClusterTime now, Collection<String> namespaces) {
+    /** The copies under way, and the times of rows that the stream has not passed. */
+    public RowTimes rows() {
+        return rows;
+    }
+
+    public void begin(String newSelection, ClusterTime now, Collection<String> namespaces) {
         begun = true;
         selection = newSelection;
         start = now;
         copied = now.previous();
-        namespaces.forEach(namespace -> copies.put(namespace, Optional.empty()));
+        rows.add(namespaces);
     }
 
-    /** Another selection: what is no longer in it is forgotten, what is new is to be copied. */
-    List<SourceRecord> reselect(String newSelection, Collection<String> added, Collection<String> dropped) {
+    /** Another selection: forgets collections that are no longer in it, and copies new ones. */
+    public List<SourceRecord> reselect(String newSelection, Collection<String> added, Collection<String> dropped) {
         List<SourceRecord> records = new ArrayList<>();
         dropped.forEach(namespace -> records.addAll(forget(namespace)));
         selection = newSelection;
-        added.forEach(namespace -> copies.put(namespace, Optional.empty()));
+        rows.add(added);
         records.add(rootRecord());
         return records;
     }
 
-    /** The resnapshot that was taken up last, by the name that it was given; empty when there was none. */
-    String resnapshot() {
+    /** The name of the latest resnapshot; empty when there was none. */
+    public String resnapshot() {
         return resnapshot;
     }
 
-    /** Nothing is to be done for this one, as everything is copied for the first time. */
-    void takeUp(String name) {
+    /** Marks a resnapshot as done, as everything is copied for the first time. */
+    public void skipResnapshot(String name) {
         resnapshot = name;
         closed = name;
     }
 
-    /** Since when changes are missing in the log, in whose place documents are read again; empty when none are. */
-    String gap() {
+    /** Since when changes are missing in the log, in whose place documents are re-read; empty when none are. */
+    public String gap() {
         return gap;
     }
 
     /**
-     * Everything is copied anew, and the stream begins where that does.
+     * Copies everything again, and begins the stream where that copy begins.
      *
      * @param since up to when everything is captured
      */
-    List<SourceRecord> beginAnew(
+    public List<SourceRecord> restart(
             String name, String newSelection, ClusterTime since, ClusterTime now, Collection<String> namespaces) {
         List<SourceRecord> records = new ArrayList<>();
-        List.copyOf(copies.keySet()).forEach(namespace -> records.addAll(forget(namespace)));
+        List.copyOf(rows.copies().keySet()).forEach(namespace -> records.addAll(forget(namespace)));
         streaming = false;
-        largest = null;
         warning = "";
-        readDocuments = new ReadDocuments();
+        rows.clearDocuments();
         resnapshot = name;
         if (gap.isEmpty()) gap = since.toString();
         begin(newSelection, now, namespaces);
@@ -144,185 +135,126 @@ final class Ledger {
         return records;
     }
 
-    /** These are copied once more while the stream goes on. */
-    List<SourceRecord> copyAgain(String name, Collection<String> namespaces) {
+    /** Copies these once more while the stream goes on. */
+    public List<SourceRecord> copyAgain(String name, Collection<String> namespaces) {
         List<SourceRecord> records = new ArrayList<>();
-        namespaces.stream().filter(copies::containsKey).forEach(namespace -> records.addAll(forget(namespace)));
-        namespaces.forEach(namespace -> copies.put(namespace, Optional.empty()));
-        largest = null;
+        namespaces.stream().filter(rows.copies()::containsKey).forEach(namespace -> records.addAll(forget(namespace)));
+        rows.add(namespaces);
         resnapshot = name;
         records.add(rootRecord());
         return records;
     }
 
-    /** What a resnapshot was to read and to remove is in the log: from this moment on it tells every state again. */
-    void close(String name, ClusterTime moment) {
+    /** The log holds all that a resnapshot had to read and to remove: from this time on every state is in it again. */
+    public void close(String name, ClusterTime time) {
         if (!name.equals(resnapshot) || name.equals(closed)) return;
         closed = name;
         if (gap.isEmpty()) return;
         gap = "";
-        if (copied == null || moment.isAfter(copied)) copied = moment;
+        if (copied == null || time.isAfter(copied)) copied = time;
     }
 
-    /** @param isLater whether the document is of another moment than the event that it stands for */
-    void readInstead(String namespace, byte[] key, ClusterTime moment, boolean isLater) {
-        readDocuments.add(namespace, key, moment);
-        if (largest != null && moment.isAfter(largest)) largest = moment;
-        if (isLater && copied != null && moment.isAfter(copied)) copied = moment;
+    /** @param isLater whether the document was read at another time than that of the event that it replaces */
+    public void addDocument(String namespace, byte[] key, ClusterTime time, boolean isLater) {
+        rows.addDocument(namespace, key, time);
+        if (isLater && copied != null && time.isAfter(copied)) copied = time;
     }
 
-    /** Whether a row or a document is remembered that holds events which the stream may still bring. */
-    boolean holdsAny() {
-        return !copies.isEmpty() || !readDocuments.isEmpty();
-    }
-
-    void beginStream() {
+    public void beginStream() {
         warning = "";
         streaming = true;
-        start = Stream.concat(Stream.of(start), planned().flatMap(CollectionCopy::smallestTimes))
+        start = Stream.concat(Stream.of(start), rows.planned().flatMap(CollectionCopy::smallestTimes))
                 .min(ClusterTime::compareTo)
                 .orElseThrow();
     }
 
-    /** Every collection whose copy is under way or whose times are still needed; empty where it is not cut into ranges yet. */
-    Map<String, Optional<CollectionCopy>> copies() {
-        return copies;
-    }
-
-    Stream<CollectionCopy> planned() {
-        return copies.values().stream().flatMap(Optional::stream);
-    }
-
-    SourceRecord plan(String namespace, RangePlan plan) {
-        CollectionCopy copy = new CollectionCopy(plan);
-        copies.put(namespace, Optional.of(copy));
-        return partitions.carrier(
+    public SourceRecord plan(String namespace, RangePlan plan) {
+        return partitions.offsetRecord(
                 partitions.of(namespace),
-                copy.planOffset(),
+                rows.plan(namespace, plan).planOffset(),
                 "copy of %s: %d ranges".formatted(namespace, plan.ranges()));
     }
 
-    RangeCopy range(String namespace, int range) {
-        return copies.get(namespace).orElseThrow().range(range);
+    /** The largest cluster time of any remembered row; {@link #start} where there is none. */
+    public ClusterTime largestTime() {
+        return rows.largestTime().orElse(start);
     }
 
-    boolean isCopied() {
-        return copies.values().stream()
-                .allMatch(copy -> copy.isPresent() && copy.get().isDone());
-    }
-
-    /** Whether the row of an {@code _id} holds a change already. */
-    boolean holds(String namespace, byte[] key, ClusterTime time) {
-        if (!holdsAny() || time.isAfter(largestTime())) return false;
-        if (readDocuments
-                .timeOf(namespace, key)
-                .map(read -> !time.isAfter(read))
-                .orElse(false)) return true;
-        return copies.getOrDefault(namespace, Optional.empty())
-                .flatMap(copy -> copy.timeOf(key))
-                .map(read -> !time.isAfter(read))
-                .orElse(false);
-    }
-
-    /** The largest cluster time of any row that is remembered. */
-    ClusterTime largestTime() {
-        if (largest == null) {
-            largest = Stream.concat(times(), readDocuments.largestTime().stream())
-                    .max(ClusterTime::compareTo)
-                    .orElse(start);
-        }
-        return largest;
-    }
-
-    /** Takes in rows that are about to be emitted, with the offset that says so. */
-    Map<String, Object> advance(Page page) {
-        RangeCopy range = range(page.namespace(), page.range());
-        range.advance(page);
-        if (largest != null && page.time().isAfter(largest)) largest = page.time();
+    /** Adds rows that are about to be emitted, and returns the offset behind them. */
+    public Map<String, Object> advance(Page page) {
         if (copied != null && page.time().isAfter(copied)) copied = page.time();
-        return range.offset();
+        return rows.advance(page).offset();
     }
 
     /** Forgets what the stream has passed: everything before {@code position} is out. */
-    List<SourceRecord> forget(ClusterTime position) {
-        if (!holdsAny()) return List.of();
-        boolean isPassed = readDocuments.forget(position);
-        if (isPassed) largest = null;
-        List<String> passed = copies.entrySet().stream()
-                .filter(entry -> entry.getValue()
-                        .filter(copy -> isPassed(copy, position))
-                        .isPresent())
-                .map(Map.Entry::getKey)
-                .toList();
-        if (passed.isEmpty() && !isPassed) return List.of();
+    public List<SourceRecord> forget(ClusterTime position) {
+        if (!rows.holdsAny()) return List.of();
+        boolean hasPassedDocuments = rows.forgetDocuments(position);
+        List<String> passed = rows.passed(position);
+        if (passed.isEmpty() && !hasPassedDocuments) return List.of();
         List<SourceRecord> records = new ArrayList<>();
         passed.forEach(namespace -> records.addAll(forget(namespace)));
         records.add(rootRecord());
         return records;
     }
 
-    private static boolean isPassed(CollectionCopy copy, ClusterTime position) {
-        return copy.isDone() && copy.largestTimes().allMatch(position::isAfter);
-    }
-
     private List<SourceRecord> forget(String namespace) {
         List<SourceRecord> records = new ArrayList<>();
-        String words = "copy of %s: done".formatted(namespace);
-        copies.remove(namespace).ifPresent(copy -> {
-            IntStream.range(0, copy.ranges().size())
-                    .forEach(range -> records.add(partitions.carrier(partitions.of(namespace, range), null, words)));
-            records.add(partitions.carrier(partitions.of(namespace), null, words));
+        String text = "copy of %s: done".formatted(namespace);
+        rows.forget(namespace).ifPresent(copy -> {
+            for (int range = 0; range < copy.ranges().size(); range++)
+                records.add(partitions.offsetRecord(partitions.of(namespace, range), null, text));
+            records.add(partitions.offsetRecord(partitions.of(namespace), null, text));
         });
-        largest = null;
         return records;
     }
 
-    /** The largest cluster time of everything that was ever copied: from then on the log tells every moment. Empty when not known. */
-    Optional<ClusterTime> copied() {
+    /** The largest cluster time of everything that was ever copied: from then on the log has every state. Empty when unknown. */
+    public Optional<ClusterTime> copied() {
         return Optional.ofNullable(copied);
     }
 
-    /** Nothing was copied after this moment. */
-    void copiedBefore(ClusterTime moment) {
-        copied = moment;
+    /** Nothing was copied after this time. */
+    public void copiedBefore(ClusterTime time) {
+        copied = time;
     }
 
-    /** What users should know while it copies; empty when nothing. */
-    String warning() {
+    /** What users should know; empty when nothing. */
+    public String warning() {
         return warning;
     }
 
-    void warn(String words) {
-        warning = words;
+    public void warn(String message) {
+        warning = message;
     }
 
-    SourceRecord rootRecord() {
+    public SourceRecord rootRecord() {
         Map<String, Object> offset = new HashMap<>();
         offset.put("phase", streaming ? STREAM : COPY);
         offset.put("selection", selection);
         offset.put("start", start.toString());
-        offset.put("namespaces", namesAsJson());
+        offset.put("namespaces", namespacesAsJson());
         offset.put("warning", warning);
-        if (!readDocuments.isEmpty()) offset.put("read", readDocuments.toString());
+        if (!rows.documents().isEmpty()) offset.put("read", rows.documents());
         if (!resnapshot.isEmpty()) offset.put("resnapshot", resnapshot);
         if (!closed.isEmpty()) offset.put("closed", closed);
         if (!gap.isEmpty()) offset.put("gap", gap);
         copied().ifPresent(time -> offset.put("copied", time.toString()));
-        return partitions.carrier(partitions.root(), offset, streaming ? STREAM : COPY);
+        return partitions.offsetRecord(partitions.root(), offset, streaming ? STREAM : COPY);
     }
 
-    /** For a range that has nothing to emit. */
-    SourceRecord rangeRecord(String namespace, int range) {
-        RangeCopy copy = range(namespace, range);
-        return partitions.carrier(
+    /** The record of a range that has nothing to emit. */
+    public SourceRecord rangeRecord(String namespace, int range) {
+        RangeCopy copy = rows.range(namespace, range);
+        return partitions.offsetRecord(
                 partitions.of(namespace, range),
                 copy.offset(),
                 "copy of %s: range %d, %d rows %s".formatted(namespace, range, copy.rows(), copy.reason()));
     }
 
-    private String namesAsJson() {
-        BsonArray names =
-                new BsonArray(copies.keySet().stream().map(BsonString::new).toList());
+    private String namespacesAsJson() {
+        BsonArray names = new BsonArray(
+                rows.copies().keySet().stream().map(BsonString::new).toList());
         String json = new BsonDocument("n", names).toJson();
         return json.substring(json.indexOf('['), json.lastIndexOf(']') + 1);
     }

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.progress;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -12,36 +12,36 @@ import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 
 /**
- * The source partitions that the connector's own offsets lie under. Offsets travel with records, in their transaction; where there is no
- * record to carry one, a line of text in Debezium's heartbeat topic does.
+ * The source partitions of the connector's own offsets. Offsets travel with records, in their transaction; where there is no other
+ * record, with a line of text in Debezium's heartbeat topic.
  *
  * @param prefix Debezium's {@code topic.prefix}, which marks its offsets too
  */
-record Partitions(String prefix) {
+public record Partitions(String prefix) {
     private static final String TOWPATH = "towpath";
     private static final String NAMESPACE = "namespace";
     private static final String RANGE = "range";
     private static final String REQUESTS = "requests";
     private static final String DDL = "ddl";
 
-    Map<String, Object> root() {
+    public Map<String, Object> root() {
         return sorted(Map.of(TOWPATH, prefix));
     }
 
-    Map<String, Object> of(String namespace) {
+    public Map<String, Object> of(String namespace) {
         return sorted(Map.of(TOWPATH, prefix, NAMESPACE, namespace));
     }
 
-    Map<String, Object> of(String namespace, int range) {
+    public Map<String, Object> of(String namespace, int range) {
         return sorted(Map.of(TOWPATH, prefix, NAMESPACE, namespace, RANGE, (long) range));
     }
 
-    Map<String, Object> requests(String topic) {
+    public Map<String, Object> requests(String topic) {
         return sorted(Map.of(TOWPATH, prefix, REQUESTS, topic));
     }
 
-    /** Of what was done to collections as such. */
-    Map<String, Object> ddl() {
+    /** Of schema changes. */
+    public Map<String, Object> ddl() {
         return sorted(Map.of(TOWPATH, prefix, DDL, true));
     }
 
@@ -50,7 +50,7 @@ record Partitions(String prefix) {
         return new TreeMap<>(partition);
     }
 
-    /** The plans that are stored, by namespace. */
+    /** The stored plans, by namespace. */
     Map<String, RangePlan> plans(List<String> namespaces, OffsetStorageReader reader) {
         Map<String, RangePlan> plans = new HashMap<>();
         reader.offsets(namespaces.stream().map(this::of).toList()).forEach((partition, offset) -> {
@@ -59,7 +59,7 @@ record Partitions(String prefix) {
         return plans;
     }
 
-    /** The offsets of a namespace's ranges that are stored, by range. */
+    /** The stored offsets of a namespace's ranges, by range. */
     Map<Integer, Map<String, Object>> ranges(String namespace, int count, OffsetStorageReader reader) {
         Map<Integer, Map<String, Object>> ranges = new HashMap<>();
         reader.offsets(IntStream.range(0, count)
@@ -69,8 +69,8 @@ record Partitions(String prefix) {
         return ranges;
     }
 
-    /** A record that is there for its offset only; null forgets the offset. */
-    SourceRecord carrier(Map<String, ?> partition, Map<String, Object> offset, String words) {
+    /** A record that exists for its offset only; null forgets the offset. */
+    public SourceRecord offsetRecord(Map<String, ?> partition, Map<String, Object> offset, String text) {
         return new SourceRecord(
                 partition,
                 offset,
@@ -79,6 +79,6 @@ record Partitions(String prefix) {
                 Schema.OPTIONAL_BYTES_SCHEMA,
                 null,
                 Schema.OPTIONAL_BYTES_SCHEMA,
-                words.getBytes(UTF_8));
+                text.getBytes(UTF_8));
     }
 }

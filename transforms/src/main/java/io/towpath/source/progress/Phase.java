@@ -1,14 +1,14 @@
-package io.towpath.source;
+package io.towpath.source.progress;
 
 import java.util.List;
 import org.apache.kafka.connect.source.SourceRecord;
 
-/** What the task does now: it copies, or it streams. */
-interface Stage extends AutoCloseable {
+/** A phase of the task: it copies, or it streams. */
+public interface Phase extends AutoCloseable {
     /** Records of one transaction; null when there are none yet. */
     List<SourceRecord> poll() throws InterruptedException;
 
-    /** Whether the next stage is to begin. */
+    /** Whether the next phase should begin. */
     boolean isOver();
 
     @Override

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.progress;
 
 import io.towpath.record.ClusterTime;
 import java.util.ArrayList;
@@ -6,9 +6,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-/** How far one range has come. */
-final class RangeCopy {
-    private final List<Piece> pieces = new ArrayList<>();
+/** How far the copy of one range is. */
+public final class RangeCopy {
+    private final List<SnapshotSpan> spans = new ArrayList<>();
     private long rows;
     private long bytes;
     private boolean done;
@@ -24,7 +24,7 @@ final class RangeCopy {
         done = (Boolean) offset.get("done");
         retries = ((Number) offset.get("retries")).longValue();
         reason = (String) offset.get("reason");
-        pieces.addAll(Piece.decode((String) offset.get("pieces")));
+        spans.addAll(SnapshotSpan.decode((String) offset.get("pieces")));
     }
 
     Map<String, Object> offset() {
@@ -33,42 +33,38 @@ final class RangeCopy {
                 "bytes", bytes,
                 "done", done,
                 "t", largestTime().map(ClusterTime::toString).orElse(""),
-                "pieces", Piece.encode(pieces),
+                "pieces", SnapshotSpan.encode(spans),
                 "retries", retries,
                 "reason", reason);
     }
 
-    /** Takes in rows that are about to be emitted. */
+    /** Adds rows that are about to be emitted. */
     void advance(Page page) {
-        int last = pieces.size() - 1;
-        Piece piece = new Piece(page.time(), page.isLast() ? Piece.END : page.lastKey());
-        if (last >= 0 && pieces.get(last).time().equals(page.time())) pieces.set(last, piece);
-        else pieces.add(piece);
+        int last = spans.size() - 1;
+        SnapshotSpan span = new SnapshotSpan(page.time(), page.isLast() ? RangePlan.OPEN_END : page.lastKey());
+        if (last >= 0 && spans.get(last).time().equals(page.time())) spans.set(last, span);
+        else spans.add(span);
         rows += page.documents().size();
         bytes += page.bytes();
         done = page.isLast();
         if (done) reason = "";
     }
 
-    void troubled(String why) {
+    public void retried(String cause) {
         retries++;
-        reason = why;
+        reason = cause;
     }
 
-    boolean isDone() {
+    public boolean isDone() {
         return done;
     }
 
-    long rows() {
+    public long rows() {
         return rows;
     }
 
-    long bytes() {
+    public long bytes() {
         return bytes;
-    }
-
-    long retries() {
-        return retries;
     }
 
     String reason() {
@@ -76,23 +72,25 @@ final class RangeCopy {
     }
 
     /** The last {@code _id} that was read; empty before the first. */
-    byte[] after() {
-        return pieces.isEmpty() ? Piece.END : pieces.get(pieces.size() - 1).upTo();
+    public byte[] after() {
+        return spans.isEmpty()
+                ? RangePlan.OPEN_END
+                : spans.get(spans.size() - 1).upTo();
     }
 
-    /** The moment at which the row of an {@code _id} was read, if it has been. */
+    /** The cluster time as of which the row of an {@code _id} was read, if it has been. */
     Optional<ClusterTime> timeOf(byte[] key) {
-        for (Piece piece : pieces) {
-            if (piece.reaches(key)) return Optional.of(piece.time());
+        for (SnapshotSpan span : spans) {
+            if (span.reaches(key)) return Optional.of(span.time());
         }
         return Optional.empty();
     }
 
     Optional<ClusterTime> largestTime() {
-        return pieces.stream().map(Piece::time).max(ClusterTime::compareTo);
+        return spans.stream().map(SnapshotSpan::time).max(ClusterTime::compareTo);
     }
 
     Optional<ClusterTime> smallestTime() {
-        return pieces.stream().map(Piece::time).min(ClusterTime::compareTo);
+        return spans.stream().map(SnapshotSpan::time).min(ClusterTime::compareTo);
     }
 }

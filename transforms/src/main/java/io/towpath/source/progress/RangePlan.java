@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.progress;
 
 import io.towpath.record.BsonOrder;
 import java.nio.ByteBuffer;
@@ -7,25 +7,28 @@ import java.util.Base64;
 import java.util.List;
 
 /**
- * How one collection is cut into ranges of {@code _id}s.
+ * How one collection is divided into ranges of {@code _id}s.
  *
  * @param bounds keys in ascending order; range i holds the {@code _id}s from bound i-1 (inclusive) to bound i (exclusive)
  * @param documents about how many the collection held
- * @param bytes about how many they were
+ * @param bytes about how many the documents had
  * @param beganMs wall clock at which the copy began, ms since the epoch
  */
-record RangePlan(List<byte[]> bounds, long documents, long bytes, long beganMs) {
-    int ranges() {
+public record RangePlan(List<byte[]> bounds, long documents, long bytes, long beganMs) {
+    /** The key of a range that is open at this end. */
+    public static final byte[] OPEN_END = {};
+
+    public int ranges() {
         return bounds.size() + 1;
     }
 
-    /** About how many documents have so many bytes together, one at least. */
-    long documentsIn(long size) {
+    /** About how many documents have {@code size} bytes together, at least one. */
+    public long documentsIn(long size) {
         return bytes == 0 ? Long.MAX_VALUE : Math.max(1, Math.round((double) size * documents / bytes));
     }
 
     /** The range of an {@code _id}. */
-    int rangeOf(byte[] key) {
+    public int rangeOf(byte[] key) {
         int low = 0;
         int high = bounds.size();
         while (low < high) {
@@ -37,13 +40,13 @@ record RangePlan(List<byte[]> bounds, long documents, long bytes, long beganMs) 
     }
 
     /** Where a range begins; empty for the first. */
-    byte[] from(int range) {
-        return range == 0 ? Piece.END : bounds.get(range - 1);
+    public byte[] from(int range) {
+        return range == 0 ? RangePlan.OPEN_END : bounds.get(range - 1);
     }
 
     /** Where a range ends; empty for the last. */
-    byte[] to(int range) {
-        return range == bounds.size() ? Piece.END : bounds.get(range);
+    public byte[] to(int range) {
+        return range == bounds.size() ? RangePlan.OPEN_END : bounds.get(range);
     }
 
     String encodedBounds() {

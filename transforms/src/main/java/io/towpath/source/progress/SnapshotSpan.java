@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.progress;
 
 import io.towpath.record.BsonOrder;
 import io.towpath.record.ClusterTime;
@@ -8,37 +8,36 @@ import java.util.Base64;
 import java.util.List;
 
 /**
- * A stretch of a range that was read at one moment. A range that was interrupted goes on at a later moment, so it has several.
+ * Consecutive rows of a range that were read as of one cluster time. A range whose read was interrupted continues at a later time, so it
+ * has several.
  *
- * @param time every event of the stretch up to this moment is in its rows
- * @param upTo key of the last {@code _id} of the stretch; empty when it reaches to the end of its range
+ * @param time every event up to this time is in the rows
+ * @param upTo key of the last {@code _id}; empty when the rows reach the end of their range
  */
-record Piece(ClusterTime time, byte[] upTo) {
-    static final byte[] END = {};
-
+public record SnapshotSpan(ClusterTime time, byte[] upTo) {
     boolean reaches(byte[] key) {
         return upTo.length == 0 || BsonOrder.compare(key, upTo) <= 0;
     }
 
-    static String encode(List<Piece> pieces) {
-        int length = pieces.stream()
-                .mapToInt(piece -> Long.BYTES + Integer.BYTES + piece.upTo.length)
+    static String encode(List<SnapshotSpan> spans) {
+        int length = spans.stream()
+                .mapToInt(span -> Long.BYTES + Integer.BYTES + span.upTo.length)
                 .sum();
         ByteBuffer buffer = ByteBuffer.allocate(length);
-        pieces.forEach(piece ->
-                buffer.putLong(piece.time.bits()).putInt(piece.upTo.length).put(piece.upTo));
+        spans.forEach(span ->
+                buffer.putLong(span.time.bits()).putInt(span.upTo.length).put(span.upTo));
         return Base64.getEncoder().encodeToString(buffer.array());
     }
 
-    static List<Piece> decode(String text) {
+    static List<SnapshotSpan> decode(String text) {
         ByteBuffer buffer = ByteBuffer.wrap(Base64.getDecoder().decode(text));
-        List<Piece> pieces = new ArrayList<>();
+        List<SnapshotSpan> spans = new ArrayList<>();
         while (buffer.hasRemaining()) {
             ClusterTime time = ClusterTime.ofBits(buffer.getLong());
             byte[] upTo = new byte[buffer.getInt()];
             buffer.get(upTo);
-            pieces.add(new Piece(time, upTo));
+            spans.add(new SnapshotSpan(time, upTo));
         }
-        return pieces;
+        return spans;
     }
 }

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.progress;
 
 /** What MongoSource counts, since the task's start. */
 public interface SourceMXBean {
@@ -11,24 +11,24 @@ public interface SourceMXBean {
     /** Records of changes, from the stream. */
     long getEvents();
 
-    /** Events that a row held already. */
+    /** Events that a copied row already held. */
     long getDroppedEvents();
 
-    /** Documents that were read again on request, those that were gone included. */
+    /** Documents that were re-read on request, including those that were gone. */
     long getReadAgain();
 
-    /** Reads that failed for a passing reason and were tried again. */
+    /** Reads that were retried after a transient error. */
     long getRetries();
 
-    /** Why the last of them failed; empty if none did. */
+    /** The last such error; empty if there was none. */
     String getLastRetry();
 
-    /** Seconds for which the oplog still holds what is captured next, as far as can be told; -1 when unknown. */
+    /** Estimated seconds for which the oplog still holds what is captured next; -1 when unknown. */
     long getOplogSecondsLeft();
 
-    /** Seconds by which capture was behind when the oplog was looked at last; -1 before that. */
+    /** Seconds by which capture was behind at the last look at the oplog; -1 before the first. */
     long getCaptureSecondsBehind();
 
-    /** Documents that were read in place of an event, or set aside, because that was too large. */
+    /** Documents that were read in place of an event, or became dead letters, because that was too large. */
     long getOversized();
 }

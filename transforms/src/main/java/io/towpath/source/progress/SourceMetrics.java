@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.progress;
 
 import java.lang.management.ManagementFactory;
 import java.util.concurrent.atomic.AtomicLong;
@@ -9,14 +9,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /** The counts of one task, as {@code io.towpath:type=source,pipeline=…,prefix=…}. */
-final class SourceMetrics implements SourceMXBean, AutoCloseable {
+public final class SourceMetrics implements SourceMXBean, AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(SourceMetrics.class);
 
     private final AtomicLong rows = new AtomicLong();
     private final AtomicLong rowBytes = new AtomicLong();
     private final AtomicLong events = new AtomicLong();
     private final AtomicLong dropped = new AtomicLong();
-    private final AtomicLong readAgain = new AtomicLong();
+    private final AtomicLong reread = new AtomicLong();
     private final AtomicLong oversized = new AtomicLong();
     private final AtomicLong retries = new AtomicLong();
     private volatile String lastRetry = "";
@@ -24,55 +24,55 @@ final class SourceMetrics implements SourceMXBean, AutoCloseable {
     private volatile long captureBehind = -1;
     private final ObjectName name;
 
-    SourceMetrics(String pipeline, String prefix) {
+    public SourceMetrics(String pipeline, String prefix) {
         this.name = register(pipeline, prefix);
     }
 
     private ObjectName register(String pipeline, String prefix) {
         MBeanServer server = ManagementFactory.getPlatformMBeanServer();
         try {
-            ObjectName wanted = new ObjectName("io.towpath:type=source,pipeline=%s,prefix=%s"
+            ObjectName mbean = new ObjectName("io.towpath:type=source,pipeline=%s,prefix=%s"
                     .formatted(ObjectName.quote(pipeline), ObjectName.quote(prefix)));
-            if (server.isRegistered(wanted)) server.unregisterMBean(wanted);
-            server.registerMBean(this, wanted);
-            return wanted;
+            if (server.isRegistered(mbean)) server.unregisterMBean(mbean);
+            server.registerMBean(this, mbean);
+            return mbean;
         } catch (JMException error) {
             LOGGER.warn("the metrics of {} cannot be seen over JMX", prefix, error);
             return null;
         }
     }
 
-    void copied(Page page) {
+    public void copied(Page page) {
         rows.addAndGet(page.documents().size());
         rowBytes.addAndGet(page.bytes());
     }
 
-    void streamed(long count) {
+    public void streamed(long count) {
         events.addAndGet(count);
     }
 
-    void dropped() {
+    public void dropped() {
         dropped.incrementAndGet();
     }
 
-    void readAgain(long count) {
-        readAgain.addAndGet(count);
+    public void reread(long count) {
+        reread.addAndGet(count);
     }
 
-    void retried(String reason) {
+    public void retried(String reason) {
         retries.incrementAndGet();
         lastRetry = reason;
     }
 
-    void oplogLeft(long seconds) {
+    public void oplogLeft(long seconds) {
         oplogLeft = seconds;
     }
 
-    void captureBehind(long seconds) {
+    public void captureBehind(long seconds) {
         captureBehind = seconds;
     }
 
-    void oversized() {
+    public void oversized() {
         oversized.incrementAndGet();
     }
 
@@ -98,7 +98,7 @@ final class SourceMetrics implements SourceMXBean, AutoCloseable {
 
     @Override
     public long getReadAgain() {
-        return readAgain.get();
+        return reread.get();
     }
 
     @Override

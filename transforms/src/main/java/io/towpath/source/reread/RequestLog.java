@@ -1,5 +1,6 @@
-package io.towpath.source;
+package io.towpath.source.reread;
 
+import io.towpath.source.copy.DriverKey;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.List;
@@ -16,14 +17,14 @@ import org.bson.RawBsonDocument;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The topic of requests, read in order. Requests for namespaces that this connector does not take in are another's, and passed over. */
+/** The request topic, read in order. Skips requests for namespaces that another connector captures. */
 final class RequestLog implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(RequestLog.class);
     private static final int MOST_WAITING = 16;
 
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final Predicate<String> selection;
-    private final Queue<ReadRequest> waiting = new ArrayDeque<>();
+    private final Queue<RereadRequest> waiting = new ArrayDeque<>();
     private long read;
 
     /** @param next offset of the first request to read */
@@ -43,8 +44,8 @@ final class RequestLog implements AutoCloseable {
         consumer.seek(partition, next);
     }
 
-    /** The first request that is not answered, if one has come in. Does not wait for one. */
-    Optional<ReadRequest> first() {
+    /** The first request that is not answered, if there is one. Does not wait for one. */
+    Optional<RereadRequest> first() {
         if (waiting.isEmpty()) {
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ZERO)) take(record);
         }
@@ -53,30 +54,30 @@ final class RequestLog implements AutoCloseable {
 
     private void take(ConsumerRecord<byte[], byte[]> record) {
         read = record.offset() + 1;
-        Optional<ReadRequest> closing = ReadRequest.closing(record.offset(), record.value());
+        Optional<RereadRequest> closing = RereadRequest.closing(record.offset(), record.value());
         if (closing.isPresent()) {
             waiting.add(closing.get());
             return;
         }
         try {
-            ReadRequest request = ReadRequest.of(record.offset(), record.value());
+            RereadRequest request = RereadRequest.of(record.offset(), record.value());
             if (!selection.test(request.namespace())) return;
             request.keys().stream()
-                    .filter(key -> !Carried.asItIs(key))
+                    .filter(key -> !DriverKey.isExact(key))
                     .forEach(key -> LOGGER.error(
-                            "{} of {} cannot be read again: no driver asks for such an _id as it is",
+                            "{} of {} cannot be re-read: no driver sends such an _id unchanged",
                             new RawBsonDocument(key),
                             request.namespace()));
             List<byte[]> readable =
-                    request.keys().stream().filter(Carried::asItIs).toList();
-            if (!readable.isEmpty()) waiting.add(new ReadRequest(request.offset(), request.namespace(), readable));
+                    request.keys().stream().filter(DriverKey::isExact).toList();
+            if (!readable.isEmpty()) waiting.add(new RereadRequest(request.offset(), request.namespace(), readable));
         } catch (DataException error) {
-            LOGGER.error("passed over: {}", error.getMessage());
+            LOGGER.error("skipped: {}", error.getMessage());
         }
     }
 
     /** Up to which offset there is nothing to answer. */
-    long passed() {
+    long skipped() {
         return waiting.isEmpty() ? read : waiting.peek().offset();
     }
 

@@ -1,8 +1,9 @@
-package io.towpath.source;
+package io.towpath.source.reread;
 
 import io.towpath.record.BsonElements;
 import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
+import io.towpath.record.ContractException;
 import io.towpath.record.WholeBson;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -17,35 +18,34 @@ import org.bson.BsonSerializationException;
 import org.bson.RawBsonDocument;
 
 /**
- * A request to read documents again.
+ * A request to re-read documents.
  *
- * @param offset of its record in the topic of requests
+ * @param offset of its record in the request topic
  * @param keys of the documents, each once, in the order of their {@code _id}s
- * @param closes the resnapshot of which this is the end, after all of its requests; empty for every other request
+ * @param closes the resnapshot that this request ends, behind all of its others; empty for every other request
  */
-record ReadRequest(long offset, String namespace, List<byte[]> keys, String closes) {
-    ReadRequest(long offset, String namespace, List<byte[]> keys) {
+record RereadRequest(long offset, String namespace, List<byte[]> keys, String closes) {
+    RereadRequest(long offset, String namespace, List<byte[]> keys) {
         this(offset, namespace, keys, "");
     }
 
-    private static final byte[] ID = {'_', 'i', 'd'};
-    /** The server stores none of these as an {@code _id}; asked for a regex it gives what matches. */
+    /** The server stores no {@code _id} of these types, and a query for a regex returns what matches it. */
     private static final Set<Byte> NO_IDS = Set.of((byte) 0x04, (byte) 0x06, (byte) 0x0B);
 
     /** From {@code {resnapshot: "…"}}; empty for anything else. */
-    static Optional<ReadRequest> closing(long offset, byte[] value) {
+    static Optional<RereadRequest> closing(long offset, byte[] value) {
         try {
-            RawBsonDocument found = new RawBsonDocument(value == null ? new byte[0] : value);
-            if (!found.containsKey("resnapshot")) return Optional.empty();
-            return Optional.of(new ReadRequest(
-                    offset, "", List.of(), found.getString("resnapshot").getValue()));
+            RawBsonDocument request = new RawBsonDocument(value == null ? new byte[0] : value);
+            if (!request.containsKey("resnapshot")) return Optional.empty();
+            return Optional.of(new RereadRequest(
+                    offset, "", List.of(), request.getString("resnapshot").getValue()));
         } catch (BsonSerializationException | BsonInvalidOperationException | IllegalArgumentException other) {
             return Optional.empty();
         }
     }
 
     /** From {@code {namespace: "db.collection", ids: [_id, …]}}. Throws {@link DataException} on anything else. */
-    static ReadRequest of(long offset, byte[] value) {
+    static RereadRequest of(long offset, byte[] value) {
         try {
             if (value == null) throw new DataException("it is empty");
             WholeBson.require(value);
@@ -62,8 +62,8 @@ record ReadRequest(long offset, String namespace, List<byte[]> keys, String clos
                 }
             }
             if (keys.isEmpty()) throw new DataException("it names no ids");
-            return new ReadRequest(offset, namespace, new ArrayList<>(keys));
-        } catch (BsonSerializationException | BsonInvalidOperationException | DataException error) {
+            return new RereadRequest(offset, namespace, new ArrayList<>(keys));
+        } catch (BsonSerializationException | BsonInvalidOperationException | ContractException | DataException error) {
             throw new DataException(
                     "request %d is not {namespace: \"db.collection\", ids: [_id, …]}: %s"
                             .formatted(offset, error.getMessage()),
@@ -73,12 +73,12 @@ record ReadRequest(long offset, String namespace, List<byte[]> keys, String clos
 
     private static byte[] idDocument(byte[] value, BsonElements id) {
         int length = id.valueEnd() - id.valueStart();
-        int size = Integer.BYTES + 1 + ID.length + 1 + length + 1;
+        int size = Integer.BYTES + 1 + BsonElements.ID.length + 1 + length + 1;
         return ByteBuffer.allocate(size)
                 .order(ByteOrder.LITTLE_ENDIAN)
                 .putInt(size)
                 .put(id.type())
-                .put(ID)
+                .put(BsonElements.ID)
                 .put((byte) 0)
                 .put(value, id.valueStart(), length)
                 .put((byte) 0)

@@ -1,10 +1,18 @@
-package io.towpath.source;
+package io.towpath.source.stream;
 
 import io.towpath.connector.Closing;
+import io.towpath.debezium.DebeziumStream;
+import io.towpath.debezium.DebeziumToRecord;
+import io.towpath.debezium.EventTime;
+import io.towpath.debezium.OversizedEvent;
 import io.towpath.record.ClusterTime;
-import io.towpath.transform.DebeziumToRecord;
-import io.towpath.transform.EventTime;
-import io.towpath.transform.OversizedEvent;
+import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.progress.Ledger;
+import io.towpath.source.progress.Phase;
+import io.towpath.source.progress.Progress;
+import io.towpath.source.progress.SourceMetrics;
+import io.towpath.source.reread.OversizedRead;
+import io.towpath.source.reread.Rereads;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -13,11 +21,11 @@ import java.util.Optional;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
- * Debezium's stream, without the events that a row of the copy holds already. Between two events of different cluster times, documents
- * are read again as they were there: every event of an earlier time is out, and none of a later one.
+ * Debezium's stream, without the events that a row of the copy holds already. Between two events of different cluster times it re-reads
+ * documents as of there: every event of an earlier time is out, and none of a later one.
  */
-final class Streaming implements Stage {
-    /** For so long a boundary may hold up the stream. */
+public final class Streaming implements Phase {
+    /** How long a boundary may hold up the stream. */
     private static final long BOUNDARY_NS = Duration.ofSeconds(1).toNanos();
 
     private static final long PAUSE_MS = 500;
@@ -25,8 +33,8 @@ final class Streaming implements Stage {
     private final DebeziumStream debezium;
     private final DebeziumToRecord toRecord = new DebeziumToRecord();
     private final Ledger ledger;
-    private final ReadAgain readAgain;
-    private final ReadInstead readInstead;
+    private final Rereads rereads;
+    private final OversizedRead oversizedRead;
     private final CaptureWatch watch;
     private final SourceMetrics metrics;
     private final int namespaceAt;
@@ -38,47 +46,46 @@ final class Streaming implements Stage {
 
     /**
      * @param debezium not closed by this
-     * @param last the time of the last event that an earlier task has put out, if any
+     * @param last the time of the last event that an earlier task emitted, if any
      */
-    Streaming(
+    public Streaming(
             DebeziumStream debezium,
             Optional<ClusterTime> last,
-            Ledger ledger,
-            ReadAgain readAgain,
-            SourceCluster source,
-            SourceSettings settings,
-            SourceMetrics metrics) {
+            Progress progress,
+            SnapshotReads reads,
+            Rereads rereads,
+            boolean wholeDocuments) {
         this.debezium = debezium;
         this.last = last.orElse(null);
-        this.ledger = ledger;
-        this.readAgain = readAgain;
-        this.readInstead = new ReadInstead(source, ledger, settings, metrics);
-        this.watch = new CaptureWatch(source, ledger, metrics);
-        this.metrics = metrics;
-        this.namespaceAt = settings.name().length() + 1;
+        this.ledger = progress.ledger();
+        this.rereads = rereads;
+        this.oversizedRead = new OversizedRead(progress, reads);
+        this.watch = new CaptureWatch(reads.source(), ledger, progress.metrics());
+        this.metrics = progress.metrics();
+        this.namespaceAt = progress.name().length() + 1;
         toRecord.configure(Map.of(
                 DebeziumToRecord.TOPIC_PREFIX,
-                settings.name(),
+                progress.name(),
                 DebeziumToRecord.WHOLE_DOCUMENTS,
-                Boolean.toString(settings.wholeDocuments())));
+                Boolean.toString(wholeDocuments)));
     }
 
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
         List<SourceRecord> batch = held.isEmpty() ? debezium.poll() : held;
-        if (batch == null || batch.isEmpty()) return watched();
+        if (batch == null || batch.isEmpty()) return warning();
         boolean isNew = held.isEmpty();
         held = List.of();
         List<SourceRecord> records = new ArrayList<>();
-        if (isWatched()) records.add(ledger.rootRecord());
-        readAgain.passedOver().ifPresent(records::add);
-        int boundary = readAgain.isPending() && (isNew || System.nanoTime() < heldUntil) ? boundary(batch) : -1;
+        if (hasNewWarning()) records.add(ledger.rootRecord());
+        rereads.skipped().ifPresent(records::add);
+        int boundary = rereads.isPending() && (isNew || System.nanoTime() < heldUntil) ? boundary(batch) : -1;
         if (boundary < 0) {
             int emitted = emit(batch, records);
             held = batch.subList(emitted, batch.size());
             return records.isEmpty() ? null : records;
         }
-        ClusterTime moment =
+        ClusterTime time =
                 EventTime.of(batch.get(boundary).sourceOffset()).orElseThrow().previous();
         int emitted = emit(batch.subList(0, boundary), records);
         if (emitted < boundary) {
@@ -86,7 +93,7 @@ final class Streaming implements Stage {
             return records.isEmpty() ? null : records;
         }
         if (isNew) heldUntil = System.nanoTime() + BOUNDARY_NS;
-        records.addAll(readAgain.read(moment));
+        records.addAll(rereads.read(time));
         held = batch.subList(boundary, batch.size());
         return records;
     }
@@ -96,20 +103,20 @@ final class Streaming implements Stage {
         for (int index = 0; index < batch.size(); index++) {
             Optional<ClusterTime> time = EventTime.of(batch.get(index).sourceOffset());
             if (time.isEmpty() || last != null && !time.get().isAfter(last)) continue;
-            boolean isPastRows = !ledger.holdsAny() || time.get().isAfter(ledger.largestTime());
+            boolean isPastRows = !ledger.rows().holdsAny() || time.get().isAfter(ledger.largestTime());
             return isPastRows ? index : -1;
         }
         return -1;
     }
 
-    /** Returns how many of the batch are out; fewer than all when a document cannot be read yet in place of the next. */
+    /** Returns how many of the batch are out; fewer than all when the document in place of the next cannot be read yet. */
     private int emit(List<SourceRecord> batch, List<SourceRecord> into) throws InterruptedException {
         long events = 0;
         int emitted = 0;
         ClusterTime stored = null;
         for (SourceRecord record : batch) {
             Optional<ClusterTime> time = EventTime.of(record.sourceOffset());
-            Optional<List<SourceRecord>> records = compact(record, time);
+            Optional<List<SourceRecord>> records = convert(record, time);
             if (records.isEmpty()) {
                 Thread.sleep(PAUSE_MS);
                 break;
@@ -118,8 +125,9 @@ final class Streaming implements Stage {
             events += records.get().size();
             into.addAll(records.get());
             if (time.isPresent() && (last == null || time.get().isAfter(last))) last = time.get();
-            // the offset of what emits nothing is not stored: a restart would bring again what a row holds that is
-            // forgotten
+            // Connect stores no offset of an event that emits nothing: after a restart it comes again, and its row has
+            // to
+            // be known then
             if (time.isPresent() && !records.get().isEmpty()) stored = time.get();
         }
         metrics.streamed(events);
@@ -127,37 +135,38 @@ final class Streaming implements Stage {
         return emitted;
     }
 
-    /** What one record of Debezium's becomes; empty when that cannot be told yet. */
-    private Optional<List<SourceRecord>> compact(SourceRecord record, Optional<ClusterTime> time) {
+    /** What one of Debezium's records becomes; empty when its document cannot be read yet. */
+    private Optional<List<SourceRecord>> convert(SourceRecord record, Optional<ClusterTime> time) {
         Optional<OversizedEvent> oversized = OversizedEvent.in(record);
         if (oversized.isPresent()) {
             OversizedEvent event = oversized.get();
-            if (!ledger.holds(event.namespace(), event.key(), event.time())) return readInstead.of(record, event);
+            if (!ledger.rows().holds(event.namespace(), event.key(), event.time()))
+                return oversizedRead.of(record, event);
             metrics.dropped();
             return Optional.of(List.of());
         }
-        SourceRecord compact = toRecord.apply(record);
-        if (compact == null) return Optional.of(List.of());
-        boolean isChange = !compact.headers().isEmpty();
-        if (isChange && isHeld(compact, time)) {
+        SourceRecord converted = toRecord.apply(record);
+        if (converted == null) return Optional.of(List.of());
+        boolean isChange = !converted.headers().isEmpty();
+        if (isChange && isHeld(converted, time)) {
             metrics.dropped();
             return Optional.of(List.of());
         }
-        return Optional.of(List.of(compact));
+        return Optional.of(List.of(converted));
     }
 
-    private boolean isWatched() {
-        return last != null && watch.look(last);
+    private boolean hasNewWarning() {
+        return last != null && watch.update(last);
     }
 
-    private List<SourceRecord> watched() {
-        return isWatched() ? List.of(ledger.rootRecord()) : null;
+    private List<SourceRecord> warning() {
+        return hasNewWarning() ? List.of(ledger.rootRecord()) : null;
     }
 
     private boolean isHeld(SourceRecord record, Optional<ClusterTime> time) {
-        return ledger.holdsAny()
+        return ledger.rows().holdsAny()
                 && time.isPresent()
-                && ledger.holds(record.topic().substring(namespaceAt), (byte[]) record.key(), time.get());
+                && ledger.rows().holds(record.topic().substring(namespaceAt), (byte[]) record.key(), time.get());
     }
 
     @Override
@@ -167,6 +176,6 @@ final class Streaming implements Stage {
 
     @Override
     public void close() {
-        Closing.all(toRecord, readAgain);
+        Closing.all(toRecord, rereads);
     }
 }

@@ -1,4 +1,4 @@
-package io.towpath.sink;
+package io.towpath.sink.model;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -12,6 +12,7 @@ import com.mongodb.client.model.WriteModel;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
 import io.towpath.record.Truncation;
+import io.towpath.sink.RandomUpdates;
 import io.towpath.support.Raw;
 import io.towpath.support.Server;
 import java.util.ArrayList;

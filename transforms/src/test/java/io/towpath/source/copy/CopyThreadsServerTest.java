@@ -1,9 +1,12 @@
-package io.towpath.source;
+package io.towpath.source.copy;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 
+import io.towpath.debezium.SourceCluster;
+import io.towpath.source.progress.RangePlan;
 import io.towpath.support.Server;
+import io.towpath.support.Sources;
 import java.util.AbstractList;
 import java.util.List;
 import java.util.Map;
@@ -11,7 +14,7 @@ import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 
-/** What the copying threads tell the task. */
+/** What the copying threads report to the task. */
 @Tag("server")
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
 class CopyThreadsServerTest {
@@ -31,12 +34,12 @@ class CopyThreadsServerTest {
             }
         };
         try (SourceCluster source = Sources.connected(configuration);
-                CopyThreads threads = new CopyThreads(source, SourceSettings.of(configuration))) {
-            threads.read("shop.orders", new RangePlan(bounds, 1, 1, 1), 0, Piece.END);
+                CopyThreads threads = new CopyThreads(Sources.reads(source), "p")) {
+            threads.read("shop.orders", new RangePlan(bounds, 1, 1, 1), 0, RangePlan.OPEN_END);
             threads.start();
-            CopyStep.Failed told = assertInstanceOf(CopyStep.Failed.class, threads.next(30_000));
-            assertEquals("shop.orders", told.namespace());
-            assertEquals(error, told.cause());
+            CopyStep.Failed failed = assertInstanceOf(CopyStep.Failed.class, threads.next(30_000));
+            assertEquals("shop.orders", failed.namespace());
+            assertEquals(error, failed.cause());
         }
     }
 }

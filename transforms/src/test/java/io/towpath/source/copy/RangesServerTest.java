@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.copy;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -6,9 +6,14 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.mongodb.MongoBulkWriteException;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.InsertManyOptions;
+import io.towpath.debezium.DocumentBytesCodec;
+import io.towpath.debezium.SourceCluster;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.RandomIds;
+import io.towpath.source.progress.Page;
+import io.towpath.source.progress.RangePlan;
 import io.towpath.support.Server;
+import io.towpath.support.Sources;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
@@ -126,7 +131,7 @@ class RangesServerTest {
         List<Integer> sizes = new ArrayList<>();
         for (int range = 0; range < plan.ranges(); range++) {
             int size = 0;
-            try (RangeRead pages = read(collection, plan, range, Piece.END)) {
+            try (RangeRead pages = read(collection, plan, range, RangePlan.OPEN_END)) {
                 while (pages.hasNext()) size += pages.next().documents().size();
             }
             sizes.add(size);
@@ -138,7 +143,7 @@ class RangesServerTest {
     private List<String> copied(MongoCollection<RawBsonDocument> collection, RangePlan plan, Random random) {
         List<String> found = new ArrayList<>();
         for (int range = 0; range < plan.ranges(); range++) {
-            byte[] after = Piece.END;
+            byte[] after = RangePlan.OPEN_END;
             for (boolean over = false; !over; ) {
                 try (RangeRead pages = read(collection, plan, range, after)) {
                     do {
@@ -159,6 +164,12 @@ class RangesServerTest {
 
     private RangeRead read(MongoCollection<RawBsonDocument> collection, RangePlan plan, int range, byte[] after) {
         return new RangeRead(
-                source, source.snapshot(), collection.getNamespace().getFullName(), range, plan, after, 300);
+                Sources.reads(source),
+                source.snapshot(),
+                collection.getNamespace().getFullName(),
+                range,
+                plan,
+                after,
+                300);
     }
 }

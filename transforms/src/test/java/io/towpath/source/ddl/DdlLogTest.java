@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.ddl;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -22,13 +22,13 @@ class DdlLogTest {
         assertTrue(log.add(drop(110, "shop.a")));
         assertTrue(log.add(rename));
         log.passed(new ClusterTime(130, 2));
-        log.tell("not authorised");
+        log.report("not authorised");
         Map<String, Object> stored = log.offset();
         DdlLog next = new DdlLog(stored, START);
-        assertEquals(log.found(), next.found());
+        assertEquals(log.changes(), next.changes());
         assertEquals(new ClusterTime(130, 2), next.upto());
         assertEquals(stored, next.offset());
-        assertFalse(next.tell("not authorised"));
+        assertFalse(next.report("not authorised"));
     }
 
     @Test
@@ -38,8 +38,8 @@ class DdlLogTest {
         assertFalse(log.add(drop(110, "shop.a")));
         assertFalse(log.add(drop(105, "shop.a")));
         assertTrue(log.add(drop(111, "shop.a")));
-        assertEquals(1, log.found().size());
-        assertEquals(111, log.found().get(0).time().seconds());
+        assertEquals(1, log.changes().size());
+        assertEquals(111, log.changes().get(0).time().seconds());
     }
 
     @Test
@@ -55,8 +55,8 @@ class DdlLogTest {
     void ofMoreThanItKeepsTheOldestGoAndAreCounted() {
         DdlLog log = new DdlLog(null, START);
         for (int index = 0; index < DdlLog.MOST + 5; index++) log.add(drop(200 + index, "shop.c" + index));
-        assertEquals(DdlLog.MOST, log.found().size());
-        assertEquals(205, log.found().get(0).time().seconds());
+        assertEquals(DdlLog.MOST, log.changes().size());
+        assertEquals(205, log.changes().get(0).time().seconds());
         assertEquals(5L, log.offset().get("dropped"));
         assertEquals(5L, new DdlLog(log.offset(), START).offset().get("dropped"));
     }

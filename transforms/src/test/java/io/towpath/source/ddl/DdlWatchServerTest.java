@@ -1,10 +1,12 @@
-package io.towpath.source;
+package io.towpath.source.ddl;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.towpath.debezium.SourceCluster;
 import io.towpath.record.ClusterTime;
 import io.towpath.support.Server;
+import io.towpath.support.Sources;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
@@ -47,7 +49,7 @@ class DdlWatchServerTest {
 
     private List<String> found(DdlLog log) {
         synchronized (watch) {
-            return log.found().stream()
+            return log.changes().stream()
                     .map(one -> one.kind() + " "
                             + one.namespace().substring(database.length() + 1)
                             + (one.to().isEmpty() ? "" : " " + one.to().substring(database.length() + 1)))
@@ -122,14 +124,14 @@ class DdlWatchServerTest {
         DdlLog log = watching();
         await(() -> {
             synchronized (watch) {
-                return log.found().stream().anyMatch(one -> one.kind().equals(Ddl.UNSEEN));
+                return log.changes().stream().anyMatch(one -> one.kind().equals(Ddl.UNSEEN));
             }
         });
         server.fresh("ddl9").insertOne(RawBsonDocument.parse("{_id: 1}"));
         server.run("{drop: 'ddl9'}");
         await(() -> {
             synchronized (watch) {
-                return log.found().stream().anyMatch(one -> one.kind().equals("drop"));
+                return log.changes().stream().anyMatch(one -> one.kind().equals("drop"));
             }
         });
     }

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.progress;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -68,14 +68,15 @@ class LedgerTest {
         assertTrue(again.hasBegun());
         assertFalse(again.isStreaming());
         assertEquals("shop\\..*", again.selection());
-        CollectionCopy copy = again.copies().get(ORDERS).orElseThrow();
+        CollectionCopy copy = again.rows().copies().get(ORDERS).orElseThrow();
         assertEquals(3, copy.plan().ranges());
         assertEquals(30, copy.plan().documents());
         assertEquals(2, copy.range(1).rows());
         assertFalse(copy.range(1).isDone());
         assertEquals(
-                List.of("shop.orders", "shop.empty"), List.copyOf(again.copies().keySet()));
-        assertTrue(again.copies().get("shop.empty").isEmpty(), "not cut into ranges yet");
+                List.of("shop.orders", "shop.empty"),
+                List.copyOf(again.rows().copies().keySet()));
+        assertTrue(again.rows().copies().get("shop.empty").isEmpty(), "not cut into ranges yet");
         assertEquals(0, java.util.Arrays.compare(id(11), copy.range(1).after()));
     }
 
@@ -87,13 +88,15 @@ class LedgerTest {
         advance(ledger, page(0, new ClusterTime(110, 1), true, 12, 13));
 
         for (Ledger each : List.of(ledger, restored())) {
-            assertTrue(each.holds(ORDERS, id(11), new ClusterTime(105, 2)), "the last change that the row holds");
-            assertFalse(each.holds(ORDERS, id(11), new ClusterTime(105, 3)), "made after its row was read");
-            assertTrue(each.holds(ORDERS, id(12), new ClusterTime(110, 1)));
-            assertFalse(each.holds(ORDERS, id(12), new ClusterTime(110, 2)));
             assertTrue(
-                    each.holds(ORDERS, id(99), new ClusterTime(110, 1)), "was not there when the range's end was read");
-            assertFalse(each.holds("shop.other", id(11), new ClusterTime(101, 1)), "was never copied");
+                    each.rows().holds(ORDERS, id(11), new ClusterTime(105, 2)), "the last change that the row holds");
+            assertFalse(each.rows().holds(ORDERS, id(11), new ClusterTime(105, 3)), "made after its row was read");
+            assertTrue(each.rows().holds(ORDERS, id(12), new ClusterTime(110, 1)));
+            assertFalse(each.rows().holds(ORDERS, id(12), new ClusterTime(110, 2)));
+            assertTrue(
+                    each.rows().holds(ORDERS, id(99), new ClusterTime(110, 1)),
+                    "was not there when the range's end was read");
+            assertFalse(each.rows().holds("shop.other", id(11), new ClusterTime(101, 1)), "was never copied");
             assertEquals(new ClusterTime(110, 1), each.largestTime());
         }
     }
@@ -136,7 +139,7 @@ class LedgerTest {
         ledger.reselect("x", List.of(), List.of("shop.empty"));
         ledger.beginStream();
         store(ledger.forget(new ClusterTime(108, 1)));
-        assertTrue(restored().copies().isEmpty());
+        assertTrue(restored().rows().copies().isEmpty());
         assertEquals(Optional.of(new ClusterTime(107, 1)), restored().copied());
 
         Ledger later = restored();
@@ -167,7 +170,7 @@ class LedgerTest {
         Map<String, Object> offset = new TreeMap<>();
         root.sourceOffset().forEach((name, value) -> offset.put(name.toString(), value));
         assertNotNull(offset.remove("copied"));
-        store(List.of(partitions.carrier(partitions.root(), offset, "")));
+        store(List.of(partitions.offsetRecord(partitions.root(), offset, "")));
     }
 
     @Test
@@ -182,7 +185,7 @@ class LedgerTest {
         store(records);
 
         assertEquals(3, records.size(), "the range, the collection, and what is left");
-        assertTrue(restored().copies().isEmpty());
+        assertTrue(restored().rows().copies().isEmpty());
         assertNull(reader().offset(partitions.of(ORDERS, 0)));
         assertNull(reader().offset(partitions.of(ORDERS)));
         assertNotNull(reader().offset(partitions.root()));
@@ -196,23 +199,26 @@ class LedgerTest {
         ClusterTime since = new ClusterTime(110, 1);
         ClusterTime now = new ClusterTime(900, 1);
 
-        store(ledger.beginAnew("again", "shop\\..*", since, now, List.of(ORDERS)));
-        store(ledger.beginAnew("once more", "shop\\..*", now, new ClusterTime(950, 1), List.of(ORDERS)));
+        store(ledger.restart("again", "shop\\..*", since, now, List.of(ORDERS)));
+        store(ledger.restart("once more", "shop\\..*", now, new ClusterTime(950, 1), List.of(ORDERS)));
         Ledger again = restored();
 
         assertFalse(again.isStreaming());
-        assertTrue(again.copies().get(ORDERS).isEmpty(), "it is cut into ranges anew");
+        assertTrue(again.rows().copies().get(ORDERS).isEmpty(), "it is cut into ranges anew");
         assertEquals(new ClusterTime(950, 1), again.start());
         assertEquals("once more", again.resnapshot());
         assertEquals(since.toString(), again.gap(), "the first gap is not forgotten");
         store(List.of(again.plan(ORDERS, new RangePlan(List.of(id(10)), 30, 3000, 8))));
-        assertEquals(0, restored().copies().get(ORDERS).orElseThrow().range(0).rows(), "no offset of the copy before");
+        assertEquals(
+                0,
+                restored().rows().copies().get(ORDERS).orElseThrow().range(0).rows(),
+                "no offset of the copy before");
     }
 
     @Test
     void theLogTellsEveryMomentAgainFromWhereAResnapshotIsClosed() throws Exception {
         Ledger ledger = begun();
-        store(ledger.beginAnew("again", "shop\\..*", START, new ClusterTime(900, 1), List.of()));
+        store(ledger.restart("again", "shop\\..*", START, new ClusterTime(900, 1), List.of()));
         ledger.beginStream();
 
         ledger.close("another", new ClusterTime(990, 1));
@@ -234,8 +240,8 @@ class LedgerTest {
         Ledger again = restored();
         assertTrue(again.isStreaming());
         assertEquals("", again.gap());
-        assertTrue(again.copies().get(ORDERS).isEmpty());
-        assertTrue(again.copies().get("shop.later").isEmpty());
+        assertTrue(again.rows().copies().get(ORDERS).isEmpty());
+        assertTrue(again.rows().copies().get("shop.later").isEmpty());
         assertEquals("again", again.resnapshot());
     }
 
@@ -245,20 +251,20 @@ class LedgerTest {
         ledger.begin("shop\\..*", START, List.of());
         ledger.beginStream();
         ClusterTime read = new ClusterTime(200, 5);
-        ledger.readInstead(ORDERS, id(7), read, false);
+        ledger.addDocument(ORDERS, id(7), read, false);
         assertEquals(Optional.of(START.previous()), ledger.copied(), "it is of the moment of its event");
         store(List.of(ledger.rootRecord()));
 
         Ledger again = restored();
-        assertTrue(again.holds(ORDERS, id(7), read));
-        assertFalse(again.holds(ORDERS, id(7), read.next()));
-        assertFalse(again.holds(ORDERS, id(8), read));
-        assertFalse(again.holds("shop.empty", id(7), read));
+        assertTrue(again.rows().holds(ORDERS, id(7), read));
+        assertFalse(again.rows().holds(ORDERS, id(7), read.next()));
+        assertFalse(again.rows().holds(ORDERS, id(8), read));
+        assertFalse(again.rows().holds("shop.empty", id(7), read));
         assertEquals(read, again.largestTime());
         assertTrue(again.forget(read).isEmpty(), "more of that moment may come");
         assertFalse(again.forget(read.next()).isEmpty());
-        assertFalse(again.holds(ORDERS, id(7), read));
-        again.readInstead(ORDERS, id(7), new ClusterTime(300, 1), true);
+        assertFalse(again.rows().holds(ORDERS, id(7), read));
+        again.addDocument(ORDERS, id(7), new ClusterTime(300, 1), true);
         assertEquals(Optional.of(new ClusterTime(300, 1)), again.copied(), "states before are not in the log");
     }
 
@@ -270,7 +276,7 @@ class LedgerTest {
 
     private void advance(Ledger ledger, Page page) throws Exception {
         Map<String, Object> offset = ledger.advance(page);
-        store(List.of(partitions.carrier(partitions.of(page.namespace(), page.range()), offset, "")));
+        store(List.of(partitions.offsetRecord(partitions.of(page.namespace(), page.range()), offset, "")));
     }
 
     private static Page page(int range, ClusterTime time, boolean isLast, int... ids) {

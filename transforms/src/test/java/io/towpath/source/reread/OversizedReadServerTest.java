@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.reread;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -6,10 +6,17 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.MongoCollection;
+import io.towpath.debezium.OversizedEvent;
+import io.towpath.debezium.SourceCluster;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
+import io.towpath.source.progress.Ledger;
+import io.towpath.source.progress.Partitions;
+import io.towpath.source.progress.Progress;
+import io.towpath.source.progress.SourceMetrics;
 import io.towpath.support.Server;
-import io.towpath.transform.OversizedEvent;
+import io.towpath.support.SourceContext;
+import io.towpath.support.Sources;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.source.SourceRecord;
@@ -22,7 +29,7 @@ import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 /** Documents in place of changes that are too large, at a real server. */
 @Tag("server")
 @EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
-class ReadInsteadServerTest {
+class OversizedReadServerTest {
     private static final ClusterTime LONG_AGO = new ClusterTime(1, 1);
 
     private final Server server = new Server();
@@ -68,15 +75,16 @@ class ReadInsteadServerTest {
         SourceRecord record =
                 new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 1, "ord", 1), "p", null, null, null);
         try (SourceMetrics metrics = new SourceMetrics("p", "p")) {
-            ReadInstead instead = new ReadInstead(source, ledger, SourceSettings.of(configuration), metrics);
-            return instead.of(record, new OversizedEvent(namespace(), key, time))
+            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
+            return new OversizedRead(progress, Sources.reads(source))
+                    .of(record, new OversizedEvent(namespace(), key, time))
                     .orElseThrow();
         }
     }
 
     private void assertHeldSince(ClusterTime before) {
-        assertTrue(ledger.holds(namespace(), key, before), "what was done up to the read is in it");
-        assertFalse(ledger.holds(namespace(), key, source.now().next()), "what is done later is not");
+        assertTrue(ledger.rows().holds(namespace(), key, before), "what was done up to the read is in it");
+        assertFalse(ledger.rows().holds(namespace(), key, source.now().next()), "what is done later is not");
     }
 
     private String namespace() {

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.reread;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-class ReadRequestTest {
+class RereadRequestTest {
     @Test
     void idsAreTakenOnceInTheServersOrderWhateverTheirTypes() {
         byte[] value = Raw.document(
@@ -28,13 +28,13 @@ class ReadRequestTest {
                         Raw.embedded("4", Raw.int32("a", 1)),
                         Raw.doubleOf("5", -1.5)));
 
-        ReadRequest request = ReadRequest.of(7, value);
+        RereadRequest request = RereadRequest.of(7, value);
 
         assertEquals(7, request.offset());
         assertEquals("shop.orders", request.namespace());
         assertEquals(
                 List.of("{\"_id\": -1.5}", "{\"_id\": 5}", "{\"_id\": \"b\"}", "{\"_id\": {\"a\": 1}}"),
-                request.keys().stream().map(ReadRequestTest::text).toList());
+                request.keys().stream().map(RereadRequestTest::text).toList());
     }
 
     @ParameterizedTest
@@ -48,15 +48,15 @@ class ReadRequestTest {
             })
     void anythingElseIsRefusedWithItsOffset(String json) {
         byte[] value = BsonBytes.of(BsonDocument.parse(json));
-        String message = assertThrows(DataException.class, () -> ReadRequest.of(9, value))
+        String message = assertThrows(DataException.class, () -> RereadRequest.of(9, value))
                 .getMessage();
         assertTrue(message.startsWith("request 9 is not {namespace:"), message);
     }
 
     @Test
     void aRequestWithoutAValueOrWithADamagedOneIsRefused() {
-        assertThrows(DataException.class, () -> ReadRequest.of(1, null));
-        assertThrows(DataException.class, () -> ReadRequest.of(1, new byte[] {9, 0, 0, 0, 1}));
+        assertThrows(DataException.class, () -> RereadRequest.of(1, null));
+        assertThrows(DataException.class, () -> RereadRequest.of(1, new byte[] {9, 0, 0, 0, 1}));
     }
 
     private static String text(byte[] key) {

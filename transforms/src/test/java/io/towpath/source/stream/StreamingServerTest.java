@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.source.stream;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -6,13 +6,27 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.Updates;
+import io.towpath.debezium.DebeziumStream;
+import io.towpath.debezium.SourceCluster;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.RecordHeaders;
+import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.progress.Ledger;
+import io.towpath.source.progress.Page;
+import io.towpath.source.progress.Partitions;
+import io.towpath.source.progress.Progress;
+import io.towpath.source.progress.RangePlan;
+import io.towpath.source.progress.SourceMetrics;
+import io.towpath.source.reread.RereadSettings;
+import io.towpath.source.reread.Rereads;
 import io.towpath.support.Server;
+import io.towpath.support.SourceContext;
+import io.towpath.support.Sources;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Properties;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
@@ -63,7 +77,7 @@ class StreamingServerTest {
 
         assertEquals("d", operation(emitted.get(0)), emitted::toString);
         assertTrue(emitted.size() > 1, "the times are forgotten in the transaction of the delete");
-        assertTrue(ledger.copies().isEmpty());
+        assertTrue(ledger.rows().copies().isEmpty());
     }
 
     private Ledger copied(ClusterTime time) {
@@ -77,20 +91,16 @@ class StreamingServerTest {
 
     private List<SourceRecord> firstOf(Ledger ledger, ClusterTime start) throws InterruptedException {
         SourceContext context = new SourceContext(configuration);
-        SourceSettings settings = SourceSettings.of(configuration);
+        SnapshotReads reads = Sources.reads(source);
+        RereadSettings none = new RereadSettings("", new Properties());
         List<SourceRecord> records = null;
         try (SourceMetrics metrics = new SourceMetrics("p", "p");
-                DebeziumStream debezium = new DebeziumStream(context, configuration, source, start);
-                Streaming streaming = new Streaming(
-                        debezium,
-                        Optional.empty(),
-                        ledger,
-                        new ReadAgain(
-                                ledger, new Partitions("p"), source, settings, metrics, context, namespace::equals),
-                        source,
-                        settings,
-                        metrics)) {
-            while (records == null) records = streaming.poll();
+                DebeziumStream debezium = new DebeziumStream(context, configuration, source, start)) {
+            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
+            Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals);
+            try (Streaming streaming = new Streaming(debezium, Optional.empty(), progress, reads, rereads, true)) {
+                while (records == null) records = streaming.poll();
+            }
             return new ArrayList<>(records);
         }
     }

@@ -1,0 +1,2 @@
+/** The name of the transform that pipelines deployed before carry. */
+package io.towpath.transform;
