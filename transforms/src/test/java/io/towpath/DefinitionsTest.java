@@ -155,6 +155,7 @@ class DefinitionsTest {
     }
 
     @Test
+    @SuppressWarnings("rawtypes")
     void connectFindsTheTransformByBothNames() {
         List<String> names = ServiceLoader.load(Transformation.class).stream()
                 .map(provider -> provider.type().getName())

@@ -1,5 +1,7 @@
 package io.towpath.record;
 
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.List;
 import java.util.Map;
 import org.bson.BsonBinaryWriter;
@@ -38,6 +40,20 @@ public final class BsonBytes {
             write(writer, document);
         }
         return out.toByteArray();
+    }
+
+    /** The document of one field. */
+    public static byte[] ofField(byte type, byte[] name, byte[] bytes, int start, int end) {
+        int length = Integer.BYTES + 1 + name.length + 1 + end - start + 1;
+        return ByteBuffer.allocate(length)
+                .order(ByteOrder.LITTLE_ENDIAN)
+                .putInt(length)
+                .put(type)
+                .put(name)
+                .put((byte) 0)
+                .put(bytes, start, end - start)
+                .put((byte) 0)
+                .array();
     }
 
     /** One document of the named parts in this order, without those that are empty. */

@@ -67,7 +67,7 @@ final class Connection implements AutoCloseable {
 
     /** With the current time limit. Taking all partitions over once more ends what may be left of the old session's transaction. */
     void reconnect() {
-        assign(Set.copyOf(offsets.all().keySet()));
+        assign(offsets.all().keySet());
         if (session != null) session.close();
         session = null;
         transaction = null;

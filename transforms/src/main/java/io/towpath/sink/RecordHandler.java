@@ -2,11 +2,7 @@ package io.towpath.sink;
 
 import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
 
-/**
- * The name that pipelines deployed before carry.
- *
- * @deprecated use {@link io.towpath.sink.plain.RecordHandler}
- */
+/** @deprecated the name that pipelines deployed before carry; use {@link io.towpath.sink.plain.RecordHandler} */
 @Deprecated
 public final class RecordHandler extends io.towpath.sink.plain.RecordHandler {
     public RecordHandler(MongoSinkTopicConfig config) {

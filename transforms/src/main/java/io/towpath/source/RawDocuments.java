@@ -1,9 +1,5 @@
 package io.towpath.source;
 
-/**
- * The name that pipelines deployed before carry.
- *
- * @deprecated use {@link io.towpath.debezium.RawDocuments}
- */
+/** @deprecated the name that pipelines deployed before carry; use {@link io.towpath.debezium.RawDocuments} */
 @Deprecated
 public final class RawDocuments extends io.towpath.debezium.RawDocuments {}

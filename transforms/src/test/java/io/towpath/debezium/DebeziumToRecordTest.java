@@ -158,7 +158,7 @@ class DebeziumToRecordTest {
     void jsonIsRefused() {
         refused(
                 DebeziumRecords.op("c").after("{\"_id\": 5}"),
-                "shop.orders: the document came as JSON, which loses types; set mongodb.authentication.class of the source connector to io.towpath.source.RawDocuments");
+                "shop.orders: the document came as JSON, which loses types; set mongodb.authentication.class of the source connector to io.towpath.debezium.RawDocuments");
     }
 
     @Test

@@ -130,7 +130,7 @@ class RefusedServerTest extends DestinationTest {
         try (TestTask sink = TestTask.opened(collection, "errors.deadletterqueue.topic.name", "")) {
             ConnectException stopped = assertThrows(
                     ConnectException.class, () -> sink.put(0, "c {_id: 1, a: 1}", "u {_id: 1, $set: {'a.b': 2}}"));
-            assertTrue(stopped.getMessage().contains("there is no topic for dead letters"), stopped::getMessage);
+            assertTrue(stopped.getMessage().contains("there is no dead-letter topic"), stopped::getMessage);
             assertEquals(List.of(), TestTask.stored(collection));
         }
     }

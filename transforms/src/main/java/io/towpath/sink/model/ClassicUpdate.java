@@ -2,32 +2,20 @@ package io.towpath.sink.model;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.towpath.fold.Steps;
 import io.towpath.record.Change;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.stream.Stream;
-import org.bson.BsonArray;
 import org.bson.BsonDocument;
-import org.bson.BsonInt32;
-import org.bson.BsonString;
+import org.bson.RawBsonDocument;
 
 /** An update as MongoDB's update operators. */
 public final class ClassicUpdate {
     private ClassicUpdate() {}
 
     public static BsonDocument of(Change.Update update) {
-        BsonDocument operators = new BsonDocument();
-        if (!update.set().isEmpty()) operators.append(Change.SET, update.set());
-        BsonDocument unset = new BsonDocument();
-        update.unset().forEach(path -> unset.append(path, new BsonString("")));
-        if (!unset.isEmpty()) operators.append(Change.UNSET, unset);
-        BsonDocument push = new BsonDocument();
-        update.truncations()
-                .forEach(cut -> push.append(
-                        cut.path(),
-                        new BsonDocument("$each", new BsonArray()).append("$slice", new BsonInt32(cut.newSize()))));
-        if (!push.isEmpty()) operators.append("$push", push);
-        return operators;
+        return new RawBsonDocument(Steps.of(update).operators());
     }
 
     /**

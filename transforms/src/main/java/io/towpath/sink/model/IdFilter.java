@@ -2,9 +2,8 @@ package io.towpath.sink.model;
 
 import static java.nio.charset.StandardCharsets.US_ASCII;
 
+import io.towpath.record.BsonBytes;
 import io.towpath.record.BsonElements;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.Optional;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
@@ -20,28 +19,16 @@ public final class IdFilter {
         BsonElements elements = new BsonElements(document, 0);
         while (elements.next()) {
             if (!elements.nameIs(BsonElements.ID)) continue;
-            ByteBuffer value =
-                    ByteBuffer.wrap(document, elements.valueStart(), elements.valueEnd() - elements.valueStart());
+            int start = elements.valueStart();
+            int end = elements.valueEnd();
             if (elements.type() != BsonElements.DOCUMENT)
-                return Optional.of(new RawBsonDocument(single(elements.type(), BsonElements.ID, value)));
+                return Optional.of(
+                        new RawBsonDocument(BsonBytes.ofField(elements.type(), BsonElements.ID, document, start, end)));
             // compared as a whole, so that the server takes no name in it for an operator
-            byte[] compared = single(BsonElements.DOCUMENT, EQ, value);
-            return Optional.of(
-                    new RawBsonDocument(single(BsonElements.DOCUMENT, BsonElements.ID, ByteBuffer.wrap(compared))));
+            byte[] compared = BsonBytes.ofField(BsonElements.DOCUMENT, EQ, document, start, end);
+            return Optional.of(new RawBsonDocument(
+                    BsonBytes.ofField(BsonElements.DOCUMENT, BsonElements.ID, compared, 0, compared.length)));
         }
         return Optional.empty();
-    }
-
-    /** The BSON of one field. */
-    private static byte[] single(byte type, byte[] name, ByteBuffer value) {
-        int length = Integer.BYTES + 1 + name.length + 1 + value.remaining() + 1;
-        ByteBuffer document = ByteBuffer.allocate(length).order(ByteOrder.LITTLE_ENDIAN);
-        return document.putInt(length)
-                .put(type)
-                .put(name)
-                .put((byte) 0)
-                .put(value)
-                .put((byte) 0)
-                .array();
     }
 }

@@ -53,7 +53,7 @@ public final class WriteModels {
     }
 
     private static WriteModel<BsonDocument> classic(BsonDocument filter, Change.Update update) {
-        return new UpdateOneModel<>(filter, raw(ClassicUpdate.of(update)));
+        return new UpdateOneModel<>(filter, ClassicUpdate.of(update));
     }
 
     /** An update that works on every document, and adds new fields in their listed order. */

@@ -1,12 +1,11 @@
 package io.towpath.source.reread;
 
+import io.towpath.record.BsonBytes;
 import io.towpath.record.BsonElements;
 import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ContractException;
 import io.towpath.record.WholeBson;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -58,7 +57,8 @@ record RereadRequest(long offset, String namespace, List<byte[]> keys, String cl
                 while (ids.next()) {
                     if (NO_IDS.contains(ids.type()))
                         throw new DataException("no _id is an array, a regex or undefined");
-                    keys.add(CanonicalKey.of(idDocument(value, ids)));
+                    keys.add(CanonicalKey.of(
+                            BsonBytes.ofField(ids.type(), BsonElements.ID, value, ids.valueStart(), ids.valueEnd())));
                 }
             }
             if (keys.isEmpty()) throw new DataException("it names no ids");
@@ -69,19 +69,5 @@ record RereadRequest(long offset, String namespace, List<byte[]> keys, String cl
                             .formatted(offset, error.getMessage()),
                     error);
         }
-    }
-
-    private static byte[] idDocument(byte[] value, BsonElements id) {
-        int length = id.valueEnd() - id.valueStart();
-        int size = Integer.BYTES + 1 + BsonElements.ID.length + 1 + length + 1;
-        return ByteBuffer.allocate(size)
-                .order(ByteOrder.LITTLE_ENDIAN)
-                .putInt(size)
-                .put(id.type())
-                .put(BsonElements.ID)
-                .put((byte) 0)
-                .put(value, id.valueStart(), length)
-                .put((byte) 0)
-                .array();
     }
 }
