@@ -4,9 +4,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Updates of one document that follow one another, as few writes as say the same. A place that is written again keeps the turn that it
- * had, as a field does; only what may be new and comes before a new neighbour in the server's order needs a write of its own, as does
- * what is set again after it was gone.
+ * Merges successive updates of one document into as few writes as have the same effect. A place that is written again keeps its turn, as
+ * a field keeps its position; a separate write is needed only for a place that may be new and precedes a new neighbour in the server's
+ * order, and for one that is set again after its removal.
  */
 final class Merge {
     private record Found(int stage, Stage.Entry entry) {}
@@ -80,7 +80,7 @@ final class Merge {
         }
     }
 
-    /** Say what becomes of a place, instead of all that was said of it from this stage on. */
+    /** Replaces what the stages from {@code first} on do to a place. */
     private void put(Step step, int first) {
         boolean isNew = true;
         if (step.kind() != Step.Kind.TRUNCATE)
@@ -98,7 +98,7 @@ final class Merge {
         stages.get(last).put(step, isNew);
     }
 
-    /** What becomes of this place, or of one that it lies in, at last. */
+    /** The last change of this place or of one that contains it; null when there is none. */
     private Found around(String path) {
         for (int i = stages.size() - 1; i >= 0; i--) {
             Stage.Entry entry = stages.get(i).around(path);
@@ -115,7 +115,7 @@ final class Merge {
         return found.entry.step.names().length;
     }
 
-    /** Whether the value that is set is a container; then it is open. */
+    /** Whether the value to set is a container; opens it then. */
     private static boolean holds(Stage.Entry entry) {
         Container container = Container.opened(entry.value);
         if (container == null) return false;

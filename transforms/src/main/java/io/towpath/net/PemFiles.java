@@ -17,10 +17,10 @@ import org.apache.kafka.common.config.SslConfigs;
 import org.apache.kafka.common.security.ssl.DefaultSslEngineFactory;
 
 /**
- * The PEM files that a MongoDB URI names for every client but Java's driver, which knows key stores only: tlsCAFile and
- * tlsCertificateKeyFile. They are read as Kafka reads its own.
+ * The PEM files that a MongoDB URI names: tlsCAFile and tlsCertificateKeyFile. Java's driver supports key stores only, so these are read
+ * as Kafka reads its own.
  *
- * @param ca certificates of those whom the server's certificate has to come from; empty: those of the JVM
+ * @param ca certificates of the authorities that may sign the server's certificate; empty: those of the JVM
  * @param certificate the client's certificate and its key in one file; empty: none
  * @param password of the key; empty when it is not encrypted
  */

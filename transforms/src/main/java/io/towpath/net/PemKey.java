@@ -10,7 +10,7 @@ import javax.crypto.EncryptedPrivateKeyInfo;
 import javax.crypto.SecretKeyFactory;
 import javax.crypto.spec.PBEKeySpec;
 
-/** The private key in a PEM file. Kafka's reader does not decrypt those of today's OpenSSL (PBES2) on Java 17, so that is done here. */
+/** The private key in a PEM file. Decrypts keys of current OpenSSL (PBES2), which Kafka's reader does not on Java 17. */
 final class PemKey {
     private static final Pattern ENCRYPTED =
             Pattern.compile("-+BEGIN ENCRYPTED PRIVATE KEY-+([\\sA-Za-z0-9+/=]+)-+END ENCRYPTED PRIVATE KEY-+");
@@ -18,7 +18,7 @@ final class PemKey {
 
     private PemKey() {}
 
-    /** The key of a file's text as PEM, not encrypted; empty where there is none. */
+    /** The decrypted key in a file's text, as PEM; empty where there is none. */
     static String of(String text, String password) throws IOException, GeneralSecurityException {
         Matcher encrypted = ENCRYPTED.matcher(text);
         if (encrypted.find()) return decrypted(encrypted.group(1), password);

@@ -28,13 +28,13 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Gives up a server whose process sleeps while its machine is up, which the driver would wait for until it wakes. A time limit for
- * answers would not do: a change stream that scans a long oplog is as silent. So it is by what the others of the set say that there is
- * another primary, and by its own silence towards the driver's monitor, which a busy server answers all the same.
+ * Gives up a server whose process is unresponsive while its machine is up: the driver would wait until it responds again. A time limit
+ * for responses does not work, as a change stream that scans a long oplog is just as silent. So two things have to hold: the other
+ * members report another primary, and the server does not respond to the driver's monitor, which a busy server does.
  */
 public final class SilentServers implements ClusterListener {
     private static final Logger LOGGER = LoggerFactory.getLogger(SilentServers.class);
-    /** For an answer to the monitor, which asks again at once when there is another primary. */
+    /** For a response to the monitor, which asks again at once when there is another primary. */
     private static final long PATIENCE_S = 3;
 
     private final Sockets sockets;
@@ -49,25 +49,25 @@ public final class SilentServers implements ClusterListener {
     }
 
     /**
-     * Has a client give up the silent servers of its set, but for one that a proxy leads to, or whose URI says that there is no TLS.
+     * Makes a client give up the silent servers of its set, except behind a proxy, or where the URI disables TLS.
      *
-     * @param settings which have the client's TLS already
-     * @param side what the set is called in the log
+     * @param settings of the client, with its TLS
+     * @param side the name of the set in the log
      */
     public static void watch(MongoClientSettings.Builder settings, ConnectionString uri, String side) {
         if (uri.getProxyHost() != null || Boolean.FALSE.equals(uri.getSslEnabled())) return;
         Sockets sockets = new Sockets();
         settings.applyToSslSettings(ssl -> {
-            SslSettings told = ssl.build();
-            boolean hasTls = uri.getSslEnabled() == null ? told.isEnabled() : uri.getSslEnabled();
-            ssl.enabled(true).context(sockets.context(hasTls ? Optional.of(tls(told)) : Optional.empty()));
+            SslSettings original = ssl.build();
+            boolean hasTls = uri.getSslEnabled() == null ? original.isEnabled() : uri.getSslEnabled();
+            ssl.enabled(true).context(sockets.context(hasTls ? Optional.of(tls(original)) : Optional.empty()));
         });
         settings.applyToClusterSettings(cluster -> cluster.addClusterListener(new SilentServers(sockets, side)));
     }
 
-    private static SSLContext tls(SslSettings told) {
+    private static SSLContext tls(SslSettings settings) {
         try {
-            return told.getContext() == null ? SSLContext.getDefault() : told.getContext();
+            return settings.getContext() == null ? SSLContext.getDefault() : settings.getContext();
         } catch (NoSuchAlgorithmException error) {
             throw new ConnectException("this JVM has no TLS: " + error.getMessage(), error);
         }
@@ -88,7 +88,7 @@ public final class SilentServers implements ClusterListener {
         known.remove(event.getClusterId());
     }
 
-    /** Closes what was connected to them before {@code ns}, if nothing was heard from them since. */
+    /** Closes what connected to them before {@code ns}, if they have not responded since. */
     private void giveUp(ClusterId cluster, Set<ServerAddress> servers, long ns) {
         ClusterDescription now = known.get(cluster);
         if (now == null) return;
@@ -105,7 +105,7 @@ public final class SilentServers implements ClusterListener {
         }
     }
 
-    /** Of which the driver's monitor knows nothing, while another one is primary. */
+    /** Servers that the driver's monitor cannot reach, while another one is primary. */
     private static Set<ServerAddress> silent(ClusterDescription description) {
         List<ServerDescription> servers = description.getServerDescriptions();
         if (servers.stream().noneMatch(ServerDescription::isPrimary)) return new HashSet<>();

@@ -25,39 +25,38 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The sockets of Java's driver, which can be closed under a read that nobody answers and a write that nobody takes: the driver itself
- * cannot end one. It lets others make its sockets with TLS only, and so is told that there is TLS where there is none; see
- * {@link PlainSocket}.
+ * The sockets of Java's driver. Closing them ends reads and writes that the server does not respond to, which the driver itself cannot
+ * end. It accepts sockets from outside with TLS only, so it believes that there is TLS where there is none; see {@link PlainSocket}.
  */
 final class Sockets {
     private static final Logger LOGGER = LoggerFactory.getLogger(Sockets.class);
 
-    /** When each was made. */
+    /** When each was created. */
     private final Map<Socket, Long> made = new WeakHashMap<>();
 
-    /** @param tls with which they are made; empty: without TLS */
+    /** @param tls to create them with; empty: without TLS */
     SSLContext context(Optional<SSLContext> tls) {
         Factory factory = new Factory(tls.map(SSLContext::getSocketFactory));
         return new SSLContext(new Contexts(factory), null, "towpath") {};
     }
 
-    /** Closes those to a server that were made before {@code ns}, and returns how many. */
+    /** Closes those to a server that were created before {@code ns}, and returns how many. */
     int close(ServerAddress server, long ns) {
-        List<Socket> found = new ArrayList<>();
+        List<Socket> old = new ArrayList<>();
         synchronized (made) {
             made.forEach((socket, at) -> {
-                if (at - ns < 0 && isTo(socket, server)) found.add(socket);
+                if (at - ns < 0 && isTo(socket, server)) old.add(socket);
             });
         }
-        for (Socket socket : found) {
+        for (Socket socket : old) {
             try {
-                socket.setSoLinger(true, 0); // else one with TLS waits for a write that nobody takes
+                socket.setSoLinger(true, 0); // else one with TLS waits for a write that never ends
                 socket.close();
             } catch (IOException error) {
                 LOGGER.debug("a connection to {} is closed", server, error);
             }
         }
-        return found.size();
+        return old.size();
     }
 
     private static boolean isTo(Socket socket, ServerAddress server) {
@@ -79,7 +78,7 @@ final class Sockets {
         return socket;
     }
 
-    /** Makes sockets as the driver asks for them, which are connected by it. */
+    /** Creates sockets for the driver, which connects them. */
     private final class Factory extends SSLSocketFactory {
         private final Optional<SSLSocketFactory> tls;
 
@@ -128,7 +127,7 @@ final class Sockets {
         }
     }
 
-    /** A TLS context of which the driver asks for nothing but the factory. */
+    /** A TLS context of which the driver uses only the factory. */
     private static final class Contexts extends SSLContextSpi {
         private final Factory factory;
 
