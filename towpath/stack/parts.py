@@ -173,7 +173,7 @@ def _build_transforms(place: Path) -> None:
     """Build in a copy, so that neither a build nor an edit going on in the checkout gets in between."""
     with tempfile.TemporaryDirectory(dir=place.parent) as made:
         copy = Path(made)
-        shutil.copytree(VERSIONS_POM.parent, copy / "stack" / "versions")
+        shutil.copytree(VERSIONS_POM.parent, copy / "towpath" / "stack" / "versions")
         shutil.copytree(_TRANSFORMS / "src" / "main", copy / "transforms" / "src" / "main")
         shutil.copy(_TRANSFORMS / "pom.xml", copy / "transforms")
         _maven("build Towpath's plugin from transforms/", copy / "transforms" / "pom.xml", "package", "-DskipTests")

@@ -46,8 +46,8 @@ public final class Requirements {
     private Requirements unless(String key, boolean isMet, List<String> values, String why) {
         if (isMet) return this;
         String value = configuration.get(key);
-        String found = value == null ? "not set" : "'%s'".formatted(value);
-        return fault(key, "%s is %s; set it to %s: %s".formatted(key, found, String.join(" or ", values), why));
+        String actual = value == null ? "not set" : "'%s'".formatted(value);
+        return fault(key, "%s is %s; set it to %s: %s".formatted(key, actual, String.join(" or ", values), why));
     }
 
     /** A check that throws where a setting cannot be used. */

@@ -9,7 +9,7 @@ import java.util.List;
  * order, and for one that is set again after its removal.
  */
 final class Merge {
-    private record Found(int stage, Stage.Entry entry) {}
+    private record Location(int stage, Stage.Entry entry) {}
 
     private final List<Stage> stages = new ArrayList<>();
 
@@ -19,16 +19,16 @@ final class Merge {
     }
 
     private boolean takes(Step step) {
-        Found found = around(step.path());
-        if (found == null) return Steps.isPlain(step);
+        Location location = around(step.path());
+        if (location == null) return Steps.isPlain(step);
         boolean cuts = step.kind() == Step.Kind.TRUNCATE;
-        return switch (found.entry.kind()) {
+        return switch (location.entry.kind()) {
             case SET -> {
-                if (!isAt(found, step))
-                    yield holds(found.entry) && ((Container) found.entry.value).takes(step, depth(found));
-                yield !cuts || Container.opened(found.entry.value) instanceof Elements;
+                if (!isAt(location, step))
+                    yield holds(location.entry) && ((Container) location.entry.value).takes(step, depth(location));
+                yield !cuts || Container.opened(location.entry.value) instanceof Elements;
             }
-            case UNSET -> isAt(found, step) && !cuts;
+            case UNSET -> isAt(location, step) && !cuts;
             case TRUNCATE -> Steps.isPlain(step);
         };
     }
@@ -39,44 +39,44 @@ final class Merge {
     }
 
     private void add(Step step) {
-        Found found = around(step.path());
-        if (found == null) put(step, 0);
-        else if (!isAt(found, step)) addWithin(found, step);
+        Location location = around(step.path());
+        if (location == null) put(step, 0);
+        else if (!isAt(location, step)) addWithin(location, step);
         else
-            switch (found.entry.kind()) {
-                case SET -> addToValue(found, step);
+            switch (location.entry.kind()) {
+                case SET -> addToValue(location, step);
                 case UNSET -> {
-                    if (step.kind() == Step.Kind.SET) put(step, found.stage + 1);
+                    if (step.kind() == Step.Kind.SET) put(step, location.stage + 1);
                 }
-                case TRUNCATE -> addToCut(found, step);
+                case TRUNCATE -> addToCut(location, step);
             }
     }
 
-    private void addWithin(Found found, Step step) {
-        if (found.entry.kind() == Step.Kind.SET) ((Container) found.entry.value).apply(step, depth(found));
-        else put(step, found.stage + 1);
+    private void addWithin(Location location, Step step) {
+        if (location.entry.kind() == Step.Kind.SET) ((Container) location.entry.value).apply(step, depth(location));
+        else put(step, location.stage + 1);
     }
 
-    private void addToValue(Found found, Step step) {
+    private void addToValue(Location location, Step step) {
         switch (step.kind()) {
-            case SET -> found.entry.value = step.value();
+            case SET -> location.entry.value = step.value();
             case UNSET -> put(step, 0);
             case TRUNCATE -> {
-                holds(found.entry);
-                ((Elements) found.entry.value).cut(step.newSize());
+                holds(location.entry);
+                ((Elements) location.entry.value).cut(step.newSize());
             }
         }
     }
 
-    private void addToCut(Found found, Step step) {
-        boolean isShorter = step.newSize() <= found.entry.step.newSize();
+    private void addToCut(Location location, Step step) {
+        boolean isShorter = step.newSize() <= location.entry.step.newSize();
         if (step.kind() != Step.Kind.TRUNCATE) {
             put(step, 0);
         } else if (isShorter) {
             stages.forEach(stage -> stage.cut(step));
-            stages.get(found.stage).put(step, false);
+            stages.get(location.stage).put(step, false);
         } else {
-            place(step, false, found.stage + 1);
+            place(step, false, location.stage + 1);
         }
     }
 
@@ -99,20 +99,20 @@ final class Merge {
     }
 
     /** The last change of this place or of one that contains it; null when there is none. */
-    private Found around(String path) {
+    private Location around(String path) {
         for (int i = stages.size() - 1; i >= 0; i--) {
             Stage.Entry entry = stages.get(i).around(path);
-            if (entry != null) return new Found(i, entry);
+            if (entry != null) return new Location(i, entry);
         }
         return null;
     }
 
-    private static boolean isAt(Found found, Step step) {
-        return found.entry.step.path().length() == step.path().length();
+    private static boolean isAt(Location location, Step step) {
+        return location.entry.step.path().length() == step.path().length();
     }
 
-    private static int depth(Found found) {
-        return found.entry.step.names().length;
+    private static int depth(Location location) {
+        return location.entry.step.names().length;
     }
 
     /** Whether the value to set is a container; opens it then. */

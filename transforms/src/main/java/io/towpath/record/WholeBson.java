@@ -5,7 +5,7 @@ package io.towpath.record;
  * that goes level by level ends.
  */
 public final class WholeBson {
-    /** The most that a server can be told to store (kBSONDepthParameterCeiling in its source; 200 by default). */
+    /** The most that a server can be configured to store (kBSONDepthParameterCeiling in its source; 200 by default). */
     static final int DEEPEST = 250;
 
     private WholeBson() {}

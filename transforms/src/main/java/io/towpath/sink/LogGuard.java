@@ -67,7 +67,7 @@ final class LogGuard implements AutoCloseable {
         return topics;
     }
 
-    /** The position was read again; the consumer continues there, or had passed it already. */
+    /** The position was reloaded; the consumer continues there, or had passed it already. */
     void moved(TopicPartition partition, OffsetDocument position) {
         Reading reading = readings.get(partition);
         if (reading != null) reading.moveTo(position.offset());

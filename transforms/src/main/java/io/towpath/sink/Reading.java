@@ -20,7 +20,7 @@ final class Reading {
         this.next = next;
     }
 
-    /** The destination's position was read again; the consumer continues there, or had passed it already. */
+    /** The destination's position was reloaded; the consumer continues there, or had passed it already. */
     void moveTo(long position) {
         next = position;
     }
