@@ -9,7 +9,7 @@ import java.util.Optional;
  * Bytes that travel where Debezium expects JSON text: one Latin-1 character per byte, behind a mark that no JSON begins with. All
  * characters are below U+0100, so the JVM keeps one byte for each.
  */
-public final class MarkedBytes {
+final class MarkedBytes {
     private static final byte[] MARK = "\u0001bson:".getBytes(ISO_8859_1);
     private static final String MARK_TEXT = new String(MARK, ISO_8859_1);
 

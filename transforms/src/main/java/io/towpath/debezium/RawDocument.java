@@ -12,7 +12,7 @@ import org.bson.codecs.BsonDocumentCodec;
 import org.bson.json.JsonWriterSettings;
 
 /** An immutable document that keeps the bytes it came in, and returns them, marked, instead of JSON. */
-public final class RawDocument extends BsonDocument {
+final class RawDocument extends BsonDocument {
     private static final long serialVersionUID = 1L;
 
     private final byte[] bytes;

@@ -13,7 +13,7 @@ import org.bson.BsonInt32;
 import org.bson.BsonNumber;
 
 /** Divides a collection into ranges of about the same number of bytes, whatever the types and distribution of its {@code _id}s. */
-public final class RangeCutter {
+final class RangeCutter {
     /** Keeps a plan with {@code _id}s of 1 KB, in Base64, below Kafka's default record size of 1 MB. */
     private static final int MAX_RANGES = 1_024;
 

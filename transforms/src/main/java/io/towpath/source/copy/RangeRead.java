@@ -15,7 +15,7 @@ import org.bson.BsonDocument;
 import org.bson.BsonMaxKey;
 
 /** One read of a range, or of the rest of it, as of one cluster time: page by page, the last one marked. Throws the driver's exceptions. */
-public final class RangeRead implements Iterator<Page>, AutoCloseable {
+final class RangeRead implements Iterator<Page>, AutoCloseable {
     static final long PAGE_BYTES = 1 << 20;
     private static final int PAGE_DOCUMENTS = 4_000;
     private static final BsonDocument MAX_KEY = new BsonDocument("_id", new BsonMaxKey());

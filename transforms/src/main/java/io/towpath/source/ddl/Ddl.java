@@ -13,7 +13,7 @@ import org.bson.BsonString;
  * @param kind the server's name of it: drop, rename, create, modify, createIndexes, dropIndexes; or {@value #UNSEEN}
  * @param to the new name of a renamed collection, else empty
  */
-public record Ddl(ClusterTime time, String kind, String namespace, String to) {
+record Ddl(ClusterTime time, String kind, String namespace, String to) {
     /** The source's history was lost before the watch read it: there may be any schema changes up to this time. */
     static final String UNSEEN = "unseen";
 
