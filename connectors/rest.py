@@ -71,7 +71,11 @@ def reason(trace: str) -> str:
     lines = [line.strip() for line in trace.splitlines()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     found = causes[-1] if causes else lines[0] if lines else ""
-    return re.sub(r"^(?:org\.apache\.kafka\.connect\.errors\.\w+|[\w.$]+(?=: TWP-)): ", "", found)
+    return re.sub(
+        r"^(?:org\.apache\.kafka\.connect\.errors\.\w+|io\.towpath\.record\.ContractException|[\w.$]+(?=: TWP-)): ",
+        "",
+        found,
+    )
 
 
 class _Passing(ConnectError):

@@ -30,7 +30,7 @@ SOURCE = [
     ("header.converter", None, BYTES),
     ("errors.tolerance", "all", "set it to none"),
     ("event.processing.failure.handling.mode", "skip", "set it to fail"),
-    ("mongodb.authentication.class", None, "set it to io.towpath.source.RawDocuments"),
+    ("mongodb.authentication.class", None, "set it to io.towpath.debezium.RawDocuments"),
     ("cursor.pipeline", None, "let it begin with"),
     ("collection.include.list", "(shop", "Unclosed group"),
     ("towpath.name", "two.words", "must be letters, digits, _ and - only"),

@@ -21,7 +21,7 @@ from towpath.stack import parts
 
 FIRST = "connect-0"
 #: The class by whose version a worker's jar is told.
-TOLD_BY = "io.towpath.transform.DebeziumToRecord"
+TOLD_BY = "io.towpath.debezium.DebeziumToRecord"
 _HELD_MICROS = 300_000  # a transaction that is open so long belongs to a worker that sleeps: others take milliseconds
 
 

@@ -28,7 +28,7 @@ SLOW_COPY = 5 * 2**20
 class Oplog:
     """`span` in seconds between its first and its last entry; `size` and `limit` in bytes; `kept` hours at least.
 
-    `io.towpath.source.Oplog` reckons the same in the source connector.
+    `io.towpath.debezium.Oplog` reckons the same in the source connector.
     """
 
     span: int

@@ -1,10 +1,10 @@
 package io.towpath.connector;
 
-/** Closes everything, whatever goes wrong with some of it. */
+/** Closes several resources, whatever goes wrong with some of them. */
 public final class Closing {
     private Closing() {}
 
-    /** In this order, null for what there is not. Throws the first error once all are closed, with the others as suppressed ones. */
+    /** In this order; nulls are skipped. Throws the first error once all are closed, with the others suppressed. */
     public static void all(AutoCloseable... parts) {
         Throwable first = null;
         for (AutoCloseable part : parts) {

@@ -9,7 +9,7 @@ import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.errors.ConnectException;
 
-/** What a connector needs of settings that others define, and whose defaults lose or repeat something. Says what to set. */
+/** What a connector requires of settings that others define, whose defaults lose or repeat records. Each error names the value to set. */
 public final class Requirements {
     private static final String CODE = "TWP-CONFIG: ";
     private static final String BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter";
@@ -21,19 +21,19 @@ public final class Requirements {
         this.configuration = configuration;
     }
 
-    /** The converters of the record contract; the worker's own cannot be seen. */
+    /** The converters of the record contract; the connector cannot see the worker's own. */
     public Requirements bytes() {
         for (String key : List.of("key.converter", "value.converter", "header.converter"))
             set(key, List.of(BYTES), "records are bytes, which any other converter changes or refuses");
         return this;
     }
 
-    /** This setting has one of these values; it is not left out. */
+    /** This setting has one of these values, and is not omitted. */
     public Requirements set(String key, List<String> values, String why) {
         return unless(key, has(key, values), values, why);
     }
 
-    /** This setting is left out, or has one of these values, of which the first is the default. */
+    /** This setting is omitted, or has one of these values, of which the first is the default. */
     public Requirements unset(String key, List<String> values, String why) {
         return unless(key, !configuration.containsKey(key) || has(key, values), values, why);
     }
@@ -46,8 +46,8 @@ public final class Requirements {
     private Requirements unless(String key, boolean isMet, List<String> values, String why) {
         if (isMet) return this;
         String value = configuration.get(key);
-        String found = value == null ? "not set" : "'%s'".formatted(value);
-        return fault(key, "%s is %s; set it to %s: %s".formatted(key, found, String.join(" or ", values), why));
+        String actual = value == null ? "not set" : "'%s'".formatted(value);
+        return fault(key, "%s is %s; set it to %s: %s".formatted(key, actual, String.join(" or ", values), why));
     }
 
     /** A check that throws where a setting cannot be used. */
@@ -74,8 +74,8 @@ public final class Requirements {
     }
 
     /**
-     * What a validation answers, with what is not met. Of the other settings nothing is added: Connect would take that for its own
-     * answer, which may hold errors; and no value, which would have to be of the type that Connect defines.
+     * The result of a validation, with the requirements that are not met. It adds nothing for other settings, as Connect would take that
+     * for its own result, which may have errors; and no value, which would need the type that Connect defines.
      */
     public List<ConfigValue> addedTo(Collection<ConfigValue> values) {
         List<ConfigValue> all = new ArrayList<>(values);
@@ -88,7 +88,7 @@ public final class Requirements {
         return all;
     }
 
-    /** Throws {@link ConnectException} for the first that is not met. */
+    /** Throws {@link ConnectException} for the first requirement that is not met. */
     public void require() {
         faults.values().stream().findFirst().ifPresent(words -> {
             throw new ConnectException(words);

@@ -1,2 +1,2 @@
-/** What both connectors need: checks of the settings that Connect, Debezium and Kafka's clients define, and closing. */
+/** What the connectors share of Connect: checks of settings that others define, headers as text, and closing. */
 package io.towpath.connector;

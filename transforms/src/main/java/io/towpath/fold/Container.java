@@ -6,28 +6,28 @@ import io.towpath.record.BsonElements;
 import org.bson.io.BsonOutput;
 
 /**
- * A document or an array that is being changed, as the server's update operators change it. Names hold one character a byte, so that
- * those that are no UTF-8 stay as they are.
+ * A document or an array that changes as the server's update operators change it. Names have one character per byte, so that those that
+ * are not UTF-8 stay unchanged.
  */
 abstract sealed class Container implements Value permits Fields, Elements {
     /** The value of this name; null when there is none. */
     abstract Value get(String name);
 
-    /** Whether a value of this name can be here. */
+    /** Whether a value of this name can be in it. */
     abstract boolean accepts(String name);
 
     abstract void put(String name, Value value);
 
     abstract void remove(String name);
 
-    /** The container that a value is, opened; null when it is none, or one whose bytes the server would not leave as they are. */
+    /** A value opened as a container; null when it is none, or one whose bytes the server would change. */
     static Container opened(Value value) {
         if (value instanceof Container container) return container;
         if (value.type() == BsonElements.DOCUMENT) return Fields.open((Slice) value);
         return value.type() == BsonElements.ARRAY ? Elements.open((Slice) value) : null;
     }
 
-    /** Whether the server would take the step; false also when it is not sure what comes out. */
+    /** Whether the server would accept the step; false also when the result is unsure. */
     final boolean takes(Step step, int from) {
         Container at = this;
         int last = step.names().length - 1;
@@ -61,7 +61,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
         }
     }
 
-    /** Do what {@link #takes} said yes to. */
+    /** Applies a step that {@link #takes}. */
     final void apply(Step step, int from) {
         Container at = this;
         int last = step.names().length - 1;

@@ -5,14 +5,14 @@ import java.util.ArrayList;
 import java.util.List;
 import org.bson.io.BsonOutput;
 
-/** An array that is being changed: nulls fill the gap to what lies beyond its end, and an element that is unset becomes null. */
+/** An array that changes: nulls fill the gap beyond its end, and an element that is unset becomes null. */
 final class Elements extends Container {
     /** The server fills no larger gap (kMaxPaddingAllowed in its source). */
     private static final int LARGEST_GAP = 1_500_000;
 
     private final List<Value> values = new ArrayList<>();
 
-    /** Null when the elements are not named by their place: the server would name them anew. */
+    /** Null when the elements are not named by their index: the server would rename them. */
     static Elements open(Slice slice) {
         Elements array = new Elements();
         BsonElements elements = new BsonElements(slice.bytes(), slice.start());
@@ -63,7 +63,7 @@ final class Elements extends Container {
         });
     }
 
-    /** The place that a name means in an array; -1 when it means none. */
+    /** The array index in a name; -1 when there is none. */
     static int index(String name) {
         boolean isNumber = !name.isEmpty()
                 && name.length() <= 8

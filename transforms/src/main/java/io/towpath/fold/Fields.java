@@ -5,11 +5,11 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import org.bson.io.BsonOutput;
 
-/** A document that is being changed: what is there keeps its place, what is new comes last. */
+/** A document that changes: existing fields keep their place, new ones come last. */
 final class Fields extends Container {
     private final Map<String, Value> values = new LinkedHashMap<>();
 
-    /** Null when a name occurs twice: then the operators see only one of them. */
+    /** Null when a name is duplicate: the server's operators see only one of them. */
     static Fields open(Slice slice) {
         Fields fields = new Fields();
         BsonElements elements = new BsonElements(slice.bytes(), slice.start());

@@ -1,33 +1,33 @@
 package io.towpath.fold;
 
+import io.towpath.record.ContractException;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.kafka.connect.errors.DataException;
 import org.bson.io.BasicOutputBuffer;
 
 /**
- * Folds the changes of one document, which come in their order, numbered from 0. A document or a delete forgets what came before; an
- * update is applied to a document in hand, or merged into the updates before it. What folding is not sure about is left to the server.
+ * Folds the changes of one document in their order, numbered from 0. A document or a delete replaces what came before; an update is
+ * applied to the document before it, or merged into the updates before it. Changes whose result folding cannot predict stay single.
  */
 public final class Fold {
-    /** Writes of what is folded, and the changes in it, from {@code first} on. */
+    /** The writes for some changes, from {@code first} on. */
     public record Part(int first, int changes, List<Folded> writes) {}
 
-    /** An update of more places costs the server more than several: it looks for each from an array's beginning. */
+    /** An update of more places costs the server more than several updates: it searches each array from its beginning. */
     private static final int MOST_STEPS = 1_000;
-    /** Well within what the server takes as one update. */
+    /** Well within the server's limit for one update. */
     private static final long MOST_BYTES = 8L << 20;
 
     /**
-     * An update of fields in an order that is not the server's is as many writes, each in its order: an aggregation pipeline would say
-     * it in one, but costs the server more, and loses what decoding loses (names that occur twice, strings that are no UTF-8).
+     * An update of fields in an order that is not the server's becomes several writes, each in the server's order: one aggregation
+     * pipeline could do it, but costs the server more, and loses what decoding loses (duplicate names, strings that are not UTF-8).
      */
     private static final int MOST_RUNS = 4;
 
     private final List<Piece> pieces = new ArrayList<>();
     private int changes;
 
-    /** What some changes come to, together: a whole document, merged updates, or a change that is alone. */
+    /** The result of some changes together: a whole document, merged updates, or a single change. */
     private abstract static sealed class Piece {
         final int first;
         int changes = 1;
@@ -81,8 +81,7 @@ public final class Fold {
 
         @Override
         boolean takes(Steps more, int size) {
-            // each descent is a stage, and every step looks at every stage: too many take for ever, and would not be
-            // used
+            // each descent is a stage, and every step checks every stage: too many take for ever, and would not be used
             if (more.descents() > MOST_RUNS) return false;
             boolean isFull = steps > 0 && (steps + more.all().size() > MOST_STEPS || bytes + size > MOST_BYTES);
             if (isFull || !merge.takes(more)) return false;
@@ -147,12 +146,12 @@ public final class Fold {
     private static boolean takes(Piece piece, Steps steps, int bytes) {
         try {
             return piece.takes(steps, bytes);
-        } catch (DataException damaged) {
-            return false; // bytes within a value are no BSON: the server says what it thinks of them
+        } catch (ContractException damaged) {
+            return false; // bytes within a value are no BSON: the server will report it
         }
     }
 
-    /** What is to be written, in this order. */
+    /** What has to be written, in this order. */
     public List<Part> parts() {
         return pieces.stream()
                 .map(piece -> new Part(piece.first, piece.changes, piece.writes()))

@@ -1,16 +1,16 @@
 package io.towpath.fold;
 
-/** One write that says what several changes do. */
+/** One write that has the effect of several changes. */
 public sealed interface Folded {
     /** The document is now this one. */
     record Document(byte[] bytes) implements Folded {}
 
-    /** MongoDB's update operators, for a document that is there. */
+    /** MongoDB's update operators, for a document that exists. */
     record Operators(byte[] bytes) implements Folded {}
 
     /** The document is gone. */
     record Delete() implements Folded {}
 
-    /** A change as it came. */
+    /** A single change, unfolded. */
     record Alone(int change) implements Folded {}
 }

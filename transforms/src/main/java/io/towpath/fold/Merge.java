@@ -4,12 +4,12 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Updates of one document that follow one another, as few writes as say the same. A place that is written again keeps the turn that it
- * had, as a field does; only what may be new and comes before a new neighbour in the server's order needs a write of its own, as does
- * what is set again after it was gone.
+ * Merges successive updates of one document into as few writes as have the same effect. A place that is written again keeps its turn, as
+ * a field keeps its position; a separate write is needed only for a place that may be new and precedes a new neighbour in the server's
+ * order, and for one that is set again after its removal.
  */
 final class Merge {
-    private record Found(int stage, Stage.Entry entry) {}
+    private record Location(int stage, Stage.Entry entry) {}
 
     private final List<Stage> stages = new ArrayList<>();
 
@@ -19,16 +19,16 @@ final class Merge {
     }
 
     private boolean takes(Step step) {
-        Found found = around(step.path());
-        if (found == null) return Steps.isPlain(step);
+        Location location = around(step.path());
+        if (location == null) return Steps.isPlain(step);
         boolean cuts = step.kind() == Step.Kind.TRUNCATE;
-        return switch (found.entry.kind()) {
+        return switch (location.entry.kind()) {
             case SET -> {
-                if (!isAt(found, step))
-                    yield holds(found.entry) && ((Container) found.entry.value).takes(step, depth(found));
-                yield !cuts || Container.opened(found.entry.value) instanceof Elements;
+                if (!isAt(location, step))
+                    yield holds(location.entry) && ((Container) location.entry.value).takes(step, depth(location));
+                yield !cuts || Container.opened(location.entry.value) instanceof Elements;
             }
-            case UNSET -> isAt(found, step) && !cuts;
+            case UNSET -> isAt(location, step) && !cuts;
             case TRUNCATE -> Steps.isPlain(step);
         };
     }
@@ -39,48 +39,48 @@ final class Merge {
     }
 
     private void add(Step step) {
-        Found found = around(step.path());
-        if (found == null) put(step, 0);
-        else if (!isAt(found, step)) addWithin(found, step);
+        Location location = around(step.path());
+        if (location == null) put(step, 0);
+        else if (!isAt(location, step)) addWithin(location, step);
         else
-            switch (found.entry.kind()) {
-                case SET -> addToValue(found, step);
+            switch (location.entry.kind()) {
+                case SET -> addToValue(location, step);
                 case UNSET -> {
-                    if (step.kind() == Step.Kind.SET) put(step, found.stage + 1);
+                    if (step.kind() == Step.Kind.SET) put(step, location.stage + 1);
                 }
-                case TRUNCATE -> addToCut(found, step);
+                case TRUNCATE -> addToCut(location, step);
             }
     }
 
-    private void addWithin(Found found, Step step) {
-        if (found.entry.kind() == Step.Kind.SET) ((Container) found.entry.value).apply(step, depth(found));
-        else put(step, found.stage + 1);
+    private void addWithin(Location location, Step step) {
+        if (location.entry.kind() == Step.Kind.SET) ((Container) location.entry.value).apply(step, depth(location));
+        else put(step, location.stage + 1);
     }
 
-    private void addToValue(Found found, Step step) {
+    private void addToValue(Location location, Step step) {
         switch (step.kind()) {
-            case SET -> found.entry.value = step.value();
+            case SET -> location.entry.value = step.value();
             case UNSET -> put(step, 0);
             case TRUNCATE -> {
-                holds(found.entry);
-                ((Elements) found.entry.value).cut(step.newSize());
+                holds(location.entry);
+                ((Elements) location.entry.value).cut(step.newSize());
             }
         }
     }
 
-    private void addToCut(Found found, Step step) {
-        boolean isShorter = step.newSize() <= found.entry.step.newSize();
+    private void addToCut(Location location, Step step) {
+        boolean isShorter = step.newSize() <= location.entry.step.newSize();
         if (step.kind() != Step.Kind.TRUNCATE) {
             put(step, 0);
         } else if (isShorter) {
             stages.forEach(stage -> stage.cut(step));
-            stages.get(found.stage).put(step, false);
+            stages.get(location.stage).put(step, false);
         } else {
-            place(step, false, found.stage + 1);
+            place(step, false, location.stage + 1);
         }
     }
 
-    /** Say what becomes of a place, instead of all that was said of it from this stage on. */
+    /** Replaces what the stages from {@code first} on do to a place. */
     private void put(Step step, int first) {
         boolean isNew = true;
         if (step.kind() != Step.Kind.TRUNCATE)
@@ -98,24 +98,24 @@ final class Merge {
         stages.get(last).put(step, isNew);
     }
 
-    /** What becomes of this place, or of one that it lies in, at last. */
-    private Found around(String path) {
+    /** The last change of this place or of one that contains it; null when there is none. */
+    private Location around(String path) {
         for (int i = stages.size() - 1; i >= 0; i--) {
             Stage.Entry entry = stages.get(i).around(path);
-            if (entry != null) return new Found(i, entry);
+            if (entry != null) return new Location(i, entry);
         }
         return null;
     }
 
-    private static boolean isAt(Found found, Step step) {
-        return found.entry.step.path().length() == step.path().length();
+    private static boolean isAt(Location location, Step step) {
+        return location.entry.step.path().length() == step.path().length();
     }
 
-    private static int depth(Found found) {
-        return found.entry.step.names().length;
+    private static int depth(Location location) {
+        return location.entry.step.names().length;
     }
 
-    /** Whether the value that is set is a container; then it is open. */
+    /** Whether the value to set is a container; opens it then. */
     private static boolean holds(Stage.Entry entry) {
         Container container = Container.opened(entry.value);
         if (container == null) return false;

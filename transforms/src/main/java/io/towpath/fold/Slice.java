@@ -3,7 +3,7 @@ package io.towpath.fold;
 import io.towpath.record.BsonElements;
 import org.bson.io.BsonOutput;
 
-/** A value that is as it came; {@code end} is exclusive. */
+/** An unchanged value; {@code end} is exclusive. */
 record Slice(byte type, byte[] bytes, int start, int end) implements Value {
     static final Slice NULL = new Slice((byte) 0x0A, new byte[0], 0, 0);
 

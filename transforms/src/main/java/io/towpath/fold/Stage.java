@@ -8,9 +8,9 @@ import java.util.NavigableMap;
 import java.util.TreeMap;
 import org.bson.io.BasicOutputBuffer;
 
-/** Places that one write changes with update operators: none within another, and what may be new in one place ascends. */
+/** Places that one write changes with update operators: none is within another, and those that may be new in one place ascend. */
 final class Stage {
-    /** What becomes of one place. Of what is set the value may still change. */
+    /** The change of one place. A value to set may still change. */
     static final class Entry {
         final Step step;
         Value value;
@@ -42,7 +42,7 @@ final class Stage {
         return entries.isEmpty();
     }
 
-    /** The entry of this place or of one that it lies in; null when there is none. */
+    /** The entry of this place or of one that contains it; null when there is none. */
     Entry around(String path) {
         for (int dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) {
             Entry entry = entries.get(path.substring(0, dot));
@@ -51,12 +51,12 @@ final class Stage {
         return entries.get(path);
     }
 
-    /** The entries of places that lie in this one. */
+    /** The entries of places within this one. */
     NavigableMap<String, Entry> within(String path) {
         return entries.subMap(path + '.', true, path + (char) ('.' + 1), false);
     }
 
-    /** Forget what becomes of this place and of what lies in it; whether that shows that the place was there before. */
+    /** Forgets this place and all within it; returns whether these show that the place existed before. */
     boolean forget(String path) {
         NavigableMap<String, Entry> inside = within(path);
         boolean wasThere = !inside.isEmpty();
@@ -65,7 +65,7 @@ final class Stage {
         return wasThere || entry != null && entry.kind() == Step.Kind.TRUNCATE;
     }
 
-    /** Forget what becomes of the elements that an array loses. */
+    /** Forgets the elements that an array loses. */
     void cut(Step truncation) {
         int place = truncation.names().length;
         within(truncation.path())
@@ -73,7 +73,7 @@ final class Stage {
                 .removeIf(entry -> Elements.index(entry.step.names()[place]) >= truncation.newSize());
     }
 
-    /** @param isNew whether the place may not have been there before */
+    /** @param isNew whether the place may not have existed before */
     boolean hasRoomFor(Step step, boolean isNew) {
         if (around(step.path()) != null || !within(step.path()).isEmpty()) return false;
         if (step.kind() != Step.Kind.SET || !isNew) return true;

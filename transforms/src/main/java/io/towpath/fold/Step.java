@@ -3,7 +3,7 @@ package io.towpath.fold;
 /**
  * What an update does to one place.
  *
- * @param path as in the update, one character a byte
+ * @param path as in the update, one character per byte
  * @param names the path's parts
  * @param value what is set; null for the other kinds
  * @param newSize what an array is cut to; 0 for the other kinds

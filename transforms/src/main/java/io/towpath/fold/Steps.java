@@ -16,14 +16,14 @@ import java.util.Set;
 import org.bson.io.BasicOutputBuffer;
 import org.bson.io.BsonOutput;
 
-/** An update as the places that it changes, each by itself. */
+/** An update as a list of the single places that it changes. */
 public final class Steps {
     private static final byte[] EMPTY_STRING = {1, 0, 0, 0, 0};
     private static final Slice NOTHING = new Slice(BsonElements.STRING, EMPTY_STRING, 0, EMPTY_STRING.length);
     private static final Slice NO_ELEMENTS = new Slice(BsonElements.ARRAY, new byte[] {5, 0, 0, 0, 0}, 0, 5);
 
     private final List<Step> steps;
-    private Boolean areOperators; // asked for twice when an update is alone
+    private Boolean areOperators; // needed twice for a single update
 
     Steps(List<Step> steps) {
         this.steps = steps;
@@ -48,9 +48,9 @@ public final class Steps {
     }
 
     /**
-     * Whether MongoDB's update operators, on the very document that was updated at the source, give the bytes that it has there. New
-     * fields come in the server's own order, so those that are set in one place must ascend by it; a place with further places below it
-     * was there before. No operator may name a place within another one's.
+     * Whether MongoDB's update operators, on the document that the source updated, produce the same bytes. The server adds new fields in
+     * its own order, so those that are set in one place must ascend in it; a place with others below it existed before. No operator may
+     * name a place within another one's.
      */
     public boolean areOperators() {
         if (areOperators == null) areOperators = areApart() && arePlainAndAscend();
@@ -69,7 +69,7 @@ public final class Steps {
         return true;
     }
 
-    /** How often a place that is set comes, in the server's order, before the one that is set in the same place before it. */
+    /** How often a field to set precedes, in the server's order, the field to set before it in the same place. */
     int descents() {
         Map<String, String> lastIn = new HashMap<>();
         int descents = 0;
@@ -82,14 +82,14 @@ public final class Steps {
         return descents;
     }
 
-    /** Whether no place is named twice, or within another. */
+    /** Whether no place occurs twice, or within another. */
     private boolean areApart() {
         Set<String> paths = new HashSet<>();
         for (Step step : steps) if (!paths.add(step.path())) return false;
         return steps.size() == 1 || steps.stream().noneMatch(step -> isWithinAny(step.path(), paths));
     }
 
-    /** Whether the steps can be taken one by one: apart from one another, but that a truncated array may be written into. */
+    /** Whether the steps can be applied one by one: they are apart, except that a truncated array may be written into. */
     boolean areInOrder() {
         if (steps.size() == 1) return true;
         Set<String> written = new HashSet<>();
@@ -103,7 +103,7 @@ public final class Steps {
                                 && (written.contains(step.path()) || isWithinAny(step.path(), cut))));
     }
 
-    /** Whether an array is cut and written into: where it is missing, cutting makes one, which takes numbered places only. */
+    /** Whether an array is truncated and written into: where it is missing, truncation creates one, which accepts only indexes. */
     boolean writesBelow(Step cut) {
         return cut.kind() == Step.Kind.TRUNCATE
                 && steps.stream().anyMatch(step -> step.path().startsWith(cut.path() + '.'));
@@ -116,7 +116,7 @@ public final class Steps {
         return false;
     }
 
-    /** Whether an operator takes the path: no empty name in it, none that begins with $. */
+    /** Whether an operator accepts the path: it has no empty name, and none that begins with $. */
     static boolean isPlain(Step step) {
         for (String name : step.names()) if (name.isEmpty() || name.charAt(0) == '$') return false;
         return true;

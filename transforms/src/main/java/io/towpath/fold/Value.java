@@ -2,7 +2,7 @@ package io.towpath.fold;
 
 import org.bson.io.BsonOutput;
 
-/** A BSON value: the bytes that it came in, or opened to be changed. */
+/** A BSON value: its original bytes, or opened for changes. */
 sealed interface Value permits Slice, Container {
     byte type();
 

@@ -1,2 +1,2 @@
-/** Changes of one document that follow one another, made into as few as say the same: on bytes, nothing is decoded. */
+/** Successive changes of one document, folded into as few writes as have the same effect. Works on bytes; decodes nothing. */
 package io.towpath.fold;

@@ -1,5 +1,7 @@
 package io.towpath.record;
 
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.List;
 import java.util.Map;
 import org.bson.BsonBinaryWriter;
@@ -17,7 +19,7 @@ import org.bson.codecs.configuration.CodecRegistries;
 import org.bson.codecs.configuration.CodecRegistry;
 import org.bson.io.BasicOutputBuffer;
 
-/** The bytes of documents; those of a raw document are copied as they are, wherever it lies in another. */
+/** The bytes of documents; those of a raw document are copied unchanged, also where it is part of another. */
 public final class BsonBytes {
     private static final RawBsonDocumentCodec RAW = new RawBsonDocumentCodec();
     private static final Codec<BsonDocument> CODEC = CodecRegistries.fromProviders(
@@ -40,6 +42,20 @@ public final class BsonBytes {
         return out.toByteArray();
     }
 
+    /** The document of one field. */
+    public static byte[] ofField(byte type, byte[] name, byte[] bytes, int start, int end) {
+        int length = Integer.BYTES + 1 + name.length + 1 + end - start + 1;
+        return ByteBuffer.allocate(length)
+                .order(ByteOrder.LITTLE_ENDIAN)
+                .putInt(length)
+                .put(type)
+                .put(name)
+                .put((byte) 0)
+                .put(bytes, start, end - start)
+                .put((byte) 0)
+                .array();
+    }
+
     /** One document of the named parts in this order, without those that are empty. */
     static byte[] ofParts(Map<String, BsonDocument> parts, List<String> order) {
         BasicOutputBuffer out = new BasicOutputBuffer();
@@ -59,7 +75,7 @@ public final class BsonBytes {
         CODEC.encode(writer, document, EncoderContext.builder().build());
     }
 
-    /** The driver's own codec would decode raw documents that lie in others, and lose what decoding loses. */
+    /** The driver's own codec would decode raw documents inside others, and lose what decoding loses. */
     private static final class RawInside extends BsonDocumentCodec {
         RawInside(CodecRegistry registry) {
             super(registry);

@@ -5,11 +5,10 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
-import org.apache.kafka.connect.errors.DataException;
 
 /**
- * Walks the elements of one BSON document in its bytes. Nothing is decoded, so names that occur twice and invalid UTF-8 stay as they
- * are. Throws {@link DataException} when the bytes end early or hold an unknown type.
+ * Walks the elements of one BSON document in its bytes. Decodes nothing, so duplicate names and invalid UTF-8 stay as they
+ * are. Throws {@link ContractException} when the bytes end early or hold an unknown type.
  */
 public final class BsonElements {
     static final byte DOUBLE = 0x01;
@@ -64,7 +63,7 @@ public final class BsonElements {
         return true;
     }
 
-    /** Of the whole document, as it says itself. */
+    /** The length that the document itself declares. */
     int length() {
         return end + 1 - start;
     }
@@ -95,7 +94,7 @@ public final class BsonElements {
         return (long) LONGS.get(bytes, valueStart + at);
     }
 
-    /** The element's name; what is no UTF-8 in it is lost. */
+    /** The element's name; loses what is not UTF-8 in it. */
     String name() {
         return new String(bytes, nameStart, valueStart - 1 - nameStart, UTF_8);
     }
@@ -145,11 +144,12 @@ public final class BsonElements {
 
     private static void need(int at, int count, int limit) {
         if (count > limit - at) {
-            throw new DataException("BSON is cut off: %d bytes wanted at byte %d of %d".formatted(count, at, limit));
+            throw new ContractException(
+                    "BSON is cut off: %d bytes needed at byte %d of %d".formatted(count, at, limit));
         }
     }
 
-    static DataException damaged(int at) {
-        return new DataException("BSON is damaged at byte " + at);
+    static ContractException damaged(int at) {
+        return new ContractException("BSON is damaged at byte " + at);
     }
 }

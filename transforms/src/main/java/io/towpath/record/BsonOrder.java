@@ -1,19 +1,16 @@
 package io.towpath.record;
 
 import java.util.Arrays;
-import org.apache.kafka.connect.errors.DataException;
 
 /**
  * The order of {@code _id}s that MongoDB's index on {@code _id} keeps (under the simple collation): first by type, then by value.
  * Two are equal exactly when their {@link CanonicalKey}s are. MinKey and MaxKey come before and after all else, and so bound ranges.
  */
 public final class BsonOrder {
-    private static final byte[] ID = {'_', 'i', 'd'};
-
     private BsonOrder() {}
 
     /**
-     * Compares the {@code _id}s of two BSON documents, whatever else is in them. Throws {@link DataException} when one has none or is
+     * Compares the {@code _id}s of two BSON documents, whatever else is in them. Throws {@link ContractException} when one has none or is
      * damaged.
      */
     public static int compare(byte[] left, byte[] right) {
@@ -23,9 +20,9 @@ public final class BsonOrder {
     private static BsonElements id(byte[] document) {
         BsonElements elements = new BsonElements(document, 0);
         while (elements.next()) {
-            if (elements.nameIs(ID)) return elements;
+            if (elements.nameIs(BsonElements.ID)) return elements;
         }
-        throw new DataException("a document without an _id has no place in the order of _ids");
+        throw new ContractException("a document without an _id has no place in the order of _ids");
     }
 
     private static int compareElements(byte[] l, BsonElements left, byte[] r, BsonElements right, boolean names) {
@@ -110,7 +107,7 @@ public final class BsonOrder {
     private static int scope(BsonElements code) {
         int length = code.valueEnd() - code.valueStart() - 8;
         if (length < 0 || code.int32(4) < 0 || code.int32(4) > length) {
-            throw new DataException("BSON is damaged at byte " + code.valueStart());
+            throw new ContractException("BSON is damaged at byte " + code.valueStart());
         }
         return code.valueStart() + 8 + code.int32(4);
     }

@@ -4,15 +4,12 @@ import static java.nio.charset.StandardCharsets.US_ASCII;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import org.apache.kafka.connect.errors.DataException;
 
 /**
  * A record's key: the BSON of {@code {_id: …}} in a canonical form. Two {@code _id}s have the same bytes exactly when MongoDB holds
  * them equal (under the simple collation), so one document has one key and one partition.
  */
 public final class CanonicalKey {
-    private static final byte[] ID = {'_', 'i', 'd'};
-
     private final byte[] source;
     private ByteBuffer out;
 
@@ -21,18 +18,18 @@ public final class CanonicalKey {
         this.out = ByteBuffer.allocate(64).order(ByteOrder.LITTLE_ENDIAN);
     }
 
-    /** The key of a document, or of anything else in BSON with an {@code _id}. Throws {@link DataException} when it has none. */
+    /** The key of a document, or of anything else in BSON with an {@code _id}. Throws {@link ContractException} when it has none. */
     public static byte[] of(byte[] document) {
         BsonElements elements = new BsonElements(document, 0);
         while (elements.next()) {
-            if (elements.nameIs(ID)) return new CanonicalKey(document).write(elements);
+            if (elements.nameIs(BsonElements.ID)) return new CanonicalKey(document).write(elements);
         }
-        throw new DataException("a document without an _id has no key");
+        throw new ContractException("a document without an _id has no key");
     }
 
     private byte[] write(BsonElements id) {
         int start = beginDocument();
-        element(id, ID);
+        element(id, BsonElements.ID);
         endDocument(start);
         byte[] key = new byte[out.position()];
         out.flip().get(key);
@@ -106,7 +103,7 @@ public final class CanonicalKey {
     }
 
     private void copy(int from, int to) {
-        if (from > to || to > source.length) throw new DataException("BSON is damaged at byte " + from);
+        if (from > to || to > source.length) throw new ContractException("BSON is damaged at byte " + from);
         room(to - from);
         out.put(source, from, to - from);
     }

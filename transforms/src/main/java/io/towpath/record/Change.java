@@ -5,14 +5,13 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import org.apache.kafka.connect.errors.DataException;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonString;
 import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 
-/** What one record says about its document. Told apart by the value alone: a document has an {@code _id}, an update never does. */
+/** What one record says about its document. The value alone distinguishes the kinds: a document has an {@code _id}, an update never has. */
 public sealed interface Change {
     String SET = "$set";
     String UNSET = "$unset";
@@ -65,7 +64,7 @@ public sealed interface Change {
     /** The record's value; null for a delete. */
     byte[] encode();
 
-    /** The change in a record's value. Throws {@link DataException} when it is neither a document, an update nor null. */
+    /** The change in a record's value. Throws {@link ContractException} when it is neither a document, an update nor null. */
     static Change decode(byte[] value) {
         if (value == null) return new Delete();
         WholeBson.require(value);
@@ -76,7 +75,7 @@ public sealed interface Change {
             isEmpty = false;
             isDocument |= elements.nameIs(BsonElements.ID);
         }
-        if (isEmpty) throw new DataException("a value without any field is neither a document nor an update");
+        if (isEmpty) throw new ContractException("a value without any field is neither a document nor an update");
         return isDocument ? new Document(new RawBsonDocument(value)) : update(value);
     }
 
@@ -88,12 +87,12 @@ public sealed interface Change {
         BsonElements parts = new BsonElements(value, 0);
         while (parts.next()) {
             String name = parts.name();
-            if (!seen.add(name)) throw new DataException("an update with two parts %s".formatted(name));
+            if (!seen.add(name)) throw new ContractException("an update with two parts %s".formatted(name));
             switch (name) {
                 case SET -> set = part(value, parts, name);
                 case UNSET -> unset.addAll(part(value, parts, name).keySet());
                 case TRUNCATE -> part(value, parts, name).forEach((path, size) -> truncations.add(cut(path, size)));
-                default -> throw new DataException(
+                default -> throw new ContractException(
                         "a value with the field '%s' and without an _id is neither a document nor an update"
                                 .formatted(name));
             }
@@ -104,7 +103,7 @@ public sealed interface Change {
     private static RawBsonDocument part(byte[] value, BsonElements parts, String name) {
         int length = parts.valueEnd() - parts.valueStart();
         if (parts.type() != BsonElements.DOCUMENT || !new BsonElements(value, parts.valueStart()).next())
-            throw new DataException("%s of an update must name at least one path".formatted(name));
+            throw new ContractException("%s of an update must name at least one path".formatted(name));
         BsonElements paths = new BsonElements(value, parts.valueStart());
         while (paths.next()) requireShallow(value, paths, name);
         return new RawBsonDocument(value, parts.valueStart(), length);
@@ -114,13 +113,13 @@ public sealed interface Change {
         int depth = 1;
         for (int i = path.nameStart(); i < path.valueStart(); i++) if (value[i] == '.') depth++;
         if (depth > WholeBson.DEEPEST)
-            throw new DataException("%s of an update names a place %d levels deep, and no document has more than %d"
+            throw new ContractException("%s of an update names a place %d levels deep, and no document has more than %d"
                     .formatted(part, depth, WholeBson.DEEPEST));
     }
 
     private static Truncation cut(String path, BsonValue size) {
         if (!size.isInt32())
-            throw new DataException("array '%s' cut to %s: the length must be an int32".formatted(path, size));
+            throw new ContractException("array '%s' cut to %s: the length must be an int32".formatted(path, size));
         return new Truncation(path, size.asInt32().getValue());
     }
 }

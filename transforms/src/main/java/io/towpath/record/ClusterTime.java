@@ -1,9 +1,8 @@
 package io.towpath.record;
 
-import org.apache.kafka.connect.errors.DataException;
 import org.bson.BsonTimestamp;
 
-/** A moment of a cluster's history, as the oplog counts: seconds since the epoch and an ordinal within the second, both unsigned. */
+/** A point in a cluster's history, as the oplog counts it: seconds since the epoch and an ordinal within the second, both unsigned. */
 public record ClusterTime(long seconds, long ordinal) implements Comparable<ClusterTime> {
     public static ClusterTime of(BsonTimestamp timestamp) {
         return ofBits(timestamp.getValue());
@@ -14,7 +13,7 @@ public record ClusterTime(long seconds, long ordinal) implements Comparable<Clus
         return new ClusterTime(bits >>> 32, bits & 0xFFFF_FFFFL);
     }
 
-    /** From {@code seconds:ordinal}. Throws {@link DataException} on anything else. */
+    /** From {@code seconds:ordinal}. Throws {@link ContractException} on anything else. */
     public static ClusterTime parse(String text) {
         String[] parts = text.split(":", -1);
         try {
@@ -22,9 +21,9 @@ public record ClusterTime(long seconds, long ordinal) implements Comparable<Clus
                 return new ClusterTime(number(parts[0]), number(parts[1]));
             }
         } catch (NumberFormatException error) {
-            throw new DataException("'%s' is not a cluster time".formatted(text), error);
+            throw new ContractException("'%s' is not a cluster time".formatted(text), error);
         }
-        throw new DataException("'%s' is not a cluster time".formatted(text));
+        throw new ContractException("'%s' is not a cluster time".formatted(text));
     }
 
     private static long number(String digits) {
@@ -39,12 +38,12 @@ public record ClusterTime(long seconds, long ordinal) implements Comparable<Clus
         return new BsonTimestamp(bits());
     }
 
-    /** The last moment before this one. */
+    /** The last cluster time before this one. */
     public ClusterTime previous() {
         return ofBits(bits() - 1);
     }
 
-    /** The first moment after this one. */
+    /** The first cluster time after this one. */
     public ClusterTime next() {
         return ofBits(bits() + 1);
     }

@@ -1,11 +1,5 @@
 package io.towpath.record;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
-import org.apache.kafka.connect.data.Schema;
-import org.apache.kafka.connect.header.ConnectHeaders;
-import org.apache.kafka.connect.header.Headers;
-
 /**
  * The headers of a record, as UTF-8 text in bytes.
  *
@@ -20,17 +14,4 @@ public record RecordHeaders(String operation, ClusterTime time, long atMs) {
     public static final String AT = "at";
     /** The version of the record contract. */
     public static final String CONTRACT = "1";
-
-    public Headers headers() {
-        ConnectHeaders headers = new ConnectHeaders();
-        add(headers, VERSION, CONTRACT);
-        add(headers, OPERATION, operation);
-        add(headers, TIME, time.toString());
-        add(headers, AT, Long.toString(atMs));
-        return headers;
-    }
-
-    private static void add(Headers headers, String name, String text) {
-        headers.add(name, text.getBytes(UTF_8), Schema.BYTES_SCHEMA);
-    }
 }

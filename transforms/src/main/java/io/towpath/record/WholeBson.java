@@ -1,28 +1,26 @@
 package io.towpath.record;
 
-import org.apache.kafka.connect.errors.DataException;
-
 /**
- * Whether bytes are one BSON document, to the last level. What lies deeper than any server stores is refused, so that who reads the
- * document level by level comes to an end.
+ * Whether bytes are one BSON document, to the last level. Nesting deeper than any server stores is refused, so that a reader
+ * that goes level by level ends.
  */
 public final class WholeBson {
-    /** The most that a server can be told to store (kBSONDepthParameterCeiling in its source; 200 when it is told nothing). */
+    /** The most that a server can be configured to store (kBSONDepthParameterCeiling in its source; 200 by default). */
     static final int DEEPEST = 250;
 
     private WholeBson() {}
 
-    /** Throws {@link DataException} with the place of the damage. Names that occur twice and text that is no UTF-8 are none. */
+    /** Throws {@link ContractException} with the place of the damage. Duplicate names and text that is not UTF-8 are no damage. */
     public static void require(byte[] bytes) {
         if (document(bytes, 0, 1) != bytes.length)
-            throw new DataException("BSON is followed by something else: %d bytes, and its own length is %d"
+            throw new ContractException("BSON is followed by something else: %d bytes, and its own length is %d"
                     .formatted(bytes.length, new BsonElements(bytes, 0).length()));
     }
 
     /** The end of the document that begins here. */
     private static int document(byte[] bytes, int at, int depth) {
         if (depth > DEEPEST)
-            throw new DataException("BSON is nested deeper than %d levels at byte %d".formatted(DEEPEST, at));
+            throw new ContractException("BSON is nested deeper than %d levels at byte %d".formatted(DEEPEST, at));
         BsonElements elements = new BsonElements(bytes, at);
         while (elements.next()) {
             int start = elements.valueStart();
@@ -37,14 +35,14 @@ public final class WholeBson {
                     if (bytes[start] < 0 || bytes[start] > 1) throw BsonElements.damaged(start);
                 }
                 default -> {
-                    // the walk has seen that it is there
+                    // BsonElements has checked that the value is complete
                 }
             }
         }
         return at + elements.length();
     }
 
-    /** A length, so many bytes, the last of them a zero. */
+    /** A length, then that many bytes, the last of them zero. */
     private static void text(byte[] bytes, int start, int end) {
         if (end - start < 5 || bytes[end - 1] != 0) throw BsonElements.damaged(start);
     }
@@ -57,7 +55,7 @@ public final class WholeBson {
         ends(document(bytes, start + 8 + length, depth + 1), code.valueEnd());
     }
 
-    private static void ends(int found, int wanted) {
-        if (found != wanted) throw BsonElements.damaged(found);
+    private static void ends(int actual, int expected) {
+        if (actual != expected) throw BsonElements.damaged(actual);
     }
 }

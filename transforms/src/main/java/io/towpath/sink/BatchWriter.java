@@ -1,15 +1,15 @@
 package io.towpath.sink;
 
 import com.mongodb.MongoException;
-import io.towpath.sink.Offsets.Fenced;
-import io.towpath.sink.Offsets.Standing;
+import io.towpath.net.ServerError;
+import io.towpath.record.ContractException;
+import io.towpath.sink.Offsets.Drift;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.Set;
-import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
@@ -18,13 +18,11 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTaskContext;
 import org.bson.BSONException;
 
-/** Applies what Connect polled: stretch by stretch, each in one transaction, tried again until it is applied. */
+/** Applies what Connect polled: stretch by stretch, each in one transaction, retried until it is applied. */
 final class BatchWriter {
     private static final ConnectException DISPLACED =
             new ConnectException("the offsets at the destination are not where they were left");
-    private static final int SMALL = 64; // what is slow or in others' way is not made smaller than this
-
-    private static final long DISPLACED_PAUSE_MS = 500;
+    private static final int SMALL = 64; // a transaction that is slow or conflicts is not made smaller than this
 
     private final SinkSettings settings;
     private final SinkTaskContext context;
@@ -37,10 +35,10 @@ final class BatchWriter {
     private final Retry retry;
     private final StretchSize sizes;
     private boolean inSourceOrder;
-    /** Documents of which a folded write was refused: it has to be seen which of its records is. */
-    private final Set<Document> apart = new HashSet<>();
+    /** Documents with a folded write that the destination refused: single writes will show which record it refuses. */
+    private final Set<DocumentId> apart = new HashSet<>();
 
-    private long displacedSince = -1;
+    private final Displacement displacement;
 
     BatchWriter(
             SinkSettings settings,
@@ -61,11 +59,12 @@ final class BatchWriter {
         this.silence = silence;
         this.retry = new Retry(settings.retryTimeout(), context);
         this.sizes = new StretchSize(settings.batchBytes(), settings.batchRecords());
+        this.displacement = new Displacement(settings, context, offsets, metrics, retry);
     }
 
     /**
-     * Returns when all is applied, or will be read again. Throws {@link RetriableException} when it takes too long, after one attempt at
-     * least: what is applied by then is passed over when the same records come again.
+     * Returns when all is applied, or will come again. Throws {@link RetriableException} when it takes too long, after at least one
+     * attempt: when the same records come again, it skips those that are applied.
      *
      * @param untilNs no transaction is begun after this, by {@link System#nanoTime}
      */
@@ -92,22 +91,22 @@ final class BatchWriter {
                 refused(refused, stretch);
             } else {
                 if (outcome instanceof Outcome.Failed failed) failed(failed, stretch);
-                Collection<Standing> standings = standings(stretch);
-                if (standings.contains(Standing.BEHIND)) {
+                Collection<Drift> drifts = displacement.drifts(stretch);
+                if (drifts.contains(Drift.BEHIND)) {
                     context.offset(offsets.all());
                     return;
                 }
-                if (standings.contains(Standing.AHEAD)) retry.succeeded();
+                if (drifts.contains(Drift.AHEAD)) retry.succeeded();
                 else if (outcome instanceof Outcome.Displaced) retry.pause("write to the destination", DISPLACED);
             }
         }
     }
 
-    /** Kafka takes the partitions away from a task that does not come back for too long. */
+    /** Kafka revokes the partitions of a task that does not poll for too long. */
     private RuntimeException overdue(List<SinkRecord> records) {
         context.timeout(MongoSinkTask.AT_ONCE_MS);
         return new RetriableException(
-                "the destination is slow: of %d records %d are still to be written, and will be at once"
+                "the destination is slow: %2$d of %1$d records are still to be written, and will be at once"
                         .formatted(
                                 records.size(),
                                 records.stream().filter(this::isNext).count()));
@@ -118,20 +117,20 @@ final class BatchWriter {
         for (SinkRecord record : stretch) {
             if (deadLetters.contains(record)) continue;
             try {
-                if (!settings.log().passesOver(record)) changes.add(writes.read(record));
-            } catch (DataException | BSONException error) {
-                deadLetters.setAside(record, writes.namespace(record), 0, error.getMessage());
+                if (!settings.log().skips(record)) changes.add(writes.read(record));
+            } catch (DataException | ContractException | BSONException error) {
+                deadLetters.add(record, writes.namespace(record), 0, error.getMessage());
             }
         }
         if (settings.fold() && !inSourceOrder) return Waves.of(Folder.fold(changes, apart));
-        List<Write> alone = Folder.alone(changes);
-        return inSourceOrder ? List.of(Waves.inOrder(SourceOrder.of(alone))) : Waves.of(alone);
+        List<Write> writes = Folder.alone(changes);
+        return inSourceOrder ? List.of(Waves.inOrder(SourceOrder.of(writes))) : Waves.of(writes);
     }
 
     private void applied(Outcome.Applied applied) {
         retry.succeeded();
-        silence.answered();
-        undisputed();
+        silence.ended();
+        displacement.resolved();
         inSourceOrder = false;
         apart.clear();
         sizes.grow(applied.openNs());
@@ -140,22 +139,23 @@ final class BatchWriter {
     private void refused(Outcome.Refused refused, List<SinkRecord> stretch) {
         Write write = refused.write();
         if (refused.verdict() == Verdict.PRESENT) {
-            writes.foundPresent(write.record());
-        } else if (refused.code() == Verdict.DUPLICATE_KEY && !inSourceOrder) {
-            inSourceOrder = true; // by classes, what takes a unique value may have come before what frees it
+            writes.markPresent(write.record());
+        } else if (refused.code() == ServerError.DuplicateKey.code() && !inSourceOrder) {
+            inSourceOrder =
+                    true; // in classes, a write that takes a unique value may have come before the one that frees it
         } else if (write.isFolded()) {
             apart.add(write.document());
             sizes.shrink(stretch.size(), 1);
         } else {
-            deadLetters.setAside(write.record(), write.namespace().getFullName(), refused.code(), refused.reason());
-            if (refused.code() != Verdict.DUPLICATE_KEY) sizes.shrink(stretch.size(), 1);
+            deadLetters.add(write.record(), write.namespace().getFullName(), refused.code(), refused.reason());
+            if (refused.code() != ServerError.DuplicateKey.code()) sizes.shrink(stretch.size(), 1);
         }
     }
 
     private void failed(Outcome.Failed failed, List<SinkRecord> stretch) {
         RuntimeException error = failed.error();
         switch (failed.verdict()) {
-            case PASSING -> {
+            case TRANSIENT -> {
                 metrics.retried(Reason.of(error));
                 if (!isCommitUnknown(error)) sizes.shrink(stretch.size(), SMALL);
                 silence.after(error);
@@ -163,70 +163,40 @@ final class BatchWriter {
             }
             case UNCLEAR -> {
                 if (failed.records() == 0) throw hopeless(error);
-                if (failed.records() == 1) setAsideTheOne(stretch, error);
+                if (failed.records() == 1) addDeadLetter(stretch, error);
                 else sizes.shrink(stretch.size(), 1);
             }
             default -> throw hopeless(error);
         }
     }
 
-    /** Then the server had all of it, and a smaller one would have waited as long. */
+    /** In that case the server had the whole transaction, and a smaller one would have waited as long. */
     private static boolean isCommitUnknown(RuntimeException error) {
         return error instanceof MongoException known
                 && known.hasErrorLabel(MongoException.UNKNOWN_TRANSACTION_COMMIT_RESULT_LABEL);
     }
 
-    private void setAsideTheOne(List<SinkRecord> stretch, RuntimeException error) {
+    /** Of the only record of a stretch that was to be written. */
+    private void addDeadLetter(List<SinkRecord> stretch, RuntimeException error) {
         SinkRecord record = stretch.stream()
-                .filter(each -> !deadLetters.contains(each) && !settings.log().passesOver(each))
+                .filter(each -> !deadLetters.contains(each) && !settings.log().skips(each))
                 .findFirst()
                 .orElseThrow();
         int code = error instanceof MongoException known ? Math.max(0, known.getCode()) : 0;
-        deadLetters.setAside(record, writes.namespace(record), code, Reason.of(error));
+        deadLetters.add(record, writes.namespace(record), code, Reason.of(error));
     }
 
-    private static ConnectException hopeless(RuntimeException error) {
-        boolean standalone = error instanceof MongoException known && known.getCode() == Verdict.NO_TRANSACTIONS;
+    static ConnectException hopeless(RuntimeException error) {
+        boolean standalone = error instanceof MongoException known && ServerError.IllegalOperation.is(known);
         return new ConnectException(
-                "the destination takes no such writes: "
+                "the destination does not support such writes: "
                         + (standalone ? Destination.NEEDS_REPLICA_SET : Reason.of(error)),
                 error);
     }
 
-    /** Learn where the destination is: a commit thought to have failed may not have, and a failover may have undone one. */
-    private Collection<Standing> standings(List<SinkRecord> stretch) {
-        Set<TopicPartition> partitions =
-                stretch.stream().map(BatchWriter::partition).collect(Collectors.toSet());
-        while (true) {
-            try {
-                return offsets.standing(partitions).values();
-            } catch (Fenced fenced) {
-                throw displaced(fenced);
-            } catch (MongoException error) {
-                if (Verdict.of(error) != Verdict.PASSING) throw hopeless(error);
-                metrics.retried(Reason.of(error));
-                retry.pause("read the offsets at the destination", error);
-            }
-        }
-    }
-
-    /** A partition was taken away, so what another task had taken over is that one's by right. */
-    void undisputed() {
-        displacedSince = -1;
-    }
-
-    /** Connect takes the partition away when it polls Kafka again. When it does not, two connectors write as one pipeline. */
-    private RuntimeException displaced(Fenced fenced) {
-        String what = "another task has taken over %s, so this one writes nothing more of it: "
-                .formatted(fenced.getMessage());
-        long now = System.nanoTime();
-        if (displacedSince < 0) displacedSince = now;
-        if (now - displacedSince > settings.retryTimeout().toNanos()) {
-            return new ConnectException(
-                    what + "%s '%s' is used by two connectors".formatted(SinkSettings.PIPELINE, settings.pipeline()));
-        }
-        context.timeout(DISPLACED_PAUSE_MS);
-        return new RetriableException(what + "it was cut off from Kafka for too long");
+    /** Connect revoked partitions. */
+    void partitionsRevoked() {
+        displacement.resolved();
     }
 
     private boolean isNext(SinkRecord record) {
@@ -234,7 +204,7 @@ final class BatchWriter {
         return next.isPresent() && record.kafkaOffset() >= next.getAsLong();
     }
 
-    private static TopicPartition partition(SinkRecord record) {
+    static TopicPartition partition(SinkRecord record) {
         return new TopicPartition(record.topic(), record.kafkaPartition());
     }
 }

@@ -1,23 +1,21 @@
 package io.towpath.sink;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
-import org.apache.kafka.connect.data.Schema;
+import io.towpath.connector.TextHeaders;
 import org.apache.kafka.connect.sink.SinkRecord;
 
 /**
  * A record that the destination refuses.
  *
- * @param namespace where its document would be at the destination; empty when its topic names none
- * @param code the server's number for the reason; 0 when the record never got there
- * @param told whether the dead-letter topic has it
+ * @param namespace of its document at the destination; empty when its topic names none
+ * @param code the server's error code; 0 when the record never got there
+ * @param isReported whether the dead-letter topic has it
  */
-record DeadLetter(SinkRecord record, String namespace, int code, String reason, boolean told) {
-    DeadLetter asTold() {
+record DeadLetter(SinkRecord record, String namespace, int code, String reason, boolean isReported) {
+    DeadLetter asReported() {
         return new DeadLetter(record, namespace, code, reason, true);
     }
 
-    /** As it goes to Connect. A record of our own, as Connect sends its own records as they came, without what is added. */
+    /** As Connect's reporter gets it: a copy, as Connect would send its own record without our headers. */
     SinkRecord toRecord() {
         SinkRecord letter = new SinkRecord(
                 record.topic(),
@@ -30,16 +28,14 @@ record DeadLetter(SinkRecord record, String namespace, int code, String reason, 
                 record.timestamp(),
                 record.timestampType(),
                 record.headers().duplicate());
-        add(letter, "topic", record.topic());
-        add(letter, "partition", Integer.toString(record.kafkaPartition()));
-        add(letter, "offset", Long.toString(record.kafkaOffset()));
-        add(letter, "namespace", namespace);
-        add(letter, "code", Integer.toString(code));
-        add(letter, "reason", reason);
+        TextHeaders.addDeadLetter(
+                letter.headers(),
+                record.topic(),
+                record.kafkaPartition(),
+                record.kafkaOffset(),
+                namespace,
+                code,
+                reason);
         return letter;
-    }
-
-    private static void add(SinkRecord letter, String name, String text) {
-        letter.headers().add(name, text.getBytes(UTF_8), Schema.BYTES_SCHEMA);
     }
 }

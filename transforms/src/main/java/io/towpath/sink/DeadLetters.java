@@ -14,14 +14,14 @@ import org.apache.kafka.connect.sink.ErrantRecordReporter;
 import org.apache.kafka.connect.sink.SinkRecord;
 
 /**
- * The records that the destination refuses. They are remembered until the transaction that goes past them is committed, and told to
- * the dead-letter topic before that, once each.
+ * The records that the destination refuses. Each is reported to the dead-letter topic once, before the transaction that passes it commits,
+ * and remembered until then.
  */
 final class DeadLetters {
-    /** So many refusals are allowed whatever the share, as a batch may be small. */
+    /** This many refusals are allowed whatever the share, as a batch may be small. */
     static final int ALLOWED_AT_LEAST = 10;
 
-    private static final int ANSWER_S = 20; // well within a transaction's life
+    private static final int PATIENCE_S = 20; // well within a transaction's lifetime
 
     private final ErrantRecordReporter reporter;
     private final double share;
@@ -35,7 +35,7 @@ final class DeadLetters {
         this.allowed = share == 0 ? 0 : ALLOWED_AT_LEAST;
     }
 
-    /** So many records more may hold so many refusals more. What earlier batches left over counts up to the least that is allowed. */
+    /** This many more records allow their share of refusals. What earlier batches left over counts up to the minimum. */
     void expect(int records) {
         double more = records * share;
         double most = share == 0 ? 0 : Math.max(ALLOWED_AT_LEAST, more);
@@ -47,32 +47,32 @@ final class DeadLetters {
         return offsets != null && offsets.containsKey(record.kafkaOffset());
     }
 
-    /** Throws {@link ConnectException} when there is nowhere to put it, or when there are too many. */
-    void setAside(SinkRecord record, String namespace, int code, String reason) {
-        String what = "the destination refuses %s, offset %d of %s-%d: %s (code %d)"
+    /** Throws {@link ConnectException} when there is no dead-letter topic, or when there are too many. */
+    void add(SinkRecord record, String namespace, int code, String reason) {
+        String message = "the destination refuses %s, offset %d of %s-%d: %s (code %d)"
                 .formatted(namespace, record.kafkaOffset(), record.topic(), record.kafkaPartition(), reason, code);
         if (reporter == null)
             throw new ConnectException(
-                    what
-                            + "; there is no topic for dead letters: set errors.tolerance=all and errors.deadletterqueue.topic.name");
+                    message
+                            + "; there is no dead-letter topic: set errors.tolerance=all and errors.deadletterqueue.topic.name");
         if (allowed < 1)
-            throw new ConnectException(what
+            throw new ConnectException(message
                     + "; that is more than %s allows, so it may not be about single documents: mend the cause and restart the task, or raise the setting"
                             .formatted(SinkSettings.REFUSED_PERCENT));
         allowed--;
         remember(new DeadLetter(record, namespace, code, reason, false));
     }
 
-    /** Tell the dead-letter topic those of these records that it does not know yet. Returns how many records are refused. */
-    int tell(List<SinkRecord> records) {
+    /** Reports those of these records that are refused and not reported yet. Returns how many are refused. */
+    int report(List<SinkRecord> records) {
         List<DeadLetter> letters =
                 records.stream().filter(this::contains).map(this::letter).toList();
         List<Future<Void>> answers = letters.stream()
-                .filter(letter -> !letter.told())
+                .filter(letter -> !letter.isReported())
                 .map(letter -> reporter.report(letter.toRecord(), new ConnectException(letter.reason())))
                 .toList();
         await(answers);
-        letters.forEach(letter -> remember(letter.asTold()));
+        letters.forEach(letter -> remember(letter.asReported()));
         return letters.size();
     }
 
@@ -97,7 +97,7 @@ final class DeadLetters {
 
     private static void await(List<Future<Void>> answers) {
         try {
-            for (Future<Void> answer : answers) answer.get(ANSWER_S, TimeUnit.SECONDS);
+            for (Future<Void> answer : answers) answer.get(PATIENCE_S, TimeUnit.SECONDS);
         } catch (ExecutionException | TimeoutException error) {
             throw new Unanswered(error);
         } catch (InterruptedException error) {
@@ -115,7 +115,7 @@ final class DeadLetters {
         private static final long serialVersionUID = 1;
 
         private Unanswered(Exception cause) {
-            super("the topic for dead letters does not take a record: " + cause, cause);
+            super("the dead-letter topic does not take a record: " + cause, cause);
         }
     }
 }

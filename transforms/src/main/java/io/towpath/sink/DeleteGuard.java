@@ -17,36 +17,36 @@ import org.bson.BsonString;
 import org.bson.BsonValue;
 
 /**
- * Stops a sink that is so far behind that Kafka's cleaner may have dropped deletes before they were applied. A delete that was appended
- * at A is there until A + lag + delete.retention at least. The document of a partition says up to when it is known to be applied, as
- * {@code at}; and as {@code began} when the sink first opened it: a delete whose document was there then is there for
- * delete.retention from then on, however old it is, so that a first pass over an old log is safe for so long.
+ * Stops a sink that is so far behind that Kafka's cleaner may have dropped deletes before they were applied. The log keeps a delete that
+ * was appended at A until A + lag + delete.retention at least. The document of a partition stores up to when it is known to be applied,
+ * as {@code at}, and when the sink first opened it, as {@code began}: a delete whose document existed then stays for delete.retention
+ * from then on, however old it is, so a first pass over an old log is safe for that long.
  */
 final class DeleteGuard {
     static final String BEGAN = "began";
     static final String AT = "at";
-    /** How often in the time that is allowed an idle partition is looked at. */
-    private static final int LOOKS = 8;
+    /** How often an idle partition is checked within the time that deletes are kept. */
+    private static final int CHECKS = 8;
 
     private static final long SHORTEST_MS = 100;
 
     /** Of one partition, in ms since the epoch. */
-    private record Standing(long beganMs, long atMs) {}
+    private record AppliedTimes(long beganMs, long atMs) {}
 
     private final LogSettings log;
     private final LogEnd end;
-    private final Map<TopicPartition, Standing> standings = new HashMap<>();
-    private long lookedAtMs;
+    private final Map<TopicPartition, AppliedTimes> times = new HashMap<>();
+    private long checkedAtMs;
 
     DeleteGuard(LogSettings log) {
         this.log = log;
         this.end = new LogEnd(log.consumer());
     }
 
-    /** What opening a partition sets in its document, as a stage of a pipeline. Where nothing was applied yet, it begins now. */
+    /** What opening a partition sets in its document, for a $set stage. Where nothing was applied yet, both times begin now. */
     BsonDocument opening(long nowMs) {
-        BsonValue began = new BsonString(
-                "$$REMOVE"); // so that what is old by then is not taken for true once the log is compacted
+        BsonValue began =
+                new BsonString("$$REMOVE"); // else times from before would count once the log is compacted again
         BsonValue at = began;
         if (log.isCompacted()) {
             began = unlessNew(BEGAN, nowMs);
@@ -68,9 +68,9 @@ final class DeleteGuard {
     }
 
     /** The partition is this task's, and this is its document. */
-    void found(TopicPartition partition, BsonDocument stored) {
+    void opened(TopicPartition partition, BsonDocument stored) {
         if (log.isCompacted() && stored.containsKey(AT))
-            standings.put(partition, new Standing(time(stored, BEGAN), time(stored, AT)));
+            times.put(partition, new AppliedTimes(time(stored, BEGAN), time(stored, AT)));
     }
 
     private static long time(BsonDocument stored, String name) {
@@ -78,66 +78,66 @@ final class DeleteGuard {
     }
 
     void forget(TopicPartition partition) {
-        standings.remove(partition);
+        times.remove(partition);
     }
 
-    /** Whether the partition's document says up to when it is applied. */
+    /** Whether the partition's document has the times. */
     boolean watches(TopicPartition partition) {
-        return standings.containsKey(partition);
+        return times.containsKey(partition);
     }
 
-    /** What the brokers appended up to then is applied. */
+    /** What the brokers appended up to {@code atMs} is applied. */
     void applied(TopicPartition partition, long atMs) {
-        standings.computeIfPresent(partition, (unused, standing) -> new Standing(standing.beganMs, atMs));
+        times.computeIfPresent(partition, (unused, known) -> new AppliedTimes(known.beganMs, atMs));
     }
 
     boolean isOn() {
         return log.isCompacted();
     }
 
-    /** How often, in ms, {@link #look} has to be called. */
-    long everyMs() {
-        return Math.max(SHORTEST_MS, log.deletesKeptMs() / LOOKS);
+    /** How often, in ms, {@link #check} has to be called. */
+    long intervalMs() {
+        return Math.max(SHORTEST_MS, log.deletesKeptMs() / CHECKS);
     }
 
     /**
-     * Throws {@link ConnectException} when deletes may be gone that are not applied. Returns the partitions that are known now to be
-     * applied up to a later time, seldom any.
+     * Throws {@link ConnectException} when deletes may be gone that are not applied. Returns later times up to which partitions are
+     * applied, rarely any.
      */
-    Map<TopicPartition, Long> look(Map<TopicPartition, Long> positions) {
+    Map<TopicPartition, Long> check(Map<TopicPartition, Long> positions) {
         long nowMs = System.currentTimeMillis();
-        standings.forEach((partition, standing) -> require(partition, standing, nowMs));
+        times.forEach((partition, applied) -> require(partition, applied, nowMs));
         Map<TopicPartition, Long> old = positions.entrySet().stream()
                 .filter(entry -> isOld(entry.getKey(), nowMs))
                 .collect(Collectors.toMap(Map.Entry::getKey, Map.Entry::getValue));
-        if (old.isEmpty() || nowMs - lookedAtMs < everyMs() / 2) return Map.of();
-        lookedAtMs = nowMs;
+        if (old.isEmpty() || nowMs - checkedAtMs < intervalMs() / 2) return Map.of();
+        checkedAtMs = nowMs;
         Map<TopicPartition, Long> later = new HashMap<>(end.nextTimes(old));
-        later.entrySet().removeIf(entry -> entry.getValue() <= standings.get(entry.getKey()).atMs);
+        later.entrySet().removeIf(entry -> entry.getValue() <= times.get(entry.getKey()).atMs);
         later.forEach(this::applied);
         return later;
     }
 
     private boolean isOld(TopicPartition partition, long nowMs) {
-        return watches(partition) && standings.get(partition).atMs <= nowMs - everyMs();
+        return watches(partition) && times.get(partition).atMs <= nowMs - intervalMs();
     }
 
-    private void require(TopicPartition partition, Standing standing, long nowMs) {
-        if (nowMs <= standing.atMs + log.deletesKeptMs() || nowMs <= standing.beganMs + log.deleteRetentionMs()) return;
+    private void require(TopicPartition partition, AppliedTimes applied, long nowMs) {
+        if (nowMs <= applied.atMs + log.deletesKeptMs() || nowMs <= applied.beganMs + log.deleteRetentionMs()) return;
         throw new ConnectException(
                 ("deletes may be missing in what is left to apply of %s: it is applied up to what came in until %s, and the log keeps "
                                 + "deletes for %s (%s + %s). `towpath restart PIPELINE --accept-missed-deletes` has the sink go on; then "
                                 + "`towpath verify PIPELINE` finds the documents that should be gone, and `towpath repair PIPELINE` "
-                                + "deletes them. A replay is to be begun anew")
+                                + "deletes them. A replay has to start again")
                         .formatted(
                                 partition,
-                                Instant.ofEpochMilli(standing.atMs).truncatedTo(ChronoUnit.SECONDS),
-                                words(Duration.ofMillis(log.deletesKeptMs())),
+                                Instant.ofEpochMilli(applied.atMs).truncatedTo(ChronoUnit.SECONDS),
+                                text(Duration.ofMillis(log.deletesKeptMs())),
                                 LogSettings.LAG,
                                 LogSettings.DELETE_RETENTION));
     }
 
-    private static String words(Duration time) {
+    private static String text(Duration time) {
         return time.toHours() < 2 ? time.toSeconds() + " s" : time.toHours() + " h";
     }
 }

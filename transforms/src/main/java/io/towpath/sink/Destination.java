@@ -7,8 +7,8 @@ import com.mongodb.client.MongoClients;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import com.mongodb.kafka.connect.util.ServerApiConfig;
 import com.mongodb.kafka.connect.util.SslConfigs;
-import io.towpath.silent.SilentServers;
-import io.towpath.tls.PemFiles;
+import io.towpath.net.PemFiles;
+import io.towpath.net.SilentServers;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.bson.BsonDocument;
@@ -25,7 +25,7 @@ final class Destination {
 
     private Destination() {}
 
-    /** @param silenceMs after which a server that says nothing is given up, if the URI does not tell */
+    /** @param silenceMs how long a server may be silent, if the URI does not set it */
     static MongoClient connect(MongoSinkConfig config, int silenceMs) {
         ConnectionString uri = config.getConnectionString();
         MongoClientSettings.Builder settings = MongoClientSettings.builder()
@@ -33,8 +33,8 @@ final class Destination {
                 .applyToSslSettings(ssl -> SslConfigs.setupSsl(ssl, config));
         PemFiles.of(config.getOriginals())
                 .context()
-                .ifPresent(ours ->
-                        settings.applyToSslSettings(ssl -> ssl.enabled(true).context(ours)));
+                .ifPresent(tls ->
+                        settings.applyToSslSettings(ssl -> ssl.enabled(true).context(tls)));
         if (uri.getSocketTimeout() == null)
             settings.applyToSocketSettings(socket -> socket.readTimeout(silenceMs, TimeUnit.MILLISECONDS));
         if (config.getCustomCredentialProvider() != null)

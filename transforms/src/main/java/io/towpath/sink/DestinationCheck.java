@@ -13,7 +13,7 @@ import org.apache.kafka.common.config.ConfigException;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 
-/** Looks at the destination as mongo-kafka's validation does, which makes a client of its own that knows no PEM files. */
+/** Checks the destination as mongo-kafka's validation does, whose own client does not support PEM files. */
 final class DestinationCheck {
     private static final List<String> ACTIONS = List.of("insert", "update", "remove");
 
@@ -21,23 +21,23 @@ final class DestinationCheck {
 
     private DestinationCheck() {}
 
-    /** Adds to the URI's messages what speaks against connecting with these settings. */
-    static void check(Map<String, String> settings, Config found) {
-        if (found.configValues().stream()
+    /** Adds to the URI's messages why these settings cannot connect. */
+    static void check(Map<String, String> settings, Config config) {
+        if (config.configValues().stream()
                 .anyMatch(value -> !value.errorMessages().isEmpty())) return;
-        MongoSinkConfig config = new MongoSinkConfig(settings);
-        try (MongoClient client = Destination.connect(config, SILENCE_MS)) {
+        MongoSinkConfig sinkConfig = new MongoSinkConfig(settings);
+        try (MongoClient client = Destination.connect(sinkConfig, SILENCE_MS)) {
             client.getDatabase("admin").runCommand(new BsonDocument("hello", new BsonInt32(1)));
             ConnectionValidator.validateUserHasActions(
                     client,
-                    config.getConnectionString().getCredential(),
+                    sinkConfig.getConnectionString().getCredential(),
                     ACTIONS,
                     settings.get(MongoSinkTopicConfig.DATABASE_CONFIG),
                     "",
                     MongoSinkConfig.CONNECTION_URI_CONFIG,
-                    found);
+                    config);
         } catch (MongoException | ConfigException error) {
-            ConfigHelper.getConfigByName(found, MongoSinkConfig.CONNECTION_URI_CONFIG)
+            ConfigHelper.getConfigByName(config, MongoSinkConfig.CONNECTION_URI_CONFIG)
                     .ifPresent(uri -> uri.addErrorMessage("Unable to connect to the server: " + Reason.of(error)));
         }
     }

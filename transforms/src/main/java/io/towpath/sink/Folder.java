@@ -9,30 +9,30 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
-/** Makes as few writes of a batch's changes as say the same. */
+/** Folds a batch's changes into as few writes as have the same effect. */
 final class Folder {
     private Folder() {}
 
     /**
      * The writes, those of one document in their order.
      *
-     * @param apart documents whose changes are written one by one
+     * @param apart documents whose changes stay single writes
      */
-    static List<Write> fold(List<RecordedChange> changes, Set<Document> apart) {
-        Map<Document, List<RecordedChange>> documents = new LinkedHashMap<>();
+    static List<Write> fold(List<RecordedChange> changes, Set<DocumentId> apart) {
+        Map<DocumentId, List<RecordedChange>> documents = new LinkedHashMap<>();
         for (RecordedChange change : changes)
             documents
                     .computeIfAbsent(change.document(), unused -> new ArrayList<>(1))
                     .add(change);
         List<Write> writes = new ArrayList<>(documents.size());
-        documents.forEach((document, ofOne) -> {
-            if (apart.contains(document)) writes.addAll(alone(ofOne));
-            else fold(ofOne, writes);
+        documents.forEach((document, itsChanges) -> {
+            if (apart.contains(document)) writes.addAll(alone(itsChanges));
+            else fold(itsChanges, writes);
         });
         return writes;
     }
 
-    /** The writes of each change by itself, in the changes' order. */
+    /** One write or more per change, in the changes' order. */
     static List<Write> alone(List<RecordedChange> changes) {
         List<Write> writes = new ArrayList<>(changes.size());
         for (RecordedChange change : changes) fold(List.of(change), writes);

@@ -21,18 +21,18 @@ import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 
-/** Asks Kafka where partitions of the log begin and end, and which topics they belong to. */
-final class LogAdmin implements LogGuard.Log {
+/** Kafka's bounds of the log's partitions, and the ids of their topics. */
+final class LogAdmin implements LogBounds.Source {
     private static final int PATIENCE_MS = 10_000;
-    /** A running sink asks for every transaction; that a topic was made again may be seen a second later. */
+    /** A running sink asks for every transaction; it may notice a second later that a topic was created again. */
     private static final long IDS_NS = TimeUnit.SECONDS.toNanos(1);
 
-    private record Ids(Map<String, String> byTopic, long askedNs) {}
+    private record Ids(Map<String, String> byTopic, long readNs) {}
 
     private final Admin admin;
     private volatile Ids latest = new Ids(Map.of(), 0);
 
-    /** @param consumer how to read the log, which says how to log in */
+    /** @param consumer the settings to read the log with, which include how to log in */
     LogAdmin(Properties consumer) {
         Map<String, Object> settings = new HashMap<>();
         for (String name : AdminClientConfig.configNames())
@@ -48,10 +48,10 @@ final class LogAdmin implements LogGuard.Log {
         Set<String> topics = partitions.stream().map(TopicPartition::topic).collect(Collectors.toSet());
         return (ends ? ids(topics) : recentIds(topics))
                 .thenCompose(ids -> {
-                    Set<TopicPartition> there = partitions.stream()
+                    Set<TopicPartition> existing = partitions.stream()
                             .filter(partition -> ids.containsKey(partition.topic()))
                             .collect(Collectors.toSet());
-                    return offsets(there, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
+                    return offsets(existing, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
                             .thenCompose(starts -> ends ? ends(ids, starts) : begun(ids, starts));
                 })
                 .toCompletableFuture();
@@ -65,7 +65,7 @@ final class LogAdmin implements LogGuard.Log {
                         ids.get(partition.topic()), starts.get(partition), LogBounds.UNKNOWN, LogBounds.UNKNOWN)));
     }
 
-    /** What is committed is asked for first: where both ends are the same, no transaction was open. */
+    /** Reads the committed end first: where both ends are the same, no transaction was open. */
     private CompletionStage<Map<TopicPartition, LogBounds>> ends(
             Map<String, String> ids, Map<TopicPartition, Long> starts) {
         return offsets(starts.keySet(), OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
@@ -86,23 +86,23 @@ final class LogAdmin implements LogGuard.Log {
 
     private CompletionStage<Map<String, String>> recentIds(Set<String> topics) {
         Ids known = latest;
-        boolean isRecent = System.nanoTime() - known.askedNs() < IDS_NS;
+        boolean isRecent = System.nanoTime() - known.readNs() < IDS_NS;
         return isRecent && known.byTopic().keySet().containsAll(topics)
                 ? CompletableFuture.completedStage(known.byTopic())
                 : ids(topics);
     }
 
     private CompletionStage<Map<String, String>> ids(Set<String> topics) {
-        long askedNs = System.nanoTime();
+        long readNs = System.nanoTime();
         CompletionStage<Map<String, String>> all = CompletableFuture.completedStage(new HashMap<>());
         for (var description : admin.describeTopics(topics).topicNameValues().entrySet())
-            all = all.thenCombine(description.getValue().toCompletionStage().handle(LogAdmin::idOf), (found, id) -> {
-                if (id != null) found.put(description.getKey(), id);
-                return found;
+            all = all.thenCombine(description.getValue().toCompletionStage().handle(LogAdmin::idOf), (ids, id) -> {
+                if (id != null) ids.put(description.getKey(), id);
+                return ids;
             });
-        return all.thenApply(found -> {
-            latest = new Ids(Map.copyOf(found), askedNs);
-            return found;
+        return all.thenApply(ids -> {
+            latest = new Ids(Map.copyOf(ids), readNs);
+            return ids;
         });
     }
 
@@ -115,12 +115,12 @@ final class LogAdmin implements LogGuard.Log {
 
     private CompletionStage<Map<TopicPartition, Long>> offsets(
             Set<TopicPartition> partitions, OffsetSpec spec, IsolationLevel level) {
-        Map<TopicPartition, OffsetSpec> asked =
+        Map<TopicPartition, OffsetSpec> specs =
                 partitions.stream().collect(Collectors.toMap(Function.identity(), partition -> spec));
-        return admin.listOffsets(asked, new ListOffsetsOptions(level))
+        return admin.listOffsets(specs, new ListOffsetsOptions(level))
                 .all()
                 .toCompletionStage()
-                .thenApply(found -> found.entrySet().stream()
+                .thenApply(offsets -> offsets.entrySet().stream()
                         .collect(Collectors.toMap(
                                 Map.Entry::getKey, entry -> entry.getValue().offset())));
     }

@@ -2,20 +2,32 @@ package io.towpath.sink;
 
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
+import java.util.Collection;
+import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
 
 /**
- * One partition of the log, as Kafka reports it, and whether a sink can go on in it. {@code towpath/log/bounds.py} judges alike.
+ * One partition of the log, as Kafka reports it, and whether a sink can continue in it. {@code towpath/log/bounds.py} decides alike.
  *
- * @param topicId of the topic, which a topic of the same name that is made later does not have
+ * @param topicId of the topic; a later topic of the same name has another one
  * @param start the first offset that is left
  * @param stable the end of what is committed
  * @param end of what is written
  */
 record LogBounds(String topicId, long start, long stable, long end) {
-    /** Where the ends were not asked for. */
+    /** Reads the bounds of partitions. */
+    interface Source extends AutoCloseable {
+        /** Where these partitions begin, and with {@code ends} where they end. Omits topics that do not exist. */
+        CompletableFuture<Map<TopicPartition, LogBounds>> bounds(Collection<TopicPartition> partitions, boolean ends);
+
+        @Override
+        void close();
+    }
+
+    /** Where the ends were not requested. */
     static final long UNKNOWN = Long.MAX_VALUE;
 
     private static final String WAY_ON =
@@ -23,7 +35,7 @@ record LogBounds(String topicId, long start, long stable, long end) {
                     + "`towpath verify PIPELINE`, which finds what differs, and `towpath repair PIPELINE`, which mends it. Where the log holds "
                     + "all documents, `towpath replay PIPELINE --rebuild` writes the destination anew instead. A replay has to begin anew";
 
-    /** The log is not what the position is a position in. Its message begins with a code by which {@code towpath} knows it. */
+    /** The log does not contain the position. The message begins with a code by which {@code towpath} identifies it. */
     static final class Broken extends ConnectException {
         private static final long serialVersionUID = 1;
 
@@ -32,7 +44,7 @@ record LogBounds(String topicId, long start, long stable, long end) {
         }
     }
 
-    /** What keeps a sink from going on at this position; nothing when all that was written behind it is still there. */
+    /** Why a sink cannot continue at this position; empty when all that was written behind it is still there. */
     Optional<Broken> broken(TopicPartition partition, OffsetDocument position) {
         if (position.topicId() != null && !position.topicId().equals(topicId))
             return Optional.of(new Broken(
@@ -45,7 +57,19 @@ record LogBounds(String topicId, long start, long stable, long end) {
                 : Optional.empty();
     }
 
-    /** A log that is all gone ended, like every log of an exactly-once source, in the mark that ends a transaction. */
+    /** Throws {@link Broken} where a sink cannot continue at this position. */
+    void requireContains(TopicPartition partition, OffsetDocument position) {
+        broken(partition, position).ifPresent(broken -> {
+            throw broken;
+        });
+    }
+
+    /** Throws {@link Broken} where the topic is not the one of the position. */
+    void requireTopic(TopicPartition partition, OffsetDocument position) {
+        if (position.topicId() != null && !position.topicId().equals(topicId)) requireContains(partition, position);
+    }
+
+    /** A log that is gone completely ended, like every log of an exactly-once source, in the marker that ends a transaction. */
     private boolean isEmptyBehind(OffsetDocument position) {
         return position.clear() + 1 == start && start == end;
     }

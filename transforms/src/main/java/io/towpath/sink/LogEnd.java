@@ -14,8 +14,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Asks Kafka itself what lies behind a position. That Connect hands nothing over does not tell: it hands nothing over to a connector that
- * is paused, either. Offsets do not tell: the ends of transactions have some too.
+ * Reads from Kafka what is behind a position. That Connect delivers nothing proves nothing, as it delivers nothing to a paused connector
+ * either. Nor do offsets, as the markers of transactions have some too.
  */
 final class LogEnd {
     private static final Logger LOG = LoggerFactory.getLogger(LogEnd.class);
@@ -30,10 +30,10 @@ final class LogEnd {
         this.settings.put("allow.auto.create.topics", "false");
         this.settings.put("auto.offset.reset", "earliest");
         this.settings.put("enable.auto.commit", "false");
-        this.settings.put("max.poll.records", "1"); // one is enough, and it may be large
+        this.settings.put("max.poll.records", "1"); // one is enough, and may be large
     }
 
-    /** Of each partition the broker's time of the first record at or after an offset; now where there is none. Nothing without an answer. */
+    /** The broker's time of each partition's first record at or after an offset; now where there is none. Omits partitions without an answer. */
     Map<TopicPartition, Long> nextTimes(Map<TopicPartition, Long> positions) {
         long nowMs = System.currentTimeMillis();
         Map<TopicPartition, Long> times = new HashMap<>();
@@ -41,11 +41,11 @@ final class LogEnd {
         return times;
     }
 
-    /** Of each partition whether there is a record at or after an offset. Nothing without an answer. */
+    /** Whether each partition has a record at or after an offset. Omits partitions without an answer. */
     Map<TopicPartition, Boolean> hasRecords(Map<TopicPartition, Long> positions) {
-        Map<TopicPartition, Boolean> found = new HashMap<>();
-        firstTimes(positions).forEach((partition, time) -> found.put(partition, time.isPresent()));
-        return found;
+        Map<TopicPartition, Boolean> results = new HashMap<>();
+        firstTimes(positions).forEach((partition, time) -> results.put(partition, time.isPresent()));
+        return results;
     }
 
     private Map<TopicPartition, OptionalLong> firstTimes(Map<TopicPartition, Long> positions) {
@@ -70,7 +70,7 @@ final class LogEnd {
                 }
             }
         } catch (KafkaException error) {
-            LOG.warn("cannot see what is in the log behind what is applied: {}", error.toString());
+            LOG.warn("cannot read what is in the log behind what is applied: {}", error.toString());
         }
         return times;
     }

@@ -1,6 +1,8 @@
 package io.towpath.sink;
 
+import io.towpath.connector.TextHeaders;
 import io.towpath.record.ClusterTime;
+import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
 import java.util.Map;
 import java.util.Optional;
@@ -15,9 +17,9 @@ import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.sink.SinkRecord;
 
 /**
- * What a sink has to know of its log.
+ * What a sink has to know about its log.
  *
- * @param until what is later is not applied
+ * @param until the last cluster time to apply
  * @param lagMs the topics' {@code min.compaction.lag.ms}; -1 when they are not compacted
  * @param deleteRetentionMs the topics' {@code delete.retention.ms}; -1 when they are not compacted
  * @param consumer how to read the log
@@ -27,7 +29,7 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
     static final String LAG = "towpath.compaction.lag.ms";
     static final String DELETE_RETENTION = "towpath.delete.retention.ms";
     static final String SERVERS = "towpath.log.bootstrap.servers";
-    /** What Connect's own consumers for this connector are given, above all how to log in at Kafka. */
+    /** The settings of Connect's own consumers for this connector, above all how to log in to Kafka. */
     private static final String CONSUMERS = "consumer.override.";
 
     /** Adds these settings to a definition. */
@@ -39,7 +41,7 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
                         "",
                         (name, value) -> until(name, (String) value),
                         Importance.MEDIUM,
-                        "The last cluster time to apply, as seconds:ordinal. Records of later changes are passed over; empty: none are.")
+                        "The last cluster time to apply, as seconds:ordinal. Records of later changes are skipped; empty: none are.")
                 .define(
                         LAG,
                         Type.LONG,
@@ -59,7 +61,7 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
                         Type.STRING,
                         "",
                         Importance.MEDIUM,
-                        "Kafka's address, as workers see it, for asking what is not applied yet; needed where topics are compacted.");
+                        "Kafka's address, as workers see it, for reading what is not applied yet; needed where topics are compacted.");
     }
 
     static LogSettings of(Map<String, String> properties) {
@@ -81,8 +83,8 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
         if (text.isEmpty()) return Optional.empty();
         try {
             if (text.matches("\\d+:\\d{1,10}")) return Optional.of(ClusterTime.parse(text));
-        } catch (DataException error) {
-            // told below
+        } catch (ContractException error) {
+            // reported below
         }
         throw new ConfigException(name, text, "must be seconds:ordinal");
     }
@@ -91,15 +93,15 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
         return lagMs >= 0;
     }
 
-    /** For so long after it was appended a delete is in the log. */
+    /** How long the log keeps a delete after it was appended. */
     long deletesKeptMs() {
         return lagMs + deleteRetentionMs;
     }
 
-    /** Whether a record is not to be applied. Throws {@link DataException} when it does not say of which moment it is. */
-    boolean passesOver(SinkRecord record) {
+    /** Whether a record is not to be applied. Throws {@link DataException} or {@link ContractException} when its time is missing or invalid. */
+    boolean skips(SinkRecord record) {
         if (until.isEmpty()) return false;
-        String time = Writes.header(record, RecordHeaders.TIME)
+        String time = TextHeaders.read(record, RecordHeaders.TIME)
                 .orElseThrow(() -> new DataException("no record of Towpath's: it has no header " + RecordHeaders.TIME));
         return ClusterTime.parse(time).isAfter(until.get());
     }

@@ -3,7 +3,8 @@ package io.towpath.sink;
 import com.mongodb.kafka.connect.MongoSinkConnector;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import io.towpath.connector.Requirements;
-import io.towpath.tls.PemFiles;
+import io.towpath.net.PemFiles;
+import io.towpath.sink.plain.TopicNamespaceMapper;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -15,8 +16,8 @@ import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.connector.Task;
 
 /**
- * mongo-kafka's sink connector with tasks of our own, which apply each record of the contract exactly once: a batch and its offsets go
- * to the destination in one transaction.
+ * mongo-kafka's sink connector with our own tasks, which apply each record of the contract exactly once: one transaction writes a batch
+ * and its offsets.
  */
 public final class MongoSink extends MongoSinkConnector {
     @Override
@@ -43,15 +44,15 @@ public final class MongoSink extends MongoSinkConnector {
     @Override
     public Config validate(Map<String, String> settings) {
         Requirements requirements = requirements(settings);
-        boolean areOursGood = SinkSettings.define(new ConfigDef()).validate(settings).stream()
+        boolean areOursValid = SinkSettings.define(new ConfigDef()).validate(settings).stream()
                 .allMatch(value -> value.errorMessages().isEmpty());
-        if (areOursGood) requirements.passes(LogSettings.LAG, () -> LogSettings.of(settings));
-        boolean canConnect = areOursGood && requirements.areMet();
+        if (areOursValid) requirements.passes(LogSettings.LAG, () -> LogSettings.of(settings));
+        boolean canConnect = areOursValid && requirements.areMet();
         List<ConfigValue> values = canConnect ? connected(settings).configValues() : config().validate(settings);
         return new Config(requirements.addedTo(values));
     }
 
-    /** What the settings themselves say, and, where they can be used, the destination. */
+    /** Checks the settings themselves and, where they are valid, the destination. */
     private Config connected(Map<String, String> settings) {
         if (PemFiles.of(settings).isNone()) return super.validate(settings);
         Config config = new Config(config().validate(settings));
@@ -59,7 +60,7 @@ public final class MongoSink extends MongoSinkConnector {
         return config;
     }
 
-    /** Of Connect, and of its consumers, what the log needs to be read as a whole and once. */
+    /** What reading the whole log, once, requires of Connect and its consumers. */
     private static Requirements requirements(Map<String, String> settings) {
         return new Requirements(settings)
                 .bytes()
@@ -83,7 +84,7 @@ public final class MongoSink extends MongoSinkConnector {
                 .orElse("unknown");
     }
 
-    /** mongo-kafka's definition, whose checks of topics are in its own class, and ours. */
+    /** mongo-kafka's definition, whose own class checks topics, with ours. */
     private static final class Definition extends ConfigDef {
         private static final ConfigDef OURS = SinkSettings.define(new ConfigDef());
 
@@ -94,10 +95,10 @@ public final class MongoSink extends MongoSinkConnector {
         @Override
         public Map<String, ConfigValue> validateAll(Map<String, String> properties) {
             Map<String, ConfigValue> ours = OURS.validateAll(properties);
-            // mongo-kafka's own checks make our namespace mapper, which throws where a rename is wrong
-            boolean isRenameGood =
+            // mongo-kafka's own checks create our namespace mapper, which throws where a rename is wrong
+            boolean isRenameValid =
                     ours.get(TopicNamespaceMapper.RENAME).errorMessages().isEmpty();
-            ConfigDef theirs = isRenameGood ? MongoSinkConfig.CONFIG : new ConfigDef(MongoSinkConfig.CONFIG);
+            ConfigDef theirs = isRenameValid ? MongoSinkConfig.CONFIG : new ConfigDef(MongoSinkConfig.CONFIG);
             Map<String, ConfigValue> values = theirs.validateAll(properties);
             values.putAll(ours);
             return values;

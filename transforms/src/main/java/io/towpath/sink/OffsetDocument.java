@@ -9,11 +9,11 @@ import org.bson.BsonString;
 import org.bson.conversions.Bson;
 
 /**
- * What the document of a partition at the destination says; the other times in it are those of {@link DeleteGuard}.
+ * The document of a partition at the destination, without the times of {@link DeleteGuard}.
  *
  * @param epoch of its owner
  * @param offset of the next record to apply
- * @param clear at least {@code offset}: the log was seen to hold no record from there up to this one
+ * @param clear at least {@code offset}: the log holds no record from there up to this one
  * @param topicId of the topic that the offset belongs to; null until a sink of this version has taken the partition over
  * @param lastAtMs the broker's time of the last record applied; null if it is not known
  */
@@ -35,7 +35,7 @@ record OffsetDocument(long epoch, long offset, long clear, String topicId, Long 
                 stored.containsKey(LAST_AT) ? stored.getDateTime(LAST_AT).getValue() : null);
     }
 
-    /** Finds it. */
+    /** Matches the document. */
     static BsonDocument filter(String pipeline, TopicPartition partition) {
         return new BsonDocument(
                 "_id",
@@ -44,7 +44,7 @@ record OffsetDocument(long epoch, long offset, long clear, String topicId, Long 
                         .append("partition", new BsonInt32(partition.partition())));
     }
 
-    /** Makes it a new owner's, as a pipeline of updates, whether or not it is there. */
+    /** The update pipeline that gives it to a new owner, whether or not it exists. */
     static List<Bson> takenBy(BsonDocument session, BsonDocument times) {
         return List.of(
                 BsonDocument.parse(

@@ -1,17 +1,8 @@
 package io.towpath.sink;
 
-import static com.mongodb.client.model.Filters.and;
-import static com.mongodb.client.model.Filters.eq;
-
-import com.mongodb.MongoCommandException;
 import com.mongodb.MongoException;
-import com.mongodb.ReadPreference;
-import com.mongodb.WriteConcern;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
-import com.mongodb.client.MongoCollection;
-import com.mongodb.client.model.FindOneAndUpdateOptions;
-import com.mongodb.client.model.ReturnDocument;
 import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.Updates;
 import java.util.ArrayList;
@@ -24,27 +15,24 @@ import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTaskContext;
-import org.bson.BsonArray;
 import org.bson.BsonDateTime;
 import org.bson.BsonDocument;
 import org.bson.BsonInt64;
-import org.bson.conversions.Bson;
 
 /**
- * How far each partition is applied, as the destination has it: one document a partition, written by the transactions that apply the
- * records. Its epoch is its owner's: who opens a partition takes the next one, and no one else's transaction goes through any more.
+ * How far each partition is applied, as the destination has it: one document per partition, which the transactions that apply the records
+ * write. Its epoch identifies its owner: a task that opens a partition increments it, and no other task's transaction succeeds any more.
  */
 final class Offsets {
-    static final String COLLECTION = "offsets";
     private static final int PATIENCE_S = 2;
 
-    /** What is the case with a transaction that did not find the offsets where it expected them. */
-    enum Standing {
+    /** Where the stored offsets are when a transaction does not find them where it expects them. */
+    enum Drift {
         /** They are where they were expected. */
-        SAME,
-        /** They are further on: a transaction thought to have failed has not. */
+        NONE,
+        /** They are further on: a transaction that seemed to fail has succeeded. */
         AHEAD,
-        /** They are further back: a failover has taken back a transaction. */
+        /** They are further back: a failover has rolled a transaction back. */
         BEHIND
     }
 
@@ -56,46 +44,32 @@ final class Offsets {
      */
     record End(long offset, Long atMs) {}
 
-    private final String pipeline;
-    private final MongoClient client;
-    private final MongoCollection<BsonDocument> collection;
+    private final OffsetStore store;
     private final DeleteGuard guard;
     private final LogGuard log;
     private final Map<TopicPartition, OffsetDocument> positions = new HashMap<>();
 
     Offsets(String pipeline, MongoClient client, DeleteGuard guard, LogGuard log) {
-        this.pipeline = pipeline;
-        this.client = client;
+        this.store = new OffsetStore(pipeline, client);
         this.guard = guard;
         this.log = log;
-        this.collection = client.getDatabase(Destination.DATABASE)
-                .getCollection(COLLECTION, BsonDocument.class)
-                .withReadPreference(ReadPreference.primary());
     }
 
-    /** Take a partition over from whoever had it. Returns the offset of the next record to apply. */
-    long open(TopicPartition partition, BsonDocument session) {
-        Bson id = id(partition);
-        endTransaction(collection.find(id).first(), session);
-        BsonDocument taken = collection
-                .withWriteConcern(WriteConcern.MAJORITY)
-                .findOneAndUpdate(
-                        id,
-                        OffsetDocument.takenBy(session, guard.opening(System.currentTimeMillis())),
-                        new FindOneAndUpdateOptions().upsert(true).returnDocument(ReturnDocument.AFTER));
-        return found(partition, taken).offset();
+    /** Takes a partition over from its owner. */
+    void open(TopicPartition partition, BsonDocument session) {
+        load(partition, store.takeOver(partition, session, guard.opening(System.currentTimeMillis())));
     }
 
-    private OffsetDocument found(TopicPartition partition, BsonDocument stored) {
+    private OffsetDocument load(TopicPartition partition, BsonDocument stored) {
         OffsetDocument position = OffsetDocument.of(stored);
         positions.put(partition, position);
-        guard.found(partition, stored);
+        guard.opened(partition, stored);
         log.moved(partition, position);
         return position;
     }
 
     /**
-     * Partitions that were just opened: their log goes on at their positions, and its topics are noted in them. Throws
+     * Requires of partitions that were just opened that their log continues at their positions, and stores the ids of its topics. Throws
      * {@link LogBounds.Broken}, and {@link LogGuard.Unanswered}.
      */
     void requireLog(Collection<TopicPartition> opened) {
@@ -103,31 +77,18 @@ final class Offsets {
         mine.keySet().retainAll(opened);
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
         log.opened(mine).forEach((partition, id) -> {
-            if (id.equals(mine.get(partition).topicId())) return;
-            updates.add(new UpdateOneModel<>(owned(partition), Updates.set(OffsetDocument.TOPIC_ID, id)));
-            positions.computeIfPresent(partition, (unused, position) -> position.inTopic(id));
+            OffsetDocument position = mine.get(partition);
+            if (id.equals(position.topicId())) return;
+            updates.add(
+                    new UpdateOneModel<>(store.owned(partition, position), Updates.set(OffsetDocument.TOPIC_ID, id)));
+            positions.put(partition, position.inTopic(id));
         });
-        if (!updates.isEmpty())
-            collection.withWriteConcern(WriteConcern.MAJORITY).bulkWrite(updates);
+        if (!updates.isEmpty()) store.durable().bulkWrite(updates);
     }
 
-    /** These came. Throws {@link LogBounds.Broken} when they are not what comes next. */
-    void came(List<SinkRecord> records) {
-        log.came(records, positions);
-    }
-
-    /** A killed owner's transaction would hold its documents until the server ends it after a minute. */
-    private void endTransaction(BsonDocument found, BsonDocument session) {
-        if (found == null
-                || !found.containsKey(OffsetDocument.SESSION)
-                || found.get(OffsetDocument.SESSION).equals(session)) return;
-        try {
-            client.getDatabase(Destination.DATABASE)
-                    .runCommand(new BsonDocument(
-                            "killSessions", new BsonArray(List.of(found.get(OffsetDocument.SESSION)))));
-        } catch (MongoCommandException error) {
-            // then the server does so itself
-        }
+    /** These records came. Throws {@link LogBounds.Broken} when they are not what comes next. */
+    void received(List<SinkRecord> records) {
+        log.received(records, positions);
     }
 
     void forget(TopicPartition partition) {
@@ -150,94 +111,81 @@ final class Offsets {
     }
 
     /**
-     * Within a transaction, move partitions on to these ends. False when one is not where it should be: see {@link #standing}. Throws as
-     * {@link LogGuard#require}.
+     * Advances partitions to these ends within a transaction. Returns false when one is not where it should be: see {@link #drifts}.
+     * Throws as {@link LogGuard#require}.
      */
-    boolean advance(ClientSession session, Map<TopicPartition, End> to) {
+    boolean advance(ClientSession session, Map<TopicPartition, End> ends) {
         log.require(positions);
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
-        to.forEach((partition, end) -> {
+        ends.forEach((partition, end) -> {
             BsonDocument set = new BsonDocument(OffsetDocument.OFFSET, new BsonInt64(end.offset()));
             if (end.atMs() != null) set.append(OffsetDocument.LAST_AT, new BsonDateTime(end.atMs()));
             if (guard.watches(partition) && end.atMs() != null)
                 set.append(DeleteGuard.AT, new BsonDateTime(end.atMs()));
-            Bson expected = and(
-                    owned(partition),
-                    eq(OffsetDocument.OFFSET, positions.get(partition).offset()));
-            updates.add(new UpdateOneModel<>(expected, OffsetDocument.set(set)));
+            updates.add(new UpdateOneModel<>(store.at(partition, positions.get(partition)), OffsetDocument.set(set)));
         });
-        return collection.bulkWrite(session, updates).getMatchedCount() == updates.size();
+        return store.collection().bulkWrite(session, updates).getMatchedCount() == updates.size();
     }
 
     /** The transaction has been committed. */
-    void advanced(Map<TopicPartition, End> to) {
-        to.forEach((partition, end) -> {
+    void advanced(Map<TopicPartition, End> ends) {
+        ends.forEach((partition, end) -> {
             positions.computeIfPresent(partition, (unused, from) -> from.movedTo(end.offset(), end.atMs()));
             if (end.atMs() != null) guard.applied(partition, end.atMs());
         });
     }
 
     /**
-     * To be called at each poll, whatever it brought. Throws when records may be gone that are not applied; see {@link DeleteGuard} and
+     * Called at each poll, even without records. Throws when records may be gone that are not applied; see {@link DeleteGuard} and
      * {@link LogGuard}.
      */
     void guard(SinkTaskContext context) {
-        comeBack(context); // Connect may poll for longer
+        limitPoll(context);
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
-        log.look(positions).forEach((partition, clear) -> {
-            Bson expected = and(
-                    owned(partition),
-                    eq(OffsetDocument.OFFSET, positions.get(partition).offset()));
-            updates.add(new UpdateOneModel<>(expected, Updates.set(OffsetDocument.CLEAR, clear)));
-            positions.computeIfPresent(partition, (unused, position) -> position.clearTo(clear));
+        log.checkQuiet(positions).forEach((partition, clear) -> {
+            OffsetDocument position = positions.get(partition);
+            updates.add(new UpdateOneModel<>(store.at(partition, position), Updates.set(OffsetDocument.CLEAR, clear)));
+            positions.put(partition, position.clearTo(clear));
         });
-        guard.look(all())
-                .forEach((partition, atMs) -> updates.add(
-                        new UpdateOneModel<>(owned(partition), Updates.set(DeleteGuard.AT, new BsonDateTime(atMs)))));
+        guard.check(all())
+                .forEach((partition, atMs) -> updates.add(new UpdateOneModel<>(
+                        store.owned(partition, positions.get(partition)),
+                        Updates.set(DeleteGuard.AT, new BsonDateTime(atMs)))));
         if (updates.isEmpty()) return;
         try {
-            collection.withTimeout(PATIENCE_S, TimeUnit.SECONDS).bulkWrite(updates);
+            store.collection().withTimeout(PATIENCE_S, TimeUnit.SECONDS).bulkWrite(updates);
         } catch (MongoException error) {
-            // the next time; what is stored is older and no less true
+            // the next time; what is stored is older but still true
         }
     }
 
-    private void comeBack(SinkTaskContext context) {
+    /** Connect may otherwise poll for longer than the guards may wait. */
+    private void limitPoll(SinkTaskContext context) {
         long soonMs = log.soonMs(positions);
-        if (guard.isOn()) soonMs = soonMs < 0 ? guard.everyMs() : Math.min(soonMs, guard.everyMs());
+        if (guard.isOn()) soonMs = soonMs < 0 ? guard.intervalMs() : Math.min(soonMs, guard.intervalMs());
         if (soonMs >= 0) context.timeout(soonMs);
     }
 
     /**
-     * Read what is stored, which holds from now on. Throws {@link Fenced} when a partition has another owner. When it throws, nothing of
-     * it holds: a partition that is further back is to be read again, and whoever asks next must hear of it.
+     * Reads the stored positions, and uses them from now on. Throws {@link Fenced} when a partition has another owner. When it throws, it
+     * changes nothing: a partition that is further back has to be consumed again, and the next call must report that.
      */
-    Map<TopicPartition, Standing> standing(Iterable<TopicPartition> partitions) throws Fenced {
-        Map<TopicPartition, BsonDocument> all = new HashMap<>();
+    Map<TopicPartition, Drift> drifts(Iterable<TopicPartition> partitions) throws Fenced {
+        Map<TopicPartition, BsonDocument> documents = new HashMap<>();
         for (TopicPartition partition : partitions) {
-            BsonDocument stored = collection.find(id(partition)).first();
+            BsonDocument stored = store.find(partition);
             if (stored == null
                     || OffsetDocument.of(stored).epoch()
                             != positions.get(partition).epoch()) throw new Fenced(partition);
-            all.put(partition, stored);
+            documents.put(partition, stored);
         }
-        Map<TopicPartition, Standing> standings = new HashMap<>();
-        all.forEach((partition, stored) -> {
+        Map<TopicPartition, Drift> drifts = new HashMap<>();
+        documents.forEach((partition, stored) -> {
             long expected = positions.get(partition).offset();
-            int moved = Long.compare(found(partition, stored).offset(), expected);
-            standings.put(partition, moved == 0 ? Standing.SAME : moved > 0 ? Standing.AHEAD : Standing.BEHIND);
+            int moved = Long.compare(load(partition, stored).offset(), expected);
+            drifts.put(partition, moved == 0 ? Drift.NONE : moved > 0 ? Drift.AHEAD : Drift.BEHIND);
         });
-        return standings;
-    }
-
-    private Bson id(TopicPartition partition) {
-        return OffsetDocument.filter(pipeline, partition);
-    }
-
-    /** Its document, while no other task has taken it over. */
-    private Bson owned(TopicPartition partition) {
-        return and(
-                id(partition), eq(OffsetDocument.EPOCH, positions.get(partition).epoch()));
+        return drifts;
     }
 
     /** Another task has taken a partition over. */

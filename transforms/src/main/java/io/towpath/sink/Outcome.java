@@ -1,6 +1,6 @@
 package io.towpath.sink;
 
-/** What became of one attempt to apply records in a transaction. */
+/** The outcome of one attempt to apply records in a transaction. */
 sealed interface Outcome {
     /**
      * Committed.
@@ -9,10 +9,10 @@ sealed interface Outcome {
      */
     record Applied(long openNs) implements Outcome {}
 
-    /** Nothing is written, as the destination does not take one of the writes. */
+    /** Nothing is written, as the destination refuses one of the writes. */
     record Refused(Write write, Verdict verdict, int code, String reason) implements Outcome {}
 
-    /** Nothing is written, or it is not known whether all is: the offsets tell. */
+    /** Nothing is written, or it is unknown whether all is: the offsets will show. */
     record Failed(Verdict verdict, int records, RuntimeException error) implements Outcome {}
 
     /** Nothing is written, as the offsets are not where they were expected. */

@@ -8,8 +8,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
 
 /**
- * What was polled and is not written yet. Polls are small, because a poll is bounded by records and not by bytes, and records can be of
- * 16 MB; a full one tells that more is there at once, so that a transaction takes several. The first that is not full ends it.
+ * What was polled and is not written yet. Polls are small, because Kafka bounds a poll by records and not by bytes, and a record can have
+ * 16 MB. After a full poll more is available at once, so a transaction takes several polls; the first that is not full ends it.
  */
 final class Polled {
     private final int full;
@@ -29,12 +29,12 @@ final class Polled {
     void add(Collection<SinkRecord> poll) {
         records.addAll(poll);
         lastRecords = poll.size();
-        lastBytes = SinkMetrics.size(poll);
+        lastBytes = RecordBytes.of(poll);
         bytes += lastBytes;
     }
 
-    /** Whether a transaction will take another poll like the last one, and one is there. */
-    boolean isMoreThere() {
+    /** Whether the transaction has room for another poll like the last one, and more is available. */
+    boolean isMoreAvailable() {
         return lastRecords >= full && records.size() + full <= mostRecords && bytes + lastBytes <= mostBytes;
     }
 
@@ -47,7 +47,7 @@ final class Polled {
         bytes = 0;
     }
 
-    /** Connect hands the last poll over once more. */
+    /** Connect delivers the last poll once more. */
     void handBack() {
         records.subList(records.size() - lastRecords, records.size()).clear();
         bytes -= lastBytes;
@@ -55,10 +55,10 @@ final class Polled {
         lastBytes = 0;
     }
 
-    /** These partitions are read again from where the destination is, here or elsewhere. */
+    /** These partitions are consumed again from the destination's position, here or elsewhere. */
     void forget(Collection<TopicPartition> partitions) {
-        Set<TopicPartition> gone = Set.copyOf(partitions);
-        records.removeIf(record -> gone.contains(new TopicPartition(record.topic(), record.kafkaPartition())));
-        bytes = SinkMetrics.size(records);
+        Set<TopicPartition> forgotten = Set.copyOf(partitions);
+        records.removeIf(record -> forgotten.contains(new TopicPartition(record.topic(), record.kafkaPartition())));
+        bytes = RecordBytes.of(records);
     }
 }

@@ -2,7 +2,7 @@ package io.towpath.sink;
 
 import com.mongodb.MongoCommandException;
 
-/** An error in words short enough to be shown: without the server's whole answer. */
+/** An error's message, short enough to be shown: without the server's whole response. */
 final class Reason {
     private Reason() {}
 

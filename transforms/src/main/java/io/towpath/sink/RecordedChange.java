@@ -8,12 +8,12 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 
 /**
- * What one record says of a document at the destination.
+ * What one record says about a document at the destination.
  *
  * @param id the record's key: the same for all changes of one document
- * @param filter finds the document
+ * @param filter matches the document
  * @param steps of an update; null for other changes
- * @param isNew whether the document is not at the destination yet, as far as the topic can tell
+ * @param isNew whether, by the topic, the document is not at the destination yet
  */
 record RecordedChange(
         SinkRecord record,
@@ -23,11 +23,11 @@ record RecordedChange(
         Change change,
         Steps steps,
         boolean isNew) {
-    Document document() {
-        return new Document(namespace, id);
+    DocumentId document() {
+        return new DocumentId(namespace, id);
     }
 
-    /** Whether the change is one write as it is. */
+    /** Whether the change is a single write by itself. */
     boolean isOneWrite() {
         return steps == null || steps.areOperators();
     }

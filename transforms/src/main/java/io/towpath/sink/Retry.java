@@ -7,7 +7,7 @@ import org.apache.kafka.connect.sink.SinkTaskContext;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Waits longer and longer, by chance more or less, until a limit; then leaves it to Connect to try again. */
+/** Waits longer and longer, with jitter, up to a limit; then leaves the retry to Connect. */
 final class Retry {
     private static final Logger LOG = LoggerFactory.getLogger(Retry.class);
     private static final long SHORTEST_MS = 50;
@@ -28,18 +28,17 @@ final class Retry {
         pauseMs = SHORTEST_MS;
     }
 
-    /** Throws {@link RetriableException} when it has gone on for too long, or the task is to stop. */
+    /** Throws {@link RetriableException} when the error has lasted too long, or the task should stop. */
     void pause(String attempt, RuntimeException reason) {
         long now = System.nanoTime();
         if (since < 0) {
             since = now;
-            LOG.warn("cannot {}, trying again: {}", attempt, Reason.of(reason));
+            LOG.warn("cannot {}, retrying: {}", attempt, Reason.of(reason));
         }
         if (now - since + pauseMs * 1_000_000 > limit.toNanos() || !slept()) {
-            context.timeout(LONGEST_MS); // else Connect waits as long as it does between commits
+            context.timeout(LONGEST_MS); // else Connect waits for as long as between commits
             throw new RetriableException(
-                    "cannot %s for %d s, and will try again: %s"
-                            .formatted(attempt, limit.toSeconds(), Reason.of(reason)),
+                    "cannot %s for %d s, and will retry: %s".formatted(attempt, limit.toSeconds(), Reason.of(reason)),
                     reason);
         }
         pauseMs = Math.min(LONGEST_MS, pauseMs * 2);

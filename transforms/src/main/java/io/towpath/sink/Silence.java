@@ -4,15 +4,15 @@ import com.mongodb.MongoSocketReadTimeoutException;
 import org.apache.kafka.connect.errors.RetriableException;
 
 /**
- * For how long a server may say nothing before it is given up: short, because one that died without a word is not told from one that
- * is slow, and there may be another primary by then. Twice in vain without a success in between is slow: twice as long for the rest of
+ * How long a server may be silent before the sink gives it up: short, because a dead server cannot be distinguished from a slow one, and
+ * there may be another primary by then. After two timeouts without a success in between it is slow, and the limit doubles for the rest of
  * the task's life.
  */
 final class Silence {
-    /** Well below the consumer's max.poll.interval.ms, for a commit is asked for twice. */
+    /** Well below the consumer's max.poll.interval.ms, as a commit is attempted twice. */
     private static final int LONGEST_MS = 120_000;
 
-    private static final int IN_VAIN = 2;
+    private static final int TIMEOUTS = 2;
 
     private int ms;
     private int timeouts;
@@ -25,22 +25,22 @@ final class Silence {
         return ms;
     }
 
-    void answered() {
+    void ended() {
         timeouts = 0;
     }
 
-    /** Throws {@link TooShort} when a server that is only slow would never get to its end. */
+    /** Throws {@link TooShort} when a server that is only slow would never finish. */
     void after(RuntimeException error) {
-        if (!(error instanceof MongoSocketReadTimeoutException) || ms >= LONGEST_MS || ++timeouts < IN_VAIN) return;
+        if (!(error instanceof MongoSocketReadTimeoutException) || ms >= LONGEST_MS || ++timeouts < TIMEOUTS) return;
         timeouts = 0;
         ms = Math.min(LONGEST_MS, 2 * ms);
         throw new TooShort(
-                "the destination said nothing for too long, %d times in a row; it is waited for longer now, %d s"
-                        .formatted(IN_VAIN, ms / 1000),
+                "the destination was silent for too long, %d times in a row; the sink now waits for longer, %d s"
+                        .formatted(TIMEOUTS, ms / 1000),
                 error);
     }
 
-    /** The destination is to be connected to anew, with more patience. */
+    /** The sink has to reconnect to the destination with a longer limit. */
     static final class TooShort extends RetriableException {
         private static final long serialVersionUID = 1;
 

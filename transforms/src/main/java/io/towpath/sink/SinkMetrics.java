@@ -1,8 +1,6 @@
 package io.towpath.sink;
 
-import com.mongodb.bulk.BulkWriteResult;
 import java.lang.management.ManagementFactory;
-import java.util.Collection;
 import java.util.List;
 import javax.management.JMException;
 import javax.management.MBeanServer;
@@ -11,10 +9,10 @@ import javax.management.ObjectName;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.SinkRecord;
 
-/** Counts what a sink task does. Only the task's thread writes; any may read. */
+/** Counts what a sink task does. Only the task's thread writes; any thread may read. */
 final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
     private final ObjectName name;
-    private volatile Counts totals = new Counts();
+    private volatile WriteCounts totals = new WriteCounts();
     private volatile long records;
     private volatile long bytes;
     private volatile long batches;
@@ -27,39 +25,6 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
     private volatile long longestBatchMs;
     private volatile long totalBatchMs;
 
-    /** Writes by class, and the bytes of documents and updates in them. */
-    record Counts(long inserts, long updates, long deletes, long bytes, long withoutDocument) {
-        Counts() {
-            this(0, 0, 0, 0, 0);
-        }
-
-        Counts plus(Waves.Bulk bulk, BulkWriteResult result) {
-            long[] kinds = new long[Write.Kind.values().length];
-            bulk.writes().forEach(write -> kinds[write.kind().ordinal()]++);
-            long expected =
-                    bulk.writes().stream().filter(write -> !write.mayMiss()).count();
-            int found = result.getInsertedCount()
-                    + result.getMatchedCount()
-                    + result.getUpserts().size()
-                    + result.getDeletedCount();
-            return new Counts(
-                    inserts + kinds[0],
-                    updates + kinds[1],
-                    deletes + kinds[2],
-                    bytes + bulk.writes().stream().mapToLong(Write::bytes).sum(),
-                    withoutDocument + Math.max(0, expected - found));
-        }
-
-        Counts plus(Counts more) {
-            return new Counts(
-                    inserts + more.inserts,
-                    updates + more.updates,
-                    deletes + more.deletes,
-                    bytes + more.bytes,
-                    withoutDocument + more.withoutDocument);
-        }
-    }
-
     SinkMetrics(String pipeline, int task) {
         try {
             name = new ObjectName("io.towpath:type=sink,pipeline=%s,task=%d".formatted(pipeline, task));
@@ -69,18 +34,18 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
         }
         MBeanServer server = ManagementFactory.getPlatformMBeanServer();
         try {
-            if (server.isRegistered(name)) server.unregisterMBean(name); // of a task that never ended
+            if (server.isRegistered(name)) server.unregisterMBean(name); // of a task that never stopped
             server.registerMBean(this, name);
         } catch (JMException error) {
             throw new ConnectException("cannot register the metrics " + name, error);
         }
     }
 
-    void applied(List<SinkRecord> applied, int wavesOfIt, int refusedOfIt, Counts counts) {
-        bytes += size(applied);
+    void applied(List<SinkRecord> applied, int newWaves, int newlyRefused, WriteCounts counts) {
+        bytes += RecordBytes.of(applied);
         records += applied.size();
-        waves += wavesOfIt;
-        refused += refusedOfIt;
+        waves += newWaves;
+        refused += newlyRefused;
         totals = totals.plus(counts);
         batches++;
     }
@@ -95,17 +60,6 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
         batchMs = ms;
         longestBatchMs = Math.max(longestBatchMs, ms);
         totalBatchMs += ms;
-    }
-
-    static long size(Collection<SinkRecord> records) {
-        long bytes = 0;
-        for (SinkRecord record : records) bytes += size(record);
-        return bytes;
-    }
-
-    static long size(SinkRecord record) {
-        return (record.key() instanceof byte[] key ? key.length : 0)
-                + (record.value() instanceof byte[] value ? value.length : 0);
     }
 
     @Override
@@ -125,7 +79,7 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
 
     @Override
     public long getWrites() {
-        Counts now = totals;
+        WriteCounts now = totals;
         return now.inserts() + now.updates() + now.deletes();
     }
 

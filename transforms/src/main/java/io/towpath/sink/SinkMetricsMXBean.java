@@ -5,16 +5,16 @@ public interface SinkMetricsMXBean {
     /** Records whose offsets are committed. */
     long getRecords();
 
-    /** Bytes of keys and values in those. */
+    /** Bytes of their keys and values. */
     long getBytes();
 
     /** Transactions committed. */
     long getBatches();
 
-    /** Inserts, updates and deletes: what the records come to when the changes of each document are folded. */
+    /** Inserts, updates and deletes: what is left of the records after folding. */
     long getWrites();
 
-    /** What folding saves; 0 when there were no writes. */
+    /** How much folding saves; 0 when there were no writes. */
     double getRecordsPerWrite();
 
     /** Bytes of documents and updates in the writes. */
@@ -28,26 +28,26 @@ public interface SinkMetricsMXBean {
 
     long getDeletes();
 
-    /** Updates and deletes that found no document: what they are about was refused before, or was never there. */
+    /** Updates and deletes that found no document: the destination refused it before, or it never existed. */
     long getWithoutDocument();
 
-    /** Records set aside to the dead-letter topic. */
+    /** Records that became dead letters. */
     long getRefused();
 
-    /** Transactions that had to be tried again for a reason that passes. */
+    /** Transactions that were retried after a transient error. */
     long getRetries();
 
-    /** When the last of them was, ms since the epoch; 0 when there was none. */
+    /** When the last retry was, ms since the epoch; 0 when there was none. */
     long getLastRetryAt();
 
     String getLastRetryReason();
 
-    /** How long the last batch took from being handed over to being committed. */
+    /** How long the last batch took, from its handover to its commit. */
     long getBatchMs();
 
-    /** The longest that one took. */
+    /** How long the slowest batch took. */
     long getLongestBatchMs();
 
-    /** Milliseconds, of all batches. */
+    /** The mean over all batches. */
     double getMeanBatchMs();
 }

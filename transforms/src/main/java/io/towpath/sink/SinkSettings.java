@@ -4,7 +4,8 @@ import com.mongodb.ReadConcern;
 import com.mongodb.ReadPreference;
 import com.mongodb.TransactionOptions;
 import com.mongodb.WriteConcern;
-import io.towpath.tls.PemFiles;
+import io.towpath.net.PemFiles;
+import io.towpath.sink.plain.TopicNamespaceMapper;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -47,7 +48,7 @@ record SinkSettings(
     static final String REFUSED_PERCENT = "towpath.refused.percent";
     private static final String JOURNAL = "+journal";
     private static final int POLL_INTERVAL_MS = 300_000; // Kafka's default
-    /** Of the time after which Kafka takes partitions away, for a last transaction may take up to a minute and its commit two. */
+    /** The share of the time until Kafka revokes partitions: a last transaction may take up to a minute, and its commit two. */
     private static final int PUT_SHARE = 5;
 
     static ConfigDef define(ConfigDef definition) {
@@ -60,7 +61,7 @@ record SinkSettings(
                         named,
                         Importance.HIGH,
                         "The pipeline's name.")
-                .define(TASK, Type.INT, 0, Importance.LOW, "The number of the task, which the connector gives.")
+                .define(TASK, Type.INT, 0, Importance.LOW, "The number of the task, which the connector sets.")
                 .define(
                         WRITE_CONCERN,
                         Type.STRING,
@@ -75,7 +76,7 @@ record SinkSettings(
                         60_000,
                         Range.atLeast(0),
                         Importance.LOW,
-                        "How long, in ms, a commit waits for the write concern before it is asked for again.")
+                        "How long, in ms, a commit waits for the write concern before it is retried.")
                 .define(
                         FOLD,
                         Type.BOOLEAN,
@@ -88,21 +89,21 @@ record SinkSettings(
                         50_000,
                         Range.atLeast(1),
                         Importance.LOW,
-                        "Records in one transaction at most: it takes what is there up to so many, and waits for no more.")
+                        "The most records in one transaction: it takes what is available, and does not wait for more.")
                 .define(
                         BATCH_BYTES,
                         Type.LONG,
                         16L << 20,
                         Range.atLeast(1),
                         Importance.LOW,
-                        "Bytes of records in one transaction at most (a single larger record has one of its own).")
+                        "The most bytes of records in one transaction (a single larger record has one of its own).")
                 .define(
                         RETRY_TIMEOUT,
                         Type.INT,
                         30_000,
                         Range.atLeast(0),
                         Importance.LOW,
-                        "How long, in ms, a batch is tried again before it is handed back to Connect, which tries again later. "
+                        "How long, in ms, a batch is retried before it goes back to Connect, which retries it later. "
                                 + "Well below the consumer's max.poll.interval.ms.")
                 .define(
                         SILENCE,
@@ -110,8 +111,8 @@ record SinkSettings(
                         10_000,
                         Range.atLeast(1),
                         Importance.LOW,
-                        "How long, in ms, the destination's primary may say nothing before another one is looked for; longer "
-                                + "by itself where it is only slow. A socketTimeoutMS in the URI goes before this.")
+                        "How long, in ms, the destination's primary may be silent before the sink looks for another one; extended "
+                                + "automatically where it is only slow. A socketTimeoutMS in the URI overrides this.")
                 .define(
                         REFUSED_PERCENT,
                         Type.DOUBLE,

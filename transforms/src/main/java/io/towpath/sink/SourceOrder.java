@@ -1,6 +1,8 @@
 package io.towpath.sink;
 
+import io.towpath.connector.TextHeaders;
 import io.towpath.record.ClusterTime;
+import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -8,11 +10,10 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.connect.errors.DataException;
 
 /**
- * The writes of a batch in the order of the source's history, across partitions. Needed where documents depend on one another, as
- * they do in a unique index: what frees a value comes before what takes it.
+ * The writes of a batch in the order of the source's history, across partitions. Needed where documents depend on one another, as in a
+ * unique index: the write that frees a value comes before the one that takes it.
  */
 final class SourceOrder {
     private static final ClusterTime NONE = ClusterTime.ofBits(0);
@@ -21,7 +22,7 @@ final class SourceOrder {
 
     private SourceOrder() {}
 
-    /** Within a partition the order stays as it is, whatever the times. */
+    /** Keeps the order within a partition, whatever the times. */
     static List<Write> of(List<Write> writes) {
         Map<TopicPartition, ClusterTime> latest = new HashMap<>();
         List<Timed> timed = new ArrayList<>();
@@ -34,16 +35,16 @@ final class SourceOrder {
         return timed.stream().map(Timed::write).toList();
     }
 
-    private static ClusterTime later(ClusterTime one, ClusterTime other) {
-        return one.isAfter(other) ? one : other;
+    private static ClusterTime later(ClusterTime left, ClusterTime right) {
+        return left.isAfter(right) ? left : right;
     }
 
     private static ClusterTime time(Write write) {
         try {
-            return Writes.header(write.record(), RecordHeaders.TIME)
+            return TextHeaders.read(write.record(), RecordHeaders.TIME)
                     .map(ClusterTime::parse)
                     .orElse(NONE);
-        } catch (DataException noTime) {
+        } catch (ContractException noTime) {
             return NONE; // a hint only: the partition's latest time counts
         }
     }

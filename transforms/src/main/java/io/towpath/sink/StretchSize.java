@@ -6,9 +6,9 @@ import java.util.function.LongSupplier;
 import org.apache.kafka.connect.sink.SinkRecord;
 
 /**
- * How many records one transaction takes: less after an error, so that trying again costs little, and where the destination is so slow
- * that a transaction might outlive what a server allows (a minute). With every success that was quick more again, and all of it when
- * the last trouble is a while ago.
+ * How many records one transaction takes: fewer after an error, so that a retry costs little, and where the destination is so slow that
+ * a transaction might exceed the server's limit (a minute). More again after each quick success, and the maximum when the last trouble is
+ * a while ago.
  */
 final class StretchSize {
     private static final int FACTOR = 4;
@@ -35,12 +35,12 @@ final class StretchSize {
         this.most = mostRecords;
     }
 
-    /** Where the stretch that begins here and now ends: at least one record on. */
+    /** Where a stretch that begins at {@code from} ends: at least one record later. */
     int end(List<SinkRecord> records, int from) {
         long bytes = 0;
         int end = from;
         while (end < records.size() && end - from < most) {
-            bytes += SinkMetrics.size(records.get(end));
+            bytes += RecordBytes.of(records.get(end));
             if (bytes > mostBytes && end > from) break;
             end++;
         }
@@ -49,10 +49,10 @@ final class StretchSize {
     }
 
     /**
-     * The stretch that was begun last is applied.
+     * The last stretch is applied.
      *
-     * @param openNs how long its transaction was open. Waiting for a majority afterwards does not count: a server ends no transaction
-     *     that is committed, and a smaller one would wait as long
+     * @param openNs how long its transaction was open, without the wait for a majority afterwards: a server ends no transaction that is
+     *     committed, and a smaller one would wait as long
      */
     void grow(long openNs) {
         if (openNs > SLOW_NS) shrink(stretch, 1);
@@ -60,7 +60,7 @@ final class StretchSize {
             most = clock.getAsLong() - shrunk > WHILE_NS ? mostRecords : (int) Math.min(mostRecords, most * 2L);
     }
 
-    /** After a stretch of so many records; not below the least. */
+    /** After a stretch of this many records; not below the least. */
     void shrink(int stretch, int least) {
         most = Math.min(most, Math.max(least, stretch / FACTOR));
         shrunk = clock.getAsLong();

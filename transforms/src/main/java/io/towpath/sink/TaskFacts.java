@@ -14,7 +14,7 @@ import org.bson.BsonInt32;
 import org.bson.BsonInt64;
 import org.bson.BsonString;
 
-/** What a task has done, in the destination for {@code towpath status}: written now and then, outside the transactions, if it can be. */
+/** What a task has done, stored at the destination for {@code towpath status}: now and then, outside the transactions, if possible. */
 final class TaskFacts {
     static final String COLLECTION = "tasks";
     private static final long EVERY_NS = Duration.ofSeconds(1).toNanos();
@@ -35,14 +35,14 @@ final class TaskFacts {
         this.metrics = metrics;
     }
 
-    /** From now on through this client. What was written through the one before is not added again. */
+    /** Uses this client from now on. What was written through the previous one is not added again. */
     void writeTo(MongoClient client) {
         collection = client.getDatabase(Destination.DATABASE)
                 .getCollection(COLLECTION, BsonDocument.class)
                 .withTimeout(PATIENCE_S, TimeUnit.SECONDS);
     }
 
-    /** Add what came since the last time, at most about once a second. */
+    /** Adds what is new since the last time, at most about once a second. */
     void write() {
         if (System.nanoTime() - next >= 0) writeNow();
     }
@@ -50,9 +50,9 @@ final class TaskFacts {
     void writeNow() {
         next = System.nanoTime() + EVERY_NS;
         Map<String, Long> now = counters();
-        BsonDocument more = new BsonDocument();
-        now.forEach((name, value) -> more.append(name, new BsonInt64(value - written.getOrDefault(name, 0L))));
-        BsonDocument update = new BsonDocument("$inc", more);
+        BsonDocument increments = new BsonDocument();
+        now.forEach((name, value) -> increments.append(name, new BsonInt64(value - written.getOrDefault(name, 0L))));
+        BsonDocument update = new BsonDocument("$inc", increments);
         long retryAt = metrics.getLastRetryAt();
         if (now.equals(written) && retryAt == lastRetryAt) return;
         if (retryAt != lastRetryAt) {
@@ -65,7 +65,7 @@ final class TaskFacts {
             written = now;
             lastRetryAt = retryAt;
         } catch (MongoException error) {
-            // told the next time
+            // written the next time
         }
     }
 

@@ -15,9 +15,9 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 
-/** Applies records and moves their partitions' offsets on, both or neither. */
+/** Applies records and advances their partitions' offsets, both or neither. */
 final class Transaction {
-    private static final int COMMITS = 2; // what is unknown after so many is found out from the offsets
+    private static final int COMMITS = 2; // if the result is still unknown, the offsets show it
 
     private final MongoClient client;
     private final ClientSession session;
@@ -44,7 +44,7 @@ final class Transaction {
     /**
      * One attempt.
      *
-     * @param records all of this stretch, refused ones too
+     * @param records all of this stretch, including refused ones
      * @param waves the writes of those that are not refused
      */
     Outcome attempt(List<SinkRecord> records, List<List<Waves.Bulk>> waves) {
@@ -57,7 +57,7 @@ final class Transaction {
         try {
             long began = System.nanoTime();
             session.startTransaction(options);
-            SinkMetrics.Counts counts = new SinkMetrics.Counts();
+            WriteCounts counts = new WriteCounts();
             for (List<Waves.Bulk> wave : waves) {
                 for (Waves.Bulk bulk : wave) {
                     current = bulk;
@@ -66,9 +66,9 @@ final class Transaction {
             }
             current = null;
             Map<TopicPartition, Offsets.End> ends = ends(records);
-            // last, so that a next owner seldom waits for this
+            // last, so that the next owner rarely waits for this
             if (!offsets.advance(session, ends)) return new Outcome.Displaced();
-            int refused = deadLetters.tell(records);
+            int refused = deadLetters.report(records);
             long openNs = System.nanoTime() - began;
             commit();
             offsets.advanced(ends);
@@ -86,7 +86,7 @@ final class Transaction {
         } catch (LogBounds.Broken error) {
             throw error;
         } catch (DeadLetters.Unanswered | LogGuard.Unanswered error) {
-            return new Outcome.Failed(Verdict.PASSING, written, error);
+            return new Outcome.Failed(Verdict.TRANSIENT, written, error);
         } catch (RuntimeException error) {
             return failed(error, written);
         } finally {
@@ -95,8 +95,8 @@ final class Transaction {
     }
 
     /**
-     * Always ordered: a refused write ends the transaction, and after it an unordered bulk has the driver send the commands that are
-     * left into a transaction that is no more. Their error, which is one that passes, would hide which write is refused.
+     * Always ordered: a refused write ends the transaction, and in an unordered bulk the driver would send the remaining commands into
+     * a transaction that no longer exists. Their error, which is transient, would hide which write the destination refuses.
      */
     private BulkWriteResult write(Waves.Bulk bulk) {
         return client.getDatabase(bulk.namespace().getDatabaseName())
@@ -119,7 +119,7 @@ final class Transaction {
         }
     }
 
-    /** End what is open; the server does so itself when it cannot be told. */
+    /** Ends an open transaction; the server does so itself when it cannot be reached. */
     void abort() {
         if (!session.hasActiveTransaction()) return;
         try {

@@ -10,14 +10,14 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Cuts a batch into waves. The changes of one document keep their order, one a wave; so a wave can be sent in whole classes, unordered.
- * What is left when waves have become small (many changes of few documents) goes in the records' own order.
+ * Divides a batch into waves. The changes of one document keep their order, one per wave, so the writes of a wave can be sent by class,
+ * in any order. Once waves become small (many changes of few documents), the rest goes in the records' own order.
  */
 final class Waves {
-    /** A wave of fewer writes costs more in round trips than whole classes save. */
+    /** A smaller wave costs more in round trips than sending by class saves. */
     static final int SMALLEST = 16;
 
-    /** Writes of one namespace that go to the server as one bulk; {@code ordered} when a document may occur twice in it. */
+    /** Writes of one namespace that go to the server as one bulk; {@code ordered} when it may contain a document twice. */
     record Bulk(MongoNamespace namespace, boolean ordered, List<Write> writes) {}
 
     private Waves() {}
@@ -25,7 +25,7 @@ final class Waves {
     static List<List<Bulk>> of(List<Write> writes) {
         List<List<Write>> waves = new ArrayList<>();
         int[] waveOf = new int[writes.size()];
-        Map<Document, Integer> changes = new HashMap<>();
+        Map<DocumentId, Integer> changes = new HashMap<>();
         for (int i = 0; i < writes.size(); i++) {
             Write write = writes.get(i);
             waveOf[i] = changes.merge(write.document(), 1, Integer::sum) - 1;
@@ -53,7 +53,7 @@ final class Waves {
         return runs;
     }
 
-    /** Replaces and updates are apart, as the driver sends them in commands of their own. */
+    /** Keeps replaces and updates apart, as the driver sends them in separate commands. */
     private static List<Bulk> classes(List<Write> wave) {
         Map<Write.Kind, Map<Command, Bulk>> bulks = new EnumMap<>(Write.Kind.class);
         for (Write write : wave) {

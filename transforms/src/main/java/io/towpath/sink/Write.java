@@ -8,11 +8,11 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 
 /**
- * One write, and the records that it is made of.
+ * One write, and the records that it applies.
  *
  * @param id the records' key: the same for all changes of one document
  * @param bytes of the document or of the update operators
- * @param mayMiss whether it is right that there may be no such document
+ * @param mayMiss whether the document may rightly not exist
  */
 record Write(
         List<SinkRecord> records,
@@ -29,8 +29,8 @@ record Write(
         DELETE
     }
 
-    Document document() {
-        return new Document(namespace, id);
+    DocumentId document() {
+        return new DocumentId(namespace, id);
     }
 
     /** The first of the records. */

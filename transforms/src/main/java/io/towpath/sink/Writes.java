@@ -1,26 +1,28 @@
 package io.towpath.sink;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.model.DeleteOneModel;
 import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.WriteModel;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
+import io.towpath.connector.TextHeaders;
 import io.towpath.fold.Folded;
 import io.towpath.fold.Steps;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
+import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
 import io.towpath.record.WholeBson;
+import io.towpath.sink.model.IdFilter;
+import io.towpath.sink.model.WriteModels;
+import io.towpath.sink.plain.TopicNamespaceMapper;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.Set;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.connect.errors.DataException;
@@ -29,33 +31,33 @@ import org.bson.BSONException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 
-/** Turns records into writes, as mongo-kafka's settings for their topics say, on the records' own bytes. */
+/** Converts records to writes by mongo-kafka's settings for their topics, on the records' own bytes. */
 final class Writes {
     private static final Set<String> NEW = Set.of("c", "r");
 
-    /** What a topic says of documents: with this value of the header op. */
-    private record Said(String topic, String operation) {}
+    /** The records of a topic with this value of the header op. */
+    private record TopicOperation(String topic, String operation) {}
 
     private final MongoSinkConfig config;
     private final Map<String, MongoNamespace> namespaces = new HashMap<>();
-    private final Set<Said> present = new HashSet<>();
+    private final Set<TopicOperation> present = new HashSet<>();
 
     Writes(MongoSinkConfig config) {
         this.config = config;
     }
 
-    /** What a record says. Throws {@link DataException} when it breaks the contract. */
+    /** The change in a record. Throws {@link DataException} when the record breaks the contract. */
     RecordedChange read(SinkRecord record) {
         MongoNamespace namespace = namespaces.computeIfAbsent(record.topic(), this::namespaceOf);
         try {
-            return said(record, namespace);
-        } catch (DataException | BSONException error) {
+            return decode(record, namespace);
+        } catch (DataException | ContractException | BSONException error) {
             throw new DataException("no record of Towpath's: " + error.getMessage(), error);
         }
     }
 
-    private RecordedChange said(SinkRecord record, MongoNamespace namespace) {
-        Writes.header(record, RecordHeaders.VERSION).ifPresent(Writes::requireKnown);
+    private RecordedChange decode(SinkRecord record, MongoNamespace namespace) {
+        TextHeaders.read(record, RecordHeaders.VERSION).ifPresent(Writes::requireKnown);
         if (!(record.key() instanceof byte[] key)) throw new DataException("its key is not {_id: …} in bytes");
         if (record.value() != null && !(record.value() instanceof byte[]))
             throw new DataException("its value is not bytes");
@@ -68,18 +70,18 @@ final class Writes {
         return new RecordedChange(record, namespace, ByteBuffer.wrap(key), filter, change, steps, isNew);
     }
 
-    /** Who keeps the contract need not give its version; what another version means, nobody here knows. */
+    /** A record of the contract may omit its version; this sink cannot know what another version means. */
     private static void requireKnown(String version) {
         if (!version.equals(RecordHeaders.CONTRACT))
             throw new DataException("its header v is '%.20s', and this sink knows version %s only"
                     .formatted(version, RecordHeaders.CONTRACT));
     }
 
-    /** Any other key of the document would have a place of its own in a wave, and most likely lies in another partition. */
+    /** Another form of the key would count as another document in a wave, and is probably in another partition. */
     private static BsonDocument filter(byte[] key) {
         try {
             WholeBson.require(key);
-        } catch (DataException error) {
+        } catch (ContractException error) {
             throw new DataException("its key: " + error.getMessage(), error);
         }
         BsonDocument filter = IdFilter.of(key).orElseThrow(() -> new DataException("its key has no _id"));
@@ -88,21 +90,21 @@ final class Writes {
         return filter;
     }
 
-    /** A change as a write of its own. */
+    /** A change as a single write. */
     static Write of(RecordedChange change) {
-        List<RecordedChange> alone = List.of(change);
-        if (change.change() instanceof Change.Document) return document(alone, change.value(), change.isNew());
+        List<RecordedChange> changes = List.of(change);
+        if (change.change() instanceof Change.Document) return document(changes, change.value(), change.isNew());
         if (change.change() instanceof Change.Update update) {
             if (change.steps().areOperators())
-                return operators(alone, change.steps().operators());
+                return operators(changes, change.steps().operators());
             WriteModel<BsonDocument> model = WriteModels.total(change.filter(), update);
-            return write(alone, Write.Kind.CHANGE, model, change.value().length, false);
+            return write(changes, Write.Kind.CHANGE, model, change.value().length, false);
         }
-        return delete(alone, false);
+        return delete(changes, false);
     }
 
     /**
-     * What several changes of one document come to, as a write.
+     * A write that has the effect of several changes of one document.
      *
      * @param isNew whether the document is not at the destination yet
      */
@@ -135,31 +137,24 @@ final class Writes {
         return new Write(records, first.namespace(), first.id(), kind, model, bytes, mayMiss);
     }
 
-    /** The destination holds documents that the record's topic calls new: from now on such documents replace what is there. */
-    void foundPresent(SinkRecord record) {
-        present.add(new Said(record.topic(), operation(record)));
+    /** The destination holds documents that the record's topic calls new: from now on such documents replace them. */
+    void markPresent(SinkRecord record) {
+        present.add(new TopicOperation(record.topic(), operation(record)));
     }
 
-    /** Where the record's document is at the destination; empty when its topic names no namespace. */
+    /** The namespace of the record's document at the destination; empty when its topic names none. */
     String namespace(SinkRecord record) {
         MongoNamespace namespace = namespaces.get(record.topic());
         return namespace == null ? "" : namespace.getFullName();
     }
 
-    static Optional<String> header(SinkRecord record, String name) {
-        return Optional.ofNullable(record.headers().lastWithName(name))
-                .map(header -> header.value() instanceof byte[] bytes
-                        ? new String(bytes, UTF_8)
-                        : String.valueOf(header.value()));
-    }
-
     private boolean isNew(SinkRecord record) {
         String operation = operation(record);
-        return NEW.contains(operation) && !present.contains(new Said(record.topic(), operation));
+        return NEW.contains(operation) && !present.contains(new TopicOperation(record.topic(), operation));
     }
 
     private static String operation(SinkRecord record) {
-        return header(record, RecordHeaders.OPERATION).orElse("");
+        return TextHeaders.read(record, RecordHeaders.OPERATION).orElse("");
     }
 
     private MongoNamespace namespaceOf(String topic) {

@@ -1,2 +1,2 @@
-/** Records of the contract become writes of mongo-kafka's sink. */
+/** The exactly-once sink: records of the contract, and the offsets behind them, in transactions of the destination. */
 package io.towpath.sink;

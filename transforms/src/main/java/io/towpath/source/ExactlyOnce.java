@@ -16,7 +16,7 @@ import org.apache.kafka.common.utils.Sanitizer;
 import org.apache.kafka.connect.errors.ConnectException;
 
 /**
- * A page of the copy, and what is read again, goes into Kafka in one transaction with the offset behind it. Without transactions a killed
+ * A page of the copy, and what is re-read, goes to Kafka in one transaction with the offset behind it. Without transactions a killed
  * worker loses rows or repeats changes, so the connector does not run without them.
  */
 final class ExactlyOnce {
@@ -27,24 +27,24 @@ final class ExactlyOnce {
 
     private ExactlyOnce() {}
 
-    /** What a configuration has to say. Whether the worker can do it is checked by the worker, as it is required of it. */
+    /** What a configuration must contain. The worker itself checks whether it supports that, as the configuration requires it. */
     static Requirements in(Requirements requirements) {
         return boundary(requirements.set("exactly.once.support", List.of("required"), WHY));
     }
 
-    /** A poll's records share a transaction. This holds for a task too, whose connector a version before may have validated. */
+    /** A poll's records share a transaction. Tasks check it too, as an earlier version may have validated the connector. */
     static Requirements boundary(Requirements requirements) {
         return requirements.unset("transaction.boundary", List.of("poll"), WHY);
     }
 
     /**
      * Throws {@link ConnectException} where the worker has no transactions: a standalone one, or one whose settings have changed since it
-     * validated the connector. A task is not told; but Connect has a metric of its transactions' sizes only where there are some. A
-     * worker without JMX says nothing, and is believed.
+     * validated the connector. Connect does not inform the task, but has a metric of its transactions' sizes only where there are some.
+     * A worker without JMX passes.
      */
     static void requireOfWorker(Map<String, String> configuration) {
         if (!lacksTransactions(configuration.get("name"))) return;
-        LockSupport.parkNanos(PAUSE.toNanos()); // an earlier task of this name may just be removing its metrics
+        LockSupport.parkNanos(PAUSE.toNanos()); // an earlier task of this name may still be removing its metrics
         if (lacksTransactions(configuration.get("name")))
             throw new ConnectException(
                     "TWP-NOT-EXACTLY-ONCE: this worker writes without transactions (its tasks have no metric %s): %s. Set exactly.once.source.support=enabled on every worker of a distributed cluster (first `preparing` on all, then `enabled`), and restart them; a standalone worker does not have it"

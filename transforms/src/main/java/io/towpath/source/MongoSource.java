@@ -11,7 +11,7 @@ import org.apache.kafka.connect.connector.Task;
 
 /**
  * Debezium's MongoDB connector with a first copy of its own, in one linear history per document: rows of the copy, then the stream
- * without what the rows hold already, and documents read again in between.
+ * without what the rows hold already, and re-read documents in between.
  */
 public final class MongoSource extends MongoDbConnector {
     @Override
@@ -27,9 +27,9 @@ public final class MongoSource extends MongoDbConnector {
     @Override
     public Config validate(Map<String, String> configuration) {
         Requirements requirements = SourceRequirements.of(configuration);
-        // Debezium leaves out settings that it defines, over which Connect falls when there is an error
+        // Debezium omits settings that it defines, and Connect fails on that when there is an error
         Map<String, ConfigValue> values = new LinkedHashMap<>(config().validateAll(configuration));
-        // and it connects, with a hook of ours that throws where it cannot work
+        // it also connects, and our hook throws where it cannot work
         if (requirements.areMet())
             super.validate(configuration).configValues().forEach(value -> values.put(value.name(), value));
         return new Config(requirements.addedTo(values.values()));

@@ -3,8 +3,22 @@ package io.towpath.source;
 import io.debezium.connector.mongodb.MongoDbConnectorTask;
 import io.towpath.connector.Closing;
 import io.towpath.connector.Requirements;
+import io.towpath.debezium.DebeziumStream;
+import io.towpath.debezium.EventTime;
+import io.towpath.debezium.ResumePoint;
+import io.towpath.debezium.SourceCluster;
 import io.towpath.record.ClusterTime;
-import io.towpath.transform.EventTime;
+import io.towpath.source.copy.FirstCopy;
+import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.ddl.DdlLog;
+import io.towpath.source.ddl.DdlWatch;
+import io.towpath.source.progress.Ledger;
+import io.towpath.source.progress.Partitions;
+import io.towpath.source.progress.Phase;
+import io.towpath.source.progress.Progress;
+import io.towpath.source.progress.SourceMetrics;
+import io.towpath.source.reread.Rereads;
+import io.towpath.source.stream.Streaming;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -17,9 +31,8 @@ import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
 
-/** One life of {@link MongoSource}: goes on with the copy where its offsets left it, then with Debezium's stream. */
+/** The task of {@link MongoSource}: resumes the copy where its offsets left it, then Debezium's stream. */
 public final class MongoSourceTask extends SourceTask {
-    private static final String PREFIX = "topic.prefix";
     private static final String SELECTION = "collection.include.list";
     /** For a source that has no primary when the task starts. */
     private static final Duration PATIENCE = Duration.ofMinutes(2);
@@ -27,13 +40,16 @@ public final class MongoSourceTask extends SourceTask {
     private Map<String, String> configuration;
     private SourceSettings settings;
     private SourceMetrics metrics;
-    private SetAside setAside;
+    private RecordSizeLimit sizeLimit;
     private SourceCluster source;
     private Partitions partitions;
     private Ledger ledger;
-    private Stage stage;
+    private Progress progress;
+    private SnapshotReads reads;
+    private Phase phase;
     private DdlWatch ddl;
     private DebeziumStream debezium;
+    /** Records that the start of the task has to emit. */
     private final List<SourceRecord> first = new ArrayList<>();
 
     @Override
@@ -42,19 +58,21 @@ public final class MongoSourceTask extends SourceTask {
         ExactlyOnce.boundary(new Requirements(configuration)).require();
         ExactlyOnce.requireOfWorker(configuration);
         settings = SourceSettings.of(configuration);
-        metrics = new SourceMetrics(settings.name(), configuration.get(PREFIX));
-        setAside = new SetAside(settings, metrics);
-        source = new SourceCluster(configuration, settings);
+        partitions = new Partitions(configuration.get("topic.prefix"));
+        metrics = new SourceMetrics(settings.name(), partitions.prefix());
+        sizeLimit = new RecordSizeLimit(settings, metrics);
+        source = new SourceCluster(configuration, settings.name());
+        reads = new SnapshotReads(source, settings.copy());
         source.awaitPrimary(PATIENCE);
-        source.refuseExpressions(configuration);
-        partitions = new Partitions(configuration.get(PREFIX));
+        source.requireFilters(configuration);
         ledger = new Ledger(partitions, context.offsetStorageReader());
+        progress = new Progress(settings.name(), partitions, ledger, metrics);
         String selection = configuration.getOrDefault(SELECTION, "");
         if (!ledger.hasBegun()) begin(selection);
         else if (!ledger.selection().equals(selection)) reselect(selection);
         if (!ledger.resnapshot().equals(settings.resnapshot())
                 && !settings.resnapshot().isEmpty()) resnapshot(selection);
-        if (ledger.isStreaming()) ResumePoint.of(streamOffset(), ledger.start()).refuseLost(source);
+        if (ledger.isStreaming()) ResumePoint.of(streamOffset(), ledger.start()).requireHistory(source);
         if (ledger.copied().isEmpty()) {
             ledger.copiedBefore(source.now());
             first.add(ledger.rootRecord());
@@ -78,19 +96,19 @@ public final class MongoSourceTask extends SourceTask {
             ledger.begin(selection, now.next(), List.of());
             ledger.beginStream();
         }
-        ledger.takeUp(settings.resnapshot());
+        ledger.skipResnapshot(settings.resnapshot());
         first.add(ledger.rootRecord());
     }
 
     /**
-     * Reads everything again that was asked for: while the stream goes on if it can, and else before it begins anew. Its offset and
-     * those of the earlier copy are forgotten in the transaction that says so.
+     * Re-reads what a resnapshot names: while the stream goes on if it can, and otherwise before it restarts. One transaction stores that
+     * and deletes the offsets of the stream and of the earlier copy.
      */
     private void resnapshot(String selection) {
-        Predicate<String> asked = settings.isResnapshot().and(SourceCluster.selection(configuration));
+        Predicate<String> included = settings.isResnapshot().and(SourceCluster.selection(configuration));
         ResumePoint point = ResumePoint.of(streamOffset(), ledger.start());
         if (ledger.isStreaming() && !point.isLost(source)) {
-            first.addAll(ledger.copyAgain(settings.resnapshot(), source.namespaces(asked)));
+            first.addAll(ledger.copyAgain(settings.resnapshot(), source.namespaces(included)));
             return;
         }
         List<String> everything = source.namespaces(SourceCluster.selection(configuration));
@@ -100,27 +118,24 @@ public final class MongoSourceTask extends SourceTask {
                             .formatted(point.time()));
         }
         ClusterTime captured = ledger.isStreaming() ? point.time() : ledger.start();
-        first.addAll(ledger.beginAnew(settings.resnapshot(), selection, captured, source.now(), everything));
-        first.add(partitions.carrier(streamPartition(), null, "the stream begins anew"));
-    }
-
-    private Map<String, Object> streamPartition() {
-        return Map.of("server_id", configuration.get(PREFIX));
+        first.addAll(ledger.restart(settings.resnapshot(), selection, captured, source.now(), everything));
+        first.add(partitions.offsetRecord(DebeziumStream.partition(configuration), null, "the stream restarts"));
     }
 
     private Map<String, Object> streamOffset() {
-        return context.offsetStorageReader().offset(streamPartition());
+        return context.offsetStorageReader().offset(DebeziumStream.partition(configuration));
     }
 
-    /** What is taken in from now on and was not before is copied; what is no longer taken in is forgotten. */
+    /** Copies collections that are newly selected, and forgets those that are no longer selected. */
     private void reselect(String selection) {
         Map<String, String> before = new HashMap<>(configuration);
         before.put(SELECTION, ledger.selection());
-        Predicate<String> was = SourceCluster.selection(before);
-        Predicate<String> is = SourceCluster.selection(configuration);
-        List<String> added = settings.copies() ? source.namespaces(is.and(was.negate())) : List.of();
-        List<String> dropped =
-                ledger.copies().keySet().stream().filter(is.negate()).toList();
+        Predicate<String> wasSelected = SourceCluster.selection(before);
+        Predicate<String> isSelected = SourceCluster.selection(configuration);
+        List<String> added = settings.copies() ? source.namespaces(isSelected.and(wasSelected.negate())) : List.of();
+        List<String> dropped = ledger.rows().copies().keySet().stream()
+                .filter(isSelected.negate())
+                .toList();
         first.addAll(ledger.reselect(selection, added, dropped));
     }
 
@@ -132,34 +147,31 @@ public final class MongoSourceTask extends SourceTask {
             return records;
         }
         Optional<Map<String, Object>> news = ddl.news();
-        if (news.isPresent()) return List.of(partitions.carrier(partitions.ddl(), news.get(), "ddl"));
-        if (stage == null || stage.isOver()) nextStage();
-        return setAside.from(stage.poll());
+        if (news.isPresent()) return List.of(partitions.offsetRecord(partitions.ddl(), news.get(), "ddl"));
+        if (phase == null || phase.isOver()) nextPhase();
+        return sizeLimit.applyTo(phase.poll());
     }
 
-    private void nextStage() {
-        if (stage != null) stage.close();
-        stage = ledger.isStreaming() ? streaming() : new FirstCopy(ledger, partitions, source, settings, metrics);
+    private void nextPhase() {
+        if (phase != null) phase.close();
+        phase = ledger.isStreaming() ? streaming() : new FirstCopy(progress, reads);
     }
 
-    private Stage streaming() {
+    private Phase streaming() {
         Optional<ClusterTime> last = Optional.ofNullable(streamOffset()).flatMap(EventTime::of);
         debezium = new DebeziumStream(context, configuration, source, ledger.start());
-        ReadAgain readAgain = new ReadAgain(
-                ledger,
-                partitions,
-                source,
-                settings,
-                metrics,
+        Rereads rereads = new Rereads(
+                progress,
+                reads,
+                settings.rereads(),
                 context.offsetStorageReader(),
                 SourceCluster.selection(configuration));
-        return new Streaming(debezium, last, ledger, readAgain, source, settings, metrics);
+        return new Streaming(debezium, last, progress, reads, rereads, settings.wholeDocuments());
     }
 
     @Override
     public void commitRecord(SourceRecord record, RecordMetadata metadata) throws InterruptedException {
-        boolean isDebeziums = record.sourcePartition().containsKey("server_id");
-        if (debezium != null && isDebeziums) debezium.commitRecord(record, metadata);
+        if (debezium != null && DebeziumStream.owns(record)) debezium.commitRecord(record, metadata);
     }
 
     @Override
@@ -169,7 +181,7 @@ public final class MongoSourceTask extends SourceTask {
 
     @Override
     public void stop() {
-        Closing.all(stage, debezium, ddl, source, setAside, metrics);
+        Closing.all(phase, debezium, ddl, source, sizeLimit, metrics);
     }
 
     @Override

@@ -14,16 +14,16 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** How large a record each topic takes ({@code max.message.bytes}), as it was asked for lately. */
+/** How large a record each topic takes ({@code max.message.bytes}), read every few seconds. */
 final class TopicLimits implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(TopicLimits.class);
     private static final long FRESH_NS = Duration.ofSeconds(10).toNanos();
     private static final long TIMEOUT_MS = 10_000;
 
-    private record Known(int bytes, long askedNs) {}
+    private record Limit(int bytes, long readNs) {}
 
     private final Properties settings;
-    private final Map<String, Known> known = new HashMap<>();
+    private final Map<String, Limit> limits = new HashMap<>();
     private Admin admin;
 
     /** @param settings how to reach Kafka */
@@ -31,26 +31,26 @@ final class TopicLimits implements AutoCloseable {
         this.settings = settings;
     }
 
-    /** The limit of a topic; the largest number where that cannot be told. */
+    /** The limit of a topic; the largest number where it cannot be read. */
     int of(String topic) throws InterruptedException {
-        Known before = known.get(topic);
-        if (before != null && System.nanoTime() - before.askedNs < FRESH_NS) return before.bytes;
-        int bytes = before == null ? Integer.MAX_VALUE : before.bytes;
+        Limit last = limits.get(topic);
+        if (last != null && System.nanoTime() - last.readNs < FRESH_NS) return last.bytes;
+        int bytes = last == null ? Integer.MAX_VALUE : last.bytes;
         try {
-            bytes = ask(topic);
+            bytes = read(topic);
         } catch (ExecutionException | TimeoutException error) {
-            LOGGER.debug("the settings of the topic {} cannot be seen", topic, error);
+            LOGGER.debug("cannot read the settings of the topic {}", topic, error);
         }
-        known.put(topic, new Known(bytes, System.nanoTime()));
+        limits.put(topic, new Limit(bytes, System.nanoTime()));
         return bytes;
     }
 
-    private int ask(String topic) throws InterruptedException, ExecutionException, TimeoutException {
+    private int read(String topic) throws InterruptedException, ExecutionException, TimeoutException {
         if (admin == null) admin = Admin.create(settings);
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
-        Config found =
+        Config config =
                 admin.describeConfigs(List.of(resource)).values().get(resource).get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
-        return Integer.parseInt(found.get("max.message.bytes").value());
+        return Integer.parseInt(config.get("max.message.bytes").value());
     }
 
     @Override

@@ -1,2 +1,2 @@
-/** What makes Debezium hand documents on as bytes. */
+/** The exactly-once source connector: its settings, its requirements of Connect, and its task. */
 package io.towpath.source;

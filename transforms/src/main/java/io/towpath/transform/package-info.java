@@ -1,2 +1,2 @@
-/** Debezium's records become records of the contract. */
+/** The name of the transform that pipelines deployed before carry. */
 package io.towpath.transform;

@@ -9,7 +9,6 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
-import org.apache.kafka.connect.errors.DataException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -179,11 +178,11 @@ class BsonOrderTest {
         scope[13] = 120; // the code's length
         byte[] cut = Arrays.copyOf(whole, whole.length - 1);
         for (byte[] damaged : List.of(scope, cut, new byte[0])) {
-            DataException error = assertThrows(DataException.class, () -> BsonOrder.compare(whole, damaged));
+            ContractException error = assertThrows(ContractException.class, () -> BsonOrder.compare(whole, damaged));
             assertTrue(error.getMessage().startsWith("BSON is "), error.getMessage());
         }
         byte[] none = Raw.document(Raw.int32("id", 1));
-        DataException error = assertThrows(DataException.class, () -> BsonOrder.compare(whole, none));
+        ContractException error = assertThrows(ContractException.class, () -> BsonOrder.compare(whole, none));
         assertEquals("a document without an _id has no place in the order of _ids", error.getMessage());
     }
 

@@ -10,7 +10,6 @@ import io.towpath.support.Raw;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
-import org.apache.kafka.connect.errors.DataException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -108,15 +107,15 @@ class CanonicalKeyTest {
         byte[] document = Raw.document(Raw.join(Raw.everyType()), Raw.string("_id", "k"));
         for (int length : List.of(0, 4, 5, 20, document.length / 2, document.length - 1)) {
             byte[] cut = Arrays.copyOf(document, length);
-            DataException error = assertThrows(DataException.class, () -> CanonicalKey.of(cut));
+            ContractException error = assertThrows(ContractException.class, () -> CanonicalKey.of(cut));
             assertTrue(error.getMessage().startsWith("BSON is "), error.getMessage());
         }
     }
 
     @Test
     void documentWithoutIdIsRefused() {
-        DataException error =
-                assertThrows(DataException.class, () -> CanonicalKey.of(Raw.document(Raw.int32("id", 1))));
+        ContractException error =
+                assertThrows(ContractException.class, () -> CanonicalKey.of(Raw.document(Raw.int32("id", 1))));
         assertEquals("a document without an _id has no key", error.getMessage());
     }
 

@@ -12,7 +12,6 @@ import java.nio.ByteBuffer;
 import java.util.Map;
 import java.util.Random;
 import java.util.Set;
-import org.apache.kafka.connect.errors.DataException;
 import org.bson.BsonBinaryReader;
 import org.bson.BsonDocument;
 import org.bson.BsonSerializationException;
@@ -20,7 +19,7 @@ import org.bson.codecs.BsonDocumentCodec;
 import org.bson.codecs.DecoderContext;
 import org.junit.jupiter.api.Test;
 
-/** Whatever lies on a topic: what it says, or a {@link DataException}; nothing else, and soon. */
+/** Whatever lies on a topic: what it says, or a {@link ContractException}; nothing else, and soon. */
 class ContractFuzzTest {
     private static final byte[] DOCUMENT = Raw.document(Raw.int32("_id", 5), Raw.join(Raw.everyType()));
     private static final byte[] UPDATE = Raw.document(
@@ -42,7 +41,7 @@ class ContractFuzzTest {
                     return "a document";
                 }
                 return "an update";
-            } catch (DataException refused) {
+            } catch (ContractException refused) {
                 assertTrue(refused.getMessage().length() > 10, refused::getMessage);
                 return "refused";
             }
@@ -58,7 +57,7 @@ class ContractFuzzTest {
             byte[] value = new Garbage(random).like(DOCUMENT);
             try {
                 WholeBson.require(value);
-            } catch (DataException refused) {
+            } catch (ContractException refused) {
                 return "refused";
             }
             try {
@@ -81,21 +80,22 @@ class ContractFuzzTest {
         WholeBson.require(UPDATE);
         for (int length = 0; length < DOCUMENT.length; length++) {
             byte[] cut = java.util.Arrays.copyOf(DOCUMENT, length);
-            assertThrows(DataException.class, () -> WholeBson.require(cut));
+            assertThrows(ContractException.class, () -> WholeBson.require(cut));
         }
     }
 
     @Test
     void asDeepAsAServerStoresIsWhole() {
         WholeBson.require(nested(WholeBson.DEEPEST - 1));
-        DataException deeper = assertThrows(DataException.class, () -> WholeBson.require(nested(WholeBson.DEEPEST)));
+        ContractException deeper =
+                assertThrows(ContractException.class, () -> WholeBson.require(nested(WholeBson.DEEPEST)));
         assertTrue(deeper.getMessage().startsWith("BSON is nested deeper than 250 levels"), deeper::getMessage);
     }
 
     @Test
     void aPathDeeperThanAnyDocumentIsRefused() {
         byte[] deep = BsonBytes.of(BsonDocument.parse("{$unset: {'a%s': ''}}".formatted(".a".repeat(100_000))));
-        DataException refused = assertThrows(DataException.class, () -> Change.decode(deep));
+        ContractException refused = assertThrows(ContractException.class, () -> Change.decode(deep));
         assertEquals(
                 "$unset of an update names a place 100001 levels deep, and no document has more than 250",
                 refused.getMessage());
@@ -106,7 +106,8 @@ class ContractFuzzTest {
         byte[] twice = Raw.document(Raw.embedded("$set", Raw.int32("a", 1)), Raw.embedded("$set", Raw.int32("b", 1)));
         assertEquals(
                 "an update with two parts $set",
-                assertThrows(DataException.class, () -> Change.decode(twice)).getMessage());
+                assertThrows(ContractException.class, () -> Change.decode(twice))
+                        .getMessage());
     }
 
     @Test
@@ -118,12 +119,12 @@ class ContractFuzzTest {
                 assertEquals(time, ClusterTime.parse(time.toString()));
                 assertEquals(time, ClusterTime.ofBits(time.bits()));
                 return "a time";
-            } catch (DataException refused) {
+            } catch (ContractException refused) {
                 return "refused";
             }
         });
         for (String text : new String[] {"", ":", "1", "1:", ":1", "1:-1", "-1:1", "1:2:", "1:4294967296", "a:b"})
-            assertThrows(DataException.class, () -> ClusterTime.parse(text), text);
+            assertThrows(ContractException.class, () -> ClusterTime.parse(text), text);
     }
 
     private static String text(Random random) {

@@ -7,6 +7,7 @@ import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
 import io.towpath.record.Truncation;
+import io.towpath.sink.model.IdFilter;
 import io.towpath.support.Raw;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;

@@ -9,6 +9,8 @@ import com.mongodb.client.MongoCollection;
 import io.towpath.fold.Steps;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
+import io.towpath.sink.model.ClassicUpdate;
+import io.towpath.sink.model.TotalUpdate;
 import io.towpath.support.Raw;
 import java.util.ArrayList;
 import java.util.List;

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import com.mongodb.client.model.IndexOptions;
+import io.towpath.connector.TextHeaders;
 import io.towpath.record.BsonBytes;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
@@ -101,7 +102,7 @@ class FoldedServerTest extends DestinationTest {
             assertEquals(
                     List.of("3"),
                     sink.context.letters.stream()
-                            .map(letter -> Writes.header(letter, "offset").orElseThrow())
+                            .map(letter -> TextHeaders.read(letter, "offset").orElseThrow())
                             .toList());
         }
     }

@@ -24,7 +24,7 @@ class LogGuardTest {
     private LogBounds log = new LogBounds("id", 0, 100, 100);
     private int questions;
     private final LogGuard guard = new LogGuard(
-            new LogGuard.Log() {
+            new LogBounds.Source() {
                 @Override
                 public CompletableFuture<Map<TopicPartition, LogBounds>> bounds(
                         Collection<TopicPartition> partitions, boolean ends) {
@@ -107,10 +107,10 @@ class LogGuardTest {
     void whatConnectHandsOverOnceMoreIsNotGoingBack() {
         opened(10);
         List<SinkRecord> poll = records(10, 11);
-        guard.came(poll, positions);
+        guard.received(poll, positions);
         applied(11); // a part of it, before the rest failed
         guard.moved(PARTITION, positions.get(PARTITION));
-        assertDoesNotThrow(() -> guard.came(poll, positions));
+        assertDoesNotThrow(() -> guard.received(poll, positions));
         required();
         applied(12);
         came(12);
@@ -148,7 +148,7 @@ class LogGuardTest {
         int before = questions;
         came(10, 11);
         came(13);
-        guard.ask();
+        guard.prepare();
         guard.require(positions);
         guard.require(positions);
         assertEquals(1, questions - before);
@@ -168,11 +168,11 @@ class LogGuardTest {
     }
 
     private void came(long... offsets) {
-        guard.came(records(offsets), positions);
+        guard.received(records(offsets), positions);
     }
 
     private void required() {
-        guard.ask();
+        guard.prepare();
         guard.require(positions);
     }
 

@@ -142,7 +142,7 @@ final class OddRecords {
         try {
             io.towpath.record.WholeBson.require(bad);
             return Raw.join(bad, new byte[1]);
-        } catch (org.apache.kafka.connect.errors.DataException damaged) {
+        } catch (io.towpath.record.ContractException damaged) {
             return bad;
         }
     }

@@ -16,27 +16,27 @@ class PolledTest {
     @Test
     void aPollThatIsNotFullIsAllThatIsThere() {
         polled.add(poll(0, 3, 100));
-        assertFalse(polled.isMoreThere());
+        assertFalse(polled.isMoreAvailable());
         polled.written();
         polled.add(List.of());
-        assertFalse(polled.isMoreThere());
+        assertFalse(polled.isMoreAvailable());
         assertEquals(List.of(), polled.all());
     }
 
     @Test
     void fullPollsAreTakenUpToWhatATransactionTakes() {
         polled.add(poll(0, 4, 1));
-        assertTrue(polled.isMoreThere());
+        assertTrue(polled.isMoreAvailable());
         polled.add(poll(0, 4, 1));
-        assertFalse(polled.isMoreThere(), "4 more would be 12 of 10 records");
+        assertFalse(polled.isMoreAvailable(), "4 more would be 12 of 10 records");
         assertEquals(8, polled.all().size());
         polled.written();
         polled.add(poll(0, 4, 100));
-        assertTrue(polled.isMoreThere());
+        assertTrue(polled.isMoreAvailable());
         polled.add(poll(0, 4, 100));
         polled.written();
         polled.add(poll(0, 4, 130));
-        assertFalse(polled.isMoreThere(), "4 more would be 1,040 of 1,000 bytes");
+        assertFalse(polled.isMoreAvailable(), "4 more would be 1,040 of 1,000 bytes");
     }
 
     @Test
@@ -46,7 +46,7 @@ class PolledTest {
         polled.add(poll(0, 2, 50));
         polled.handBack();
         assertEquals(before, polled.all());
-        assertFalse(polled.isMoreThere());
+        assertFalse(polled.isMoreAvailable());
         polled.add(poll(0, 4, 1));
         assertEquals(8, polled.all().size());
     }
@@ -58,7 +58,7 @@ class PolledTest {
         polled.forget(List.of(new TopicPartition("t", 0)));
         assertEquals(4, polled.all().size());
         assertTrue(polled.all().stream().allMatch(record -> record.kafkaPartition() == 1));
-        assertTrue(polled.isMoreThere(), "the bytes went as well");
+        assertTrue(polled.isMoreAvailable(), "the bytes went as well");
     }
 
     private static List<SinkRecord> poll(int partition, int records, int bytes) {

@@ -5,6 +5,7 @@ import com.mongodb.client.model.InsertOneModel;
 import com.mongodb.client.model.ReplaceOneModel;
 import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.WriteModel;
+import io.towpath.sink.model.TotalUpdate;
 import io.towpath.support.Raw;
 import java.util.ArrayList;
 import java.util.List;

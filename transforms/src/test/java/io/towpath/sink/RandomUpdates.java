@@ -15,19 +15,19 @@ import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 
 /** Random documents, and random updates of places that exist in them, nearly exist, or do not exist. */
-final class RandomUpdates {
+public final class RandomUpdates {
     private static final String[] NAMES = {"a", "b", "c", "0", "1", "2", "10"};
     private static final String[] ODD_NAMES = {"", "$d", "00", "-1", "\u00e9"};
     private static final RawBsonDocument LEAVES = new RawBsonDocument(Raw.document(Raw.everyType()));
 
     private final Random random;
 
-    RandomUpdates(long seed) {
+    public RandomUpdates(long seed) {
         random = new Random(seed);
     }
 
     /** A document with this {@code _id}, in bytes. */
-    byte[] document(int id) {
+    public byte[] document(int id) {
         return Raw.document(Raw.join(Raw.int32("_id", id), fields(3, false)));
     }
 
@@ -56,7 +56,7 @@ final class RandomUpdates {
     }
 
     /** An update of up to five places, none within another; those that are set ascend as the server sorts them. */
-    Change.Update update(boolean odd) {
+    public Change.Update update(boolean odd) {
         TreeMap<String, BsonValue> set = new TreeMap<>(RandomUpdates::serverOrder);
         List<String> unset = new ArrayList<>();
         List<Truncation> truncations = new ArrayList<>();

@@ -101,7 +101,7 @@ class RefusedServerTest extends DestinationTest {
             assertEquals(TestTask.documents("{_id: 1}"), TestTask.stored(collection));
             assertEquals(
                     List.of(
-                            "no record of Towpath's: BSON is cut off: 5 bytes wanted at byte 0 of 2",
+                            "no record of Towpath's: BSON is cut off: 5 bytes needed at byte 0 of 2",
                             "no record of Towpath's: a value with the field 'a' and without an _id is neither a document nor an update"),
                     sink.context.letters.stream()
                             .map(letter -> text(letter, "reason"))
@@ -130,7 +130,7 @@ class RefusedServerTest extends DestinationTest {
         try (TestTask sink = TestTask.opened(collection, "errors.deadletterqueue.topic.name", "")) {
             ConnectException stopped = assertThrows(
                     ConnectException.class, () -> sink.put(0, "c {_id: 1, a: 1}", "u {_id: 1, $set: {'a.b': 2}}"));
-            assertTrue(stopped.getMessage().contains("there is no topic for dead letters"), stopped::getMessage);
+            assertTrue(stopped.getMessage().contains("there is no dead-letter topic"), stopped::getMessage);
             assertEquals(List.of(), TestTask.stored(collection));
         }
     }

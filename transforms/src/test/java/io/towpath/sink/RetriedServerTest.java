@@ -102,7 +102,7 @@ class RetriedServerTest extends DestinationTest {
                 try {
                     sink.put(0, NOT_REPEATABLE);
                 } catch (RetriableException again) { // as Connect does: the same records once more
-                    assertTrue(again.getMessage().startsWith("the destination said nothing for too long"));
+                    assertTrue(again.getMessage().startsWith("the destination was silent for too long"));
                     continue;
                 }
                 if (TestTask.stored(collection).isEmpty()) assertEquals(0, sink.seek());

@@ -17,6 +17,8 @@ import com.mongodb.kafka.connect.sink.converter.SinkConverter;
 import com.mongodb.kafka.connect.sink.converter.SinkDocument;
 import com.mongodb.kafka.connect.sink.namespace.mapping.NamespaceMapper;
 import io.towpath.record.BsonBytes;
+import io.towpath.sink.plain.RecordHandler;
+import io.towpath.sink.plain.TopicNamespaceMapper;
 import io.towpath.support.Raw;
 import java.util.HashMap;
 import java.util.List;
@@ -149,7 +151,8 @@ class SinkTest {
         SinkDocument unmapped = new SinkConverter().convert(record);
         DataException mapper =
                 assertThrows(DataException.class, () -> new RecordHandler(configured("{}")).handle(unmapped));
-        assertTrue(mapper.getMessage().endsWith("or namespace.mapper is not io.towpath.sink.TopicNamespaceMapper"));
+        assertTrue(
+                mapper.getMessage().endsWith("or namespace.mapper is not io.towpath.sink.plain.TopicNamespaceMapper"));
     }
 
     @ParameterizedTest

@@ -5,6 +5,8 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import com.mongodb.client.MongoCollection;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
+import io.towpath.sink.plain.RecordHandler;
+import io.towpath.sink.plain.TopicNamespaceMapper;
 import io.towpath.support.Context;
 import io.towpath.support.Server;
 import java.lang.management.ManagementFactory;

@@ -27,8 +27,8 @@ class VerdictTest {
             ints = {6, 7, 11, 13, 18, 24, 50, 64, 89, 91, 112, 189, 251, 262, 290, 371, 8000, 10107, 11602, 12501, 14031
             })
     void aCodeThatIsNotAboutOneDocumentPasses(int code) {
-        assertEquals(Verdict.PASSING, Verdict.of(command(code)));
-        assertEquals(Verdict.PASSING, Verdict.of(write(code, ""), Write.Kind.CHANGE));
+        assertEquals(Verdict.TRANSIENT, Verdict.of(command(code)));
+        assertEquals(Verdict.TRANSIENT, Verdict.of(write(code, ""), Write.Kind.CHANGE));
     }
 
     @ParameterizedTest
@@ -48,7 +48,7 @@ class VerdictTest {
     @Test
     void aDiskWithoutRoomPassesWhateverCodeItHas() {
         String words = "28: No space left on device";
-        assertEquals(Verdict.PASSING, Verdict.of(write(8, words), Write.Kind.CHANGE));
+        assertEquals(Verdict.TRANSIENT, Verdict.of(write(8, words), Write.Kind.CHANGE));
         assertEquals(Verdict.REFUSED, Verdict.of(write(8, "anything else"), Write.Kind.CHANGE));
         assertEquals(Verdict.REFUSED, Verdict.of(write(121, words), Write.Kind.CHANGE));
     }
@@ -58,17 +58,17 @@ class VerdictTest {
         assertEquals(Verdict.PRESENT, Verdict.of(write(11000, ON_ID), Write.Kind.INSERT));
         assertEquals(Verdict.PRESENT, Verdict.of(write(11000, CLUSTERED), Write.Kind.INSERT));
         assertEquals(Verdict.REFUSED, Verdict.of(write(11000, ON_ANOTHER), Write.Kind.INSERT));
-        assertEquals(Verdict.PASSING, Verdict.of(write(11000, ON_ID), Write.Kind.CHANGE));
+        assertEquals(Verdict.TRANSIENT, Verdict.of(write(11000, ON_ID), Write.Kind.CHANGE));
     }
 
     @Test
     void theNetworkAndLabelsPass() {
-        assertEquals(Verdict.PASSING, Verdict.of(new MongoTimeoutException("no server")));
-        assertEquals(Verdict.PASSING, Verdict.of(new MongoSocketReadException("gone", new ServerAddress())));
+        assertEquals(Verdict.TRANSIENT, Verdict.of(new MongoTimeoutException("no server")));
+        assertEquals(Verdict.TRANSIENT, Verdict.of(new MongoSocketReadException("gone", new ServerAddress())));
         for (String label : new String[] {"TransientTransactionError", "UnknownTransactionCommitResult"}) {
             MongoException labelled = command(2);
             labelled.addLabel(label);
-            assertEquals(Verdict.PASSING, Verdict.of(labelled));
+            assertEquals(Verdict.TRANSIENT, Verdict.of(labelled));
         }
     }
 

@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import io.towpath.record.BsonBytes;
+import io.towpath.sink.plain.RecordHandler;
+import io.towpath.sink.plain.TopicNamespaceMapper;
 import io.towpath.support.Fuzz;
 import io.towpath.support.Raw;
 import java.time.Duration;

@@ -51,7 +51,7 @@ class SourceSettingsTest {
         "errors.tolerance, all, set it to none",
         "event.processing.failure.handling.mode, warn, set it to fail",
         "cursor.oversize.handling.mode, skip, set it to fail",
-        "mongodb.authentication.class, , io.towpath.source.RawDocuments",
+        "mongodb.authentication.class, , set it to io.towpath.debezium.RawDocuments",
         "cursor.pipeline, , let it begin with",
         "cursor.pipeline, '[', cannot be used",
         "collection.include.list, '(shop', Unclosed group",
@@ -86,6 +86,12 @@ class SourceSettingsTest {
         assertEquals(List.of(), none, "what has no error would hide Connect's own");
         settings.remove("transaction.boundary");
         assertTrue(SourceRequirements.of(settings).areMet(), "Connect's default is poll");
+    }
+
+    @Test
+    void theHooksNameInPipelinesDeployedBeforeIsAccepted() {
+        assertTrue(SourceRequirements.of(settings("mongodb.authentication.class", "io.towpath.source.RawDocuments"))
+                .areMet());
     }
 
     @Test

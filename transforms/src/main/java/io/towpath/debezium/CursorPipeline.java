@@ -1,0 +1,72 @@
+package io.towpath.debezium;
+
+import java.util.Collection;
+import java.util.List;
+import org.bson.BsonArray;
+import org.bson.BsonDocument;
+import org.bson.BsonString;
+import org.bson.BsonValue;
+
+/**
+ * The {@code cursor.pipeline} by which all parts of a change event reach the transform as bytes. The driver reads {@code documentKey} and
+ * {@code updateDescription} with codecs of its own, out of the hook's reach, and only {@code fullDocument} and
+ * {@code fullDocumentBeforeChange} with ours. So the server puts both into the latter.
+ */
+public final class CursorPipeline {
+    public static final String KEY = "documentKey";
+    public static final String DESCRIPTION = "updateDescription";
+    /** Stands in place of everything else when the event itself is too large for the server to send. */
+    public static final String OVERSIZED = "oversized";
+
+    /** What {@code cursor.pipeline} must begin with. */
+    public static final String PIPELINE =
+            """
+            [{"$set": {"fullDocumentBeforeChange": {"$cond": [{"$in": ["$operationType", ["update", "delete"]]}, \
+            {"documentKey": "$documentKey", "updateDescription": "$updateDescription"}, "$$REMOVE"]}, \
+            "updateDescription": "$$REMOVE"}}]""";
+
+    private static final String ONLY_KEYS =
+            """
+            {"$set": {"fullDocument": {"$cond": [{"$in": ["$_id._data", %1$s]}, "$$REMOVE", "$fullDocument"]}, \
+            "operationType": {"$cond": [{"$in": ["$_id._data", %1$s]}, "update", "$operationType"]}, \
+            "fullDocumentBeforeChange": {"$cond": [{"$in": ["$_id._data", %1$s]}, \
+            {"documentKey": "$documentKey", "oversized": true}, "$fullDocumentBeforeChange"]}}}""";
+
+    private CursorPipeline() {}
+
+    /** The stages; of the events with these resume tokens they keep only the key. */
+    static List<BsonDocument> stages(Collection<String> oversized) {
+        BsonArray stages = parse(PIPELINE);
+        if (!oversized.isEmpty()) {
+            BsonArray tokens =
+                    new BsonArray(oversized.stream().map(BsonString::new).toList());
+            String json = new BsonDocument("t", tokens).toJson();
+            stages.add(BsonDocument.parse(
+                    ONLY_KEYS.formatted(json.substring(json.indexOf('['), json.lastIndexOf(']') + 1))));
+        }
+        return stages.stream().map(BsonValue::asDocument).toList();
+    }
+
+    /** The same as the value of {@code cursor.pipeline}. */
+    static String json(Collection<String> oversized) {
+        return "[%s]"
+                .formatted(String.join(
+                        ", ",
+                        stages(oversized).stream().map(BsonDocument::toJson).toList()));
+    }
+
+    /** Whether a value of {@code cursor.pipeline} begins with ours, whatever its spaces. */
+    public static boolean isIn(String pipeline) {
+        if (pipeline == null) return false;
+        BsonArray stages = parse(pipeline);
+        return !stages.isEmpty() && stages.get(0).equals(parse(PIPELINE).get(0));
+    }
+
+    /**
+     * Parses it as part of a document: BsonArrayCodec and BsonDocumentCodec need each other to initialize, and two threads that begin
+     * with one each deadlock. The driver begins with documents.
+     */
+    private static BsonArray parse(String pipeline) {
+        return BsonDocument.parse("{pipeline: %s}".formatted(pipeline)).getArray("pipeline");
+    }
+}

@@ -1,0 +1,154 @@
+package io.towpath.debezium;
+
+import io.towpath.record.BsonBytes;
+import io.towpath.record.Change;
+import io.towpath.record.ClusterTime;
+import io.towpath.record.Truncation;
+import io.towpath.record.WholeBson;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.kafka.connect.data.Struct;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.bson.BsonArray;
+import org.bson.BsonDocument;
+import org.bson.BsonString;
+import org.bson.BsonValue;
+import org.bson.RawBsonDocument;
+
+/**
+ * One record of Debezium's about a document. Methods whose part is absent or malformed throw {@link DataException},
+ * {@link io.towpath.record.ContractException} or the driver's {@link org.bson.BSONException}.
+ */
+final class DebeziumEvent {
+    private final Map<String, ?> offset;
+    private final Struct envelope;
+    private final Struct source;
+
+    private DebeziumEvent(SourceRecord record, Struct envelope, Struct source) {
+        this.offset = record.sourceOffset();
+        this.envelope = envelope;
+        this.source = source;
+    }
+
+    /** Empty for a record about no document: a heartbeat, a notification, a transaction's end. */
+    static Optional<DebeziumEvent> in(SourceRecord record) {
+        boolean isEnvelope = record.value() instanceof Struct value
+                && value.schema().field("op") != null
+                && value.schema().field("source") != null;
+        if (!isEnvelope) return Optional.empty();
+        Struct envelope = (Struct) record.value();
+        Struct source = part(envelope, "source", Struct.class)
+                .orElseThrow(() -> new DataException("Debezium's record does not name its source"));
+        return source.schema().field("collection") == null
+                ? Optional.empty()
+                : Optional.of(new DebeziumEvent(record, envelope, source));
+    }
+
+    /** {@code db.collection}, as the source has it. */
+    String namespace() {
+        return required(source, "db", String.class) + "." + required(source, "collection", String.class);
+    }
+
+    /** For error messages; empty when the record has none. */
+    Optional<String> place() {
+        try {
+            return Optional.of(namespace());
+        } catch (DataException absent) {
+            return Optional.empty();
+        }
+    }
+
+    /** {@code r}, {@code c}, {@code u} or {@code d}. */
+    String operation() {
+        return required(envelope, "op", String.class);
+    }
+
+    ClusterTime time() {
+        return EventTime.of(offset)
+                .orElseThrow(() -> new DataException(
+                        "a record of Debezium's without a cluster time; its offset: %s".formatted(offset)));
+    }
+
+    /** The source's wall clock, ms since the epoch: of the change, or of the read. */
+    long atMs() {
+        return required(operation().equals("r") ? envelope : source, "ts_ms", Long.class);
+    }
+
+    /** The whole document, if the record has it. */
+    Optional<byte[]> document() {
+        return part(envelope, "after", String.class).map(this::bytes);
+    }
+
+    /** Whether a {@code u} replaced the whole document. */
+    boolean isReplace() {
+        return part(envelope, "before", String.class).isEmpty()
+                && part(envelope, "updateDescription", Struct.class).isEmpty();
+    }
+
+    /** Whether the server sent only the key. */
+    boolean isOversized() {
+        return operation().equals("u")
+                && envelope.getString("before") != null
+                && before().containsKey(CursorPipeline.OVERSIZED);
+    }
+
+    /** {@code {_id: …}} of an update or a delete; in a sharded collection with the shard key. */
+    byte[] documentKey() {
+        return BsonBytes.of(before().getDocument(CursorPipeline.KEY));
+    }
+
+    Change.Update update() {
+        BsonDocument description = before().getDocument(CursorPipeline.DESCRIPTION);
+        List<String> unset = strings(description.getArray("removedFields", new BsonArray()));
+        List<Truncation> truncations = description.getArray("truncatedArrays", new BsonArray()).stream()
+                .map(BsonValue::asDocument)
+                .map(cut -> new Truncation(
+                        cut.getString("field").getValue(),
+                        cut.getInt32("newSize").getValue()))
+                .toList();
+        return new Change.Update(description.getDocument("updatedFields", new BsonDocument()), unset, truncations);
+    }
+
+    /** What {@link CursorPipeline} put into {@code fullDocumentBeforeChange}. */
+    private RawBsonDocument before() {
+        RawBsonDocument before = part(envelope, "before", String.class)
+                .map(this::bytes)
+                .map(RawBsonDocument::new)
+                .orElse(null);
+        if (before == null || !before.containsKey(CursorPipeline.KEY)) {
+            throw new DataException(
+                    "an update or a delete without the bytes of its key; set cursor.pipeline of the source connector to %s"
+                            .formatted(CursorPipeline.PIPELINE));
+        }
+        return before;
+    }
+
+    private byte[] bytes(String text) {
+        byte[] bytes = MarkedBytes.unmark(text)
+                .orElseThrow(() -> new DataException(
+                        "the document came as JSON, which loses types; set mongodb.authentication.class of the source connector to %s"
+                                .formatted(RawDocuments.class.getName())));
+        WholeBson.require(bytes);
+        return bytes;
+    }
+
+    private static <T> T required(Struct struct, String name, Class<T> type) {
+        return part(struct, name, type)
+                .orElseThrow(() -> new DataException("Debezium's record has no %s".formatted(name)));
+    }
+
+    /** Empty when the schema has no such field, or it is null. */
+    private static <T> Optional<T> part(Struct struct, String name, Class<T> type) {
+        Object value = struct.schema().field(name) == null ? null : struct.get(name);
+        if (value == null) return Optional.empty();
+        if (type.isInstance(value)) return Optional.of(type.cast(value));
+        throw new DataException("%s in Debezium's record is a %s, and should be a %s"
+                .formatted(name, value.getClass().getSimpleName(), type.getSimpleName()));
+    }
+
+    private static List<String> strings(BsonArray array) {
+        return array.stream().map(BsonValue::asString).map(BsonString::getValue).toList();
+    }
+}

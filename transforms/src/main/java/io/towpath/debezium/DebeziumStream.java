@@ -1,0 +1,159 @@
+package io.towpath.debezium;
+
+import com.mongodb.MongoException;
+import io.debezium.DebeziumException;
+import io.debezium.connector.mongodb.MongoDbConnectorTask;
+import io.towpath.net.PemFiles;
+import io.towpath.net.ReadFault;
+import io.towpath.net.ServerError;
+import io.towpath.record.ClusterTime;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.connect.errors.RetriableException;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.source.SourceTaskContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Debezium's stream. Where an event is too large for the server to send, the stream restarts behind the last record that is out and
+ * requests only the key of that event. Where the source no longer holds what comes next, it ends with a message that says so.
+ */
+public final class DebeziumStream implements AutoCloseable {
+    private static final Logger LOGGER = LoggerFactory.getLogger(DebeziumStream.class);
+    private static final int MOST_ATTEMPTS = 20;
+    private static final long PAUSE_MS = 500;
+    /** How long to search for the first oversized event, which is in the batch that failed; and for further ones. */
+    private static final long FIRST_SEARCH_NS = Duration.ofSeconds(60).toNanos();
+
+    private static final long NEXT_SEARCH_NS = Duration.ofSeconds(2).toNanos();
+
+    private final SourceTaskContext context;
+    private final Map<String, String> configuration;
+    private final SourceCluster source;
+    private final ClusterTime start;
+    /** Resume tokens of events that are too large, with their times. */
+    private final Map<String, ClusterTime> oversized = new TreeMap<>();
+
+    private MongoDbConnectorTask task;
+    private int attempts;
+
+    /** @param start where the stream begins when there is no offset */
+    public DebeziumStream(
+            SourceTaskContext context, Map<String, String> configuration, SourceCluster source, ClusterTime start) {
+        this.context = context;
+        this.configuration = configuration;
+        this.source = source;
+        this.start = start;
+        point().requireHistory(source);
+    }
+
+    /** The partition of Debezium's offsets. */
+    public static Map<String, Object> partition(Map<String, String> configuration) {
+        return Map.of("server_id", configuration.get("topic.prefix"));
+    }
+
+    /** Whether a record has Debezium's offset, not one of ours. */
+    public static boolean owns(SourceRecord record) {
+        return record.sourcePartition().containsKey("server_id");
+    }
+
+    /** Where the next event comes from: behind everything that is committed. */
+    private ResumePoint point() {
+        return ResumePoint.of(context.offsetStorageReader().offset(partition(configuration)), start);
+    }
+
+    /** Debezium's records; null when there are none. */
+    public List<SourceRecord> poll() throws InterruptedException {
+        try {
+            if (task == null) begin();
+            List<SourceRecord> records = task.poll();
+            if (records != null && !records.isEmpty()) attempts = 0;
+            return records;
+        } catch (RuntimeException error) {
+            recover(error);
+            return null;
+        }
+    }
+
+    private void begin() {
+        Map<String, String> settings = settings();
+        if (!oversized.isEmpty()) {
+            settings.put("cursor.pipeline", CursorPipeline.json(oversized.keySet()));
+            settings.put("cursor.pipeline.order", "user_first"); // Debezium's filter puts whole events together
+        }
+        task = new MongoDbConnectorTask();
+        task.initialize(context);
+        task.start(settings);
+    }
+
+    /** Debezium's own configuration: without a first copy, and with the start of its stream. */
+    private Map<String, String> settings() {
+        Map<String, String> settings = new HashMap<>(configuration);
+        settings.keySet().removeIf(key -> key.startsWith("towpath.") && !key.startsWith(PemFiles.PREFIX));
+        settings.put("snapshot.mode", "no_data");
+        settings.put("capture.start.op.time", Long.toString(start.bits()));
+        return settings;
+    }
+
+    /** Prepares the next poll to begin again. Throws what it cannot recover from, and transient errors. */
+    private void recover(RuntimeException error) throws InterruptedException {
+        Optional<ServerError> cause = serverError(error);
+        boolean isTooLarge = cause.equals(Optional.of(ServerError.BSONObjectTooLarge));
+        boolean isLost = cause.filter(ResumePoint::isLoss).isPresent();
+        boolean isStartFailure = error instanceof DebeziumException; // it cannot resume, for whatever reason
+        if (!isTooLarge && !isLost && !isStartFailure) throw error;
+        ResumePoint point = point();
+        point.requireHistory(source);
+        if (++attempts > MOST_ATTEMPTS) throw error;
+        close();
+        oversized.values().removeIf(time -> point.time().isAfter(time));
+        int known = oversized.size();
+        long end = System.nanoTime() + FIRST_SEARCH_NS;
+        Optional<OversizedSearch.Match> match = search(point, end);
+        while (match.isPresent()) { // where there is one, more may follow
+            LOGGER.warn("the change of {} is too large for a change stream, so the document is read", match.get());
+            oversized.put(match.get().token(), match.get().time());
+            end = Math.min(end, System.nanoTime() + NEXT_SEARCH_NS);
+            match = search(match.get().passed(), end);
+        }
+        if (oversized.size() > known) attempts = 0;
+        else Thread.sleep(PAUSE_MS);
+    }
+
+    private Optional<OversizedSearch.Match> search(ResumePoint point, long end) {
+        try {
+            return new OversizedSearch(source, oversized.keySet()).after(point, end);
+        } catch (MongoException error) {
+            if (!ReadFault.isTransient(error)) throw error;
+            throw new RetriableException(
+                    "the search for the source's event that is too large failed: " + ReadFault.message(error), error);
+        }
+    }
+
+    private static Optional<ServerError> serverError(Throwable error) {
+        for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+            if (cause instanceof MongoException fault) return ServerError.of(fault.getCode());
+        }
+        return Optional.empty();
+    }
+
+    public void commitRecord(SourceRecord record, RecordMetadata metadata) throws InterruptedException {
+        if (task != null) task.commitRecord(record, metadata);
+    }
+
+    public void commit() throws InterruptedException {
+        if (task != null) task.commit();
+    }
+
+    @Override
+    public void close() {
+        if (task != null) task.stop();
+        task = null;
+    }
+}

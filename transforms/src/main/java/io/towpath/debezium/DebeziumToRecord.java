@@ -1,0 +1,147 @@
+package io.towpath.debezium;
+
+import io.towpath.connector.TextHeaders;
+import io.towpath.connector.TopicSettings;
+import io.towpath.record.CanonicalKey;
+import io.towpath.record.Change;
+import io.towpath.record.ContractException;
+import io.towpath.record.RecordHeaders;
+import io.towpath.record.TopicNames;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.header.ConnectHeaders;
+import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.transforms.Transformation;
+import org.bson.BSONException;
+
+/**
+ * Converts Debezium's record of a document to a record of the contract. Everything else that Debezium emits keeps its topic and becomes
+ * JSON text, and is never dropped: heartbeats move the offsets.
+ */
+public class DebeziumToRecord implements Transformation<SourceRecord> {
+    public static final String TOPIC_PREFIX = "topic.prefix";
+    public static final String WHOLE_DOCUMENTS = "whole.documents";
+
+    private static final ConfigDef CONFIG_DEF = new ConfigDef()
+            .define(
+                    TOPIC_PREFIX,
+                    ConfigDef.Type.STRING,
+                    ConfigDef.NO_DEFAULT_VALUE,
+                    TopicSettings.PREFIX,
+                    ConfigDef.Importance.HIGH,
+                    "Topics are named <topic.prefix>.<database>.<collection>.")
+            .define(
+                    WHOLE_DOCUMENTS,
+                    ConfigDef.Type.BOOLEAN,
+                    false,
+                    ConfigDef.Importance.MEDIUM,
+                    "Whether an update becomes the whole document that Debezium looked up (capture.mode=change_streams_update_full).");
+
+    private final JsonConverter json = new JsonConverter();
+    private String prefix;
+    private boolean wholeDocuments;
+
+    @Override
+    public void configure(Map<String, ?> settings) {
+        Map<String, Object> parsed = CONFIG_DEF.parse(settings);
+        prefix = (String) parsed.get(TOPIC_PREFIX);
+        wholeDocuments = (Boolean) parsed.get(WHOLE_DOCUMENTS);
+        json.configure(Map.of("schemas.enable", "false"), false);
+    }
+
+    @Override
+    public SourceRecord apply(SourceRecord record) {
+        if (record.value() instanceof byte[]) return record;
+        if (record.value() == null) return null; // a tombstone repeats the delete before it
+        Optional<DebeziumEvent> event = Optional.empty();
+        try {
+            event = DebeziumEvent.in(record);
+            return event.isPresent() ? toRecord(record, event.get()) : asText(record);
+        } catch (DataException | ContractException | BSONException error) {
+            String place = event.flatMap(DebeziumEvent::place).orElse(record.topic());
+            throw new DataException("%s: %s".formatted(place, error.getMessage()), error);
+        }
+    }
+
+    private SourceRecord toRecord(SourceRecord record, DebeziumEvent event) {
+        return message(event)
+                .map(message -> record.newRecord(
+                        TopicNames.of(prefix, event.namespace()),
+                        null,
+                        Schema.BYTES_SCHEMA,
+                        message.key(),
+                        Schema.OPTIONAL_BYTES_SCHEMA,
+                        message.value(),
+                        null,
+                        TextHeaders.of(new RecordHeaders(event.operation(), event.time(), event.atMs()))))
+                .orElse(null);
+    }
+
+    /** Empty for an update of nothing, and for one whose document was gone when Debezium looked it up: its delete follows. */
+    private Optional<Message> message(DebeziumEvent event) {
+        return switch (event.operation()) {
+            case "r", "c" -> Optional.of(document(event));
+            case "u" -> {
+                if (event.isReplace()) yield Optional.of(document(event));
+                if (wholeDocuments) yield event.document().map(Message::of);
+                Change.Update update = event.update();
+                yield update.isEmpty()
+                        ? Optional.empty()
+                        : Optional.of(new Message(CanonicalKey.of(event.documentKey()), update.encode()));
+            }
+            case "d" -> Optional.of(new Message(CanonicalKey.of(event.documentKey()), null));
+            default -> throw new DataException("unknown op '%s' in Debezium's record".formatted(event.operation()));
+        };
+    }
+
+    private static Message document(DebeziumEvent event) {
+        return event.document()
+                .map(Message::of)
+                .orElseThrow(() ->
+                        new DataException("Debezium's record (op %s) has no document".formatted(event.operation())));
+    }
+
+    private SourceRecord asText(SourceRecord record) {
+        byte[] key = record.key() == null ? null : text(record.topic(), record.keySchema(), record.key());
+        return record.newRecord(
+                record.topic(),
+                record.kafkaPartition(),
+                Schema.OPTIONAL_BYTES_SCHEMA,
+                key,
+                Schema.OPTIONAL_BYTES_SCHEMA,
+                text(record.topic(), record.valueSchema(), record.value()),
+                record.timestamp(),
+                new ConnectHeaders());
+    }
+
+    private byte[] text(String topic, Schema schema, Object value) {
+        return value instanceof byte[] bytes ? bytes : json.fromConnectData(topic, schema, value);
+    }
+
+    @Override
+    public ConfigDef config() {
+        return CONFIG_DEF;
+    }
+
+    @Override
+    public String version() {
+        return Optional.ofNullable(getClass().getPackage().getImplementationVersion())
+                .orElse("unknown");
+    }
+
+    @Override
+    public void close() {
+        json.close();
+    }
+
+    /** Key and value of a record. */
+    private record Message(byte[] key, byte[] value) {
+        static Message of(byte[] document) {
+            return new Message(CanonicalKey.of(document), document);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+package io.towpath.debezium;
+
+import com.mongodb.MongoException;
+import com.mongodb.client.MongoCollection;
+import io.towpath.record.ClusterTime;
+import java.util.List;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+
+/**
+ * How far back the source's oplog reaches; {@code towpath/preflight/oplog.py} computes the same.
+ *
+ * @param first the time in its first entry, in seconds; {@code last} that in its last
+ * @param fill its size as a share of its maximum; at 1 it drops its oldest entries
+ * @param kept the seconds for which it keeps entries at least
+ */
+public record Oplog(long first, long last, double fill, double kept) {
+    /** An oplog this full has begun to drop its oldest entries, so that its span is its window. */
+    private static final double FULL = 0.9;
+    /** The connector warns when capture lags by this share of the window. */
+    private static final double NEAR = 0.5;
+
+    /** Throws {@link MongoException}, also where the user may not read the oplog. */
+    public static Oplog read(SourceCluster source) {
+        MongoCollection<BsonDocument> oplog = source.oplog();
+        long first = seconds(oplog, 1);
+        long last = seconds(oplog, -1);
+        BsonDocument stats = oplog.aggregate(
+                        List.of(new BsonDocument("$collStats", new BsonDocument("storageStats", new BsonDocument()))))
+                .first()
+                .getDocument("storageStats");
+        double fill = stats.getNumber("size").doubleValue()
+                / stats.getNumber("maxSize").doubleValue();
+        return new Oplog(first, last, fill, 3600 * source.oplogRetentionHours());
+    }
+
+    /** How many seconds it spans once it is full, at the rate of writes so far. */
+    public double window() {
+        double grown = fill > FULL ? 1 : 1 / fill;
+        return Math.max((last - first) * grown, kept);
+    }
+
+    /** How many seconds longer it holds what was written at a cluster time; below zero when that may be gone. */
+    public double left(ClusterTime time) {
+        return window() - (last - time.seconds());
+    }
+
+    public boolean isNear(ClusterTime time) {
+        return left(time) < (1 - NEAR) * window();
+    }
+
+    private static long seconds(MongoCollection<BsonDocument> oplog, int direction) {
+        return ClusterTime.of(oplog.find()
+                        .sort(new BsonDocument("$natural", new BsonInt32(direction)))
+                        .projection(new BsonDocument("ts", new BsonInt32(1)))
+                        .first()
+                        .getTimestamp("ts"))
+                .seconds();
+    }
+}

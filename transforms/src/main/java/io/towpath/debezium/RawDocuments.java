@@ -1,0 +1,50 @@
+package io.towpath.debezium;
+
+import com.mongodb.ConnectionString;
+import com.mongodb.MongoClientSettings;
+import io.debezium.config.Configuration;
+import io.debezium.connector.mongodb.MongoDbConnectorConfig;
+import io.debezium.connector.mongodb.connection.DefaultMongoDbAuthProvider;
+import io.towpath.net.PemFiles;
+import io.towpath.net.SilentServers;
+import java.util.Optional;
+import javax.net.ssl.SSLContext;
+import org.apache.kafka.common.config.ConfigException;
+import org.bson.codecs.configuration.CodecRegistries;
+
+/**
+ * Debezium's hook {@code mongodb.authentication.class}: authenticates as Debezium does by itself, with PEM files where they are named,
+ * and makes every document keep the bytes it has on the wire. Waits for an unresponsive server end ({@link SilentServers}).
+ */
+public class RawDocuments extends DefaultMongoDbAuthProvider {
+    private static final String PIPELINE_KEY = "cursor.pipeline";
+
+    private Optional<SSLContext> context = Optional.empty();
+    private ConnectionString uri;
+
+    @Override
+    public void init(Configuration config) {
+        String pipeline = config.getString(PIPELINE_KEY);
+        if (!CursorPipeline.isIn(pipeline)) {
+            throw new ConfigException(
+                    PIPELINE_KEY,
+                    pipeline,
+                    "updates and deletes would lose bytes on the way to the transform; set it to "
+                            + CursorPipeline.PIPELINE);
+        }
+        context = PemFiles.of(config.asMap()).context();
+        uri = new MongoDbConnectorConfig(config).getConnectionString();
+        super.init(config);
+    }
+
+    @Override
+    public MongoClientSettings.Builder addAuthConfig(MongoClientSettings.Builder settings) {
+        context.ifPresent(
+                tls -> settings.applyToSslSettings(ssl -> ssl.enabled(true).context(tls)));
+        SilentServers.watch(settings, uri, "source");
+        return super.addAuthConfig(settings)
+                .codecRegistry(CodecRegistries.fromRegistries(
+                        CodecRegistries.fromCodecs(new RawDocumentCodec()),
+                        MongoClientSettings.getDefaultCodecRegistry()));
+    }
+}

@@ -1,0 +1,98 @@
+package io.towpath.debezium;
+
+import com.mongodb.MongoException;
+import com.mongodb.client.ChangeStreamIterable;
+import com.mongodb.client.MongoChangeStreamCursor;
+import com.mongodb.client.model.changestream.ChangeStreamDocument;
+import io.towpath.net.ReadFault;
+import io.towpath.net.ServerError;
+import io.towpath.record.ClusterTime;
+import java.time.Instant;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.RawBsonDocument;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Where the stream resumes.
+ *
+ * @param time every event before it is out
+ * @param token the resume token of Debezium's offset; empty before the first event
+ */
+public record ResumePoint(ClusterTime time, Optional<BsonDocument> token) {
+    private static final Logger LOGGER = LoggerFactory.getLogger(ResumePoint.class);
+    private static final List<BsonDocument> TOKENS_ONLY =
+            List.of(new BsonDocument("$project", new BsonDocument("_id", new BsonInt32(1))));
+
+    /**
+     * @param offset Debezium's, or null
+     * @param start where the stream begins when there is none
+     */
+    public static ResumePoint of(Map<String, Object> offset, ClusterTime start) {
+        if (offset == null) return new ResumePoint(start, Optional.empty());
+        Optional<BsonDocument> token = Optional.ofNullable((String) offset.get("resume_token"))
+                .map(text -> new RawBsonDocument(Base64.getDecoder().decode(text)));
+        return new ResumePoint(EventTime.of(offset).orElse(start), token);
+    }
+
+    /** The given change stream, from here. */
+    <T> ChangeStreamIterable<T> from(ChangeStreamIterable<T> stream) {
+        stream.maxAwaitTime(100, TimeUnit.MILLISECONDS);
+        return token.isPresent() ? stream.resumeAfter(token.get()) : stream.startAtOperationTime(time.timestamp());
+    }
+
+    /** Whether the source no longer holds what came after. Throws {@link MongoException} when that cannot be determined. */
+    public boolean isLost(SourceCluster source) {
+        try (MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor =
+                from(source.changes(TOKENS_ONLY)).batchSize(1).cursor()) {
+            cursor.tryNext();
+            return false;
+        } catch (MongoException error) {
+            if (ServerError.of(error.getCode()).filter(ResumePoint::isLoss).isEmpty()) throw error;
+            LOGGER.error("the change stream cannot resume from {}", time, error);
+            return true;
+        }
+    }
+
+    /** Throws {@link ConnectException} where the history is lost, and where the source does not report it. */
+    public void requireHistory(SourceCluster source) {
+        try {
+            if (isLost(source)) throw lost(source);
+        } catch (MongoException error) {
+            if (ReadFault.isTransient(error)) return;
+            throw new ConnectException(
+                    "the source does not report whether its oplog reaches back to %s: %s"
+                            .formatted(time, ReadFault.message(error)),
+                    error);
+        }
+    }
+
+    /** The last is from a cursor that the oplog overtook. */
+    static boolean isLoss(ServerError error) {
+        return error == ServerError.ChangeStreamHistoryLost
+                || error == ServerError.ChangeStreamFatalError
+                || error == ServerError.CappedPositionLost;
+    }
+
+    /** The error without a cause, as Connect shows users the deepest one. */
+    private ConnectException lost(SourceCluster source) {
+        return new ConnectException(
+                "the source's oplog no longer holds the changes since %s (%s), up to which they are captured%s. What changed after that cannot be read any more, and a restart brings nothing back: `towpath resnapshot PIPELINE` reads all documents again and removes what is gone, without emptying the destination"
+                        .formatted(time, Instant.ofEpochSecond(time.seconds()), oplogStart(source)));
+    }
+
+    private static String oplogStart(SourceCluster source) {
+        try {
+            return "; it begins at " + Instant.ofEpochSecond(Oplog.read(source).first());
+        } catch (MongoException unknown) {
+            return "";
+        }
+    }
+}

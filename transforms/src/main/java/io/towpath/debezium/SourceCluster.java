@@ -1,0 +1,194 @@
+package io.towpath.debezium;
+
+import com.mongodb.ClientSessionOptions;
+import com.mongodb.MongoClientSettings;
+import com.mongodb.MongoCommandException;
+import com.mongodb.MongoException;
+import com.mongodb.MongoNamespace;
+import com.mongodb.client.ChangeStreamIterable;
+import com.mongodb.client.ClientSession;
+import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoCollection;
+import io.debezium.config.Configuration;
+import io.debezium.connector.mongodb.CollectionId;
+import io.debezium.connector.mongodb.Filters;
+import io.debezium.connector.mongodb.connection.MongoDbConnectionContext;
+import io.towpath.net.ReadFault;
+import io.towpath.net.ServerError;
+import io.towpath.record.ClusterTime;
+import io.towpath.record.TopicNames;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Predicate;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.BsonRegularExpression;
+import org.bson.BsonString;
+import org.bson.codecs.configuration.CodecRegistries;
+import org.bson.codecs.configuration.CodecRegistry;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The source deployment, over a connection that Debezium's settings define: its clock, collections, oplog and change streams. */
+public final class SourceCluster implements AutoCloseable {
+    private static final Logger LOGGER = LoggerFactory.getLogger(SourceCluster.class);
+    private static final Duration PAUSE = Duration.ofSeconds(1);
+    /** Debezium has the server filter the change stream by these. */
+    public static final List<String> FILTERS = List.of(
+            "collection.include.list", "collection.exclude.list", "database.include.list", "database.exclude.list");
+
+    private final MongoClient client;
+    private final String topicPrefix;
+    private final CodecRegistry registry;
+
+    public SourceCluster(Map<String, String> configuration, String topicPrefix) {
+        this.client = new MongoDbConnectionContext(Configuration.from(configuration)).getMongoClient();
+        this.topicPrefix = topicPrefix;
+        this.registry = CodecRegistries.fromRegistries(
+                CodecRegistries.fromCodecs(new DocumentBytesCodec()), MongoClientSettings.getDefaultCodecRegistry());
+    }
+
+    /** Returns once a primary responds. Throws {@link ConnectException} when none does in time, and errors that are not transient. */
+    public void awaitPrimary(Duration patience) {
+        long end = System.nanoTime() + patience.toNanos();
+        while (true) {
+            try {
+                now();
+                return;
+            } catch (MongoException error) {
+                if (!ReadFault.isTransient(error)) throw error;
+                if (System.nanoTime() > end)
+                    throw new ConnectException(
+                            "the source had no primary for %d s; restart the task once it has one: %s"
+                                    .formatted(patience.toSeconds(), ReadFault.message(error)),
+                            error);
+                LOGGER.warn(
+                        "the task waits for a primary of the source before it starts: {}", ReadFault.message(error));
+                LockSupport.parkNanos(PAUSE.toNanos());
+            }
+        }
+    }
+
+    /** The cluster time of the last operation. */
+    public ClusterTime now() {
+        return ClusterTime.of(runOnAdmin("ping").getTimestamp("operationTime"));
+    }
+
+    private BsonDocument runOnAdmin(String command) {
+        return client.getDatabase("admin")
+                .withCodecRegistry(registry)
+                .runCommand(new BsonDocument(command, new BsonInt32(1)), BsonDocument.class);
+    }
+
+    /** The existing collections that a selection includes, without views and system collections. */
+    public List<String> namespaces(Predicate<String> selection) {
+        List<String> namespaces = new ArrayList<>();
+        for (String database : client.listDatabaseNames()) {
+            for (BsonDocument collection :
+                    client.getDatabase(database).withCodecRegistry(registry).listCollections(BsonDocument.class)) {
+                String name = collection.getString("name").getValue();
+                String namespace = database + "." + name;
+                boolean isStored = collection.getString("type").getValue().equals("collection");
+                if (!isStored || name.startsWith("system.") || !selection.test(namespace)) continue;
+                requireSimpleCollation(namespace, collection);
+                TopicNames.of(topicPrefix, namespace);
+                namespaces.add(namespace);
+            }
+        }
+        return namespaces;
+    }
+
+    /** Throws {@link ConnectException} where {@code _id}s do not compare by their bytes. */
+    private static void requireSimpleCollation(String namespace, BsonDocument collection) {
+        String locale = collection
+                .getDocument("options", new BsonDocument())
+                .getDocument("collation", new BsonDocument())
+                .getString("locale", new BsonString("simple"))
+                .getValue();
+        if (!locale.equals("simple"))
+            throw new ConnectException(
+                    "%s cannot be captured: its default collation (%s) treats different _ids as equal; exclude it"
+                            .formatted(namespace, locale));
+    }
+
+    /** Throws {@link ConnectException} for expressions that are valid in Java but not at the server, which filters the stream by them. */
+    public void requireFilters(Map<String, String> configuration) {
+        if (configuration.getOrDefault("filters.match.mode", "regex").equals("literal")) return;
+        for (String key : FILTERS) {
+            String expressions = configuration.getOrDefault(key, "").replace(',', '|');
+            if (!expressions.isEmpty()) requireFilter(key, expressions);
+        }
+    }
+
+    private void requireFilter(String key, String expression) {
+        BsonDocument name = new BsonDocument("name", new BsonRegularExpression(expression, "i"));
+        try {
+            client.listDatabases(BsonDocument.class).nameOnly(true).filter(name).first();
+        } catch (MongoCommandException error) {
+            if (!ServerError.InvalidRegularExpression.is(error)) throw error;
+            throw new ConnectException(
+                    "TWP-CONFIG: %s is '%s', and the source cannot filter its changes by that: %s"
+                            .formatted(key, expression, error.getErrorMessage()),
+                    error);
+        }
+    }
+
+    /** What a connector with these settings captures, as Debezium decides it. */
+    public static Predicate<String> selection(Map<String, String> configuration) {
+        Predicate<CollectionId> filter = new Filters(Configuration.from(configuration)).collectionFilter();
+        return namespace -> {
+            MongoNamespace name = new MongoNamespace(namespace);
+            return filter.test(new CollectionId(name.getDatabaseName(), name.getCollectionName()));
+        };
+    }
+
+    /** Reads documents as {@link BsonDocument} or as {@code byte[]}. */
+    public MongoCollection<BsonDocument> collection(String namespace) {
+        MongoNamespace name = new MongoNamespace(namespace);
+        return client.getDatabase(name.getDatabaseName())
+                .getCollection(name.getCollectionName(), BsonDocument.class)
+                .withCodecRegistry(registry);
+    }
+
+    MongoCollection<BsonDocument> oplog() {
+        return collection("local.oplog.rs");
+    }
+
+    /** How many hours the oplog keeps entries at least, whatever its size; 0 where that is not set, or the user may not read it. */
+    double oplogRetentionHours() {
+        try {
+            return runOnAdmin("serverStatus")
+                    .getDocument("oplogTruncation", new BsonDocument())
+                    .getNumber("oplogMinRetentionHours", new BsonInt32(0))
+                    .doubleValue();
+        } catch (MongoCommandException denied) {
+            return 0;
+        }
+    }
+
+    /** The change stream of the whole deployment. */
+    public ChangeStreamIterable<BsonDocument> changes(List<BsonDocument> stages) {
+        return client.watch(stages, BsonDocument.class);
+    }
+
+    /** A session whose reads all see one cluster time: that of the first read. */
+    public ClientSession snapshot() {
+        return client.startSession(ClientSessionOptions.builder().snapshot(true).build());
+    }
+
+    /** A session whose reads all see {@code time}. */
+    public ClientSession snapshot(ClusterTime time) {
+        ClientSession session = snapshot();
+        session.setSnapshotTimestamp(time.timestamp());
+        return session;
+    }
+
+    @Override
+    public void close() {
+        client.close();
+    }
+}

@@ -1,0 +1,36 @@
+package io.towpath.net;
+
+import com.mongodb.MongoException;
+import com.mongodb.MongoInterruptedException;
+import com.mongodb.MongoSocketException;
+import com.mongodb.MongoTimeoutException;
+
+/** What a failed read of MongoDB means for the reader. */
+public final class ReadFault {
+    private ReadFault() {}
+
+    /** Whether the same read may succeed later. */
+    public static boolean isTransient(MongoException error) {
+        return error instanceof MongoSocketException
+                || error instanceof MongoTimeoutException
+                || error.hasErrorLabel("RetryableReadError")
+                || ServerError.of(error.getCode())
+                        .filter(ServerError::isTransientForReads)
+                        .isPresent();
+    }
+
+    /** Whether the server no longer has, or does not have yet, the cluster time that the read asks for. */
+    public static boolean isAboutTime(MongoException error) {
+        return ServerError.SnapshotTooOld.is(error) || ServerError.SnapshotUnavailable.is(error);
+    }
+
+    public static boolean isInterrupt(MongoException error) {
+        return error instanceof MongoInterruptedException
+                || Thread.currentThread().isInterrupted();
+    }
+
+    /** The message, with the server's code if it has one. */
+    public static String message(MongoException error) {
+        return error.getCode() > 0 ? "%s (code %d)".formatted(error.getMessage(), error.getCode()) : error.getMessage();
+    }
+}

@@ -1,0 +1,174 @@
+package io.towpath.net;
+
+import com.mongodb.ServerAddress;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.net.UnknownHostException;
+import java.security.KeyManagementException;
+import java.security.SecureRandom;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.WeakHashMap;
+import javax.net.ssl.KeyManager;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLContextSpi;
+import javax.net.ssl.SSLEngine;
+import javax.net.ssl.SSLServerSocketFactory;
+import javax.net.ssl.SSLSessionContext;
+import javax.net.ssl.SSLSocketFactory;
+import javax.net.ssl.TrustManager;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The sockets of Java's driver. Closing them ends reads and writes that the server does not respond to, which the driver itself cannot
+ * end. It accepts sockets from outside with TLS only, so it believes that there is TLS where there is none; see {@link PlainSocket}.
+ */
+final class Sockets {
+    private static final Logger LOGGER = LoggerFactory.getLogger(Sockets.class);
+
+    /** When each was created. */
+    private final Map<Socket, Long> made = new WeakHashMap<>();
+
+    /** @param tls to create them with; empty: without TLS */
+    SSLContext context(Optional<SSLContext> tls) {
+        Factory factory = new Factory(tls.map(SSLContext::getSocketFactory));
+        return new SSLContext(new Contexts(factory), null, "towpath") {};
+    }
+
+    /** Closes those to a server that were created before {@code ns}, and returns how many. */
+    int close(ServerAddress server, long ns) {
+        List<Socket> old = new ArrayList<>();
+        synchronized (made) {
+            made.forEach((socket, at) -> {
+                if (at - ns < 0 && isTo(socket, server)) old.add(socket);
+            });
+        }
+        for (Socket socket : old) {
+            try {
+                socket.setSoLinger(true, 0); // else one with TLS waits for a write that never ends
+                socket.close();
+            } catch (IOException error) {
+                LOGGER.debug("a connection to {} is closed", server, error);
+            }
+        }
+        return old.size();
+    }
+
+    private static boolean isTo(Socket socket, ServerAddress server) {
+        if (socket.isClosed() || socket.getPort() != server.getPort()) return false;
+        try {
+            return List.of(InetAddress.getAllByName(server.getHost())).contains(socket.getInetAddress());
+        } catch (UnknownHostException error) {
+            return ((InetSocketAddress) socket.getRemoteSocketAddress())
+                    .getHostString()
+                    .equals(server.getHost());
+        }
+    }
+
+    private Socket made(Socket socket) {
+        synchronized (made) {
+            made.keySet().removeIf(Socket::isClosed);
+            made.put(socket, System.nanoTime());
+        }
+        return socket;
+    }
+
+    /** Creates sockets for the driver, which connects them. */
+    private final class Factory extends SSLSocketFactory {
+        private final Optional<SSLSocketFactory> tls;
+
+        private Factory(Optional<SSLSocketFactory> tls) {
+            this.tls = tls;
+        }
+
+        @Override
+        public Socket createSocket() throws IOException {
+            return made(tls.isPresent() ? tls.get().createSocket() : new PlainSocket());
+        }
+
+        @Override
+        public Socket createSocket(Socket socket, String host, int port, boolean closes) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public Socket createSocket(String host, int port) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public Socket createSocket(String host, int port, InetAddress local, int localPort) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public Socket createSocket(InetAddress host, int port) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public Socket createSocket(InetAddress host, int port, InetAddress local, int localPort) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        public String[] getDefaultCipherSuites() {
+            return tls.map(SSLSocketFactory::getDefaultCipherSuites).orElse(new String[0]);
+        }
+
+        @Override
+        public String[] getSupportedCipherSuites() {
+            return tls.map(SSLSocketFactory::getSupportedCipherSuites).orElse(new String[0]);
+        }
+    }
+
+    /** A TLS context of which the driver uses only the factory. */
+    private static final class Contexts extends SSLContextSpi {
+        private final Factory factory;
+
+        private Contexts(Factory factory) {
+            this.factory = factory;
+        }
+
+        @Override
+        protected SSLSocketFactory engineGetSocketFactory() {
+            return factory;
+        }
+
+        @Override
+        protected void engineInit(KeyManager[] keys, TrustManager[] trusted, SecureRandom random)
+                throws KeyManagementException {
+            throw new KeyManagementException("this context has its keys");
+        }
+
+        @Override
+        protected SSLServerSocketFactory engineGetServerSocketFactory() {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        protected SSLEngine engineCreateSSLEngine() {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        protected SSLEngine engineCreateSSLEngine(String host, int port) {
+            throw new UnsupportedOperationException();
+        }
+
+        @Override
+        protected SSLSessionContext engineGetServerSessionContext() {
+            return null;
+        }
+
+        @Override
+        protected SSLSessionContext engineGetClientSessionContext() {
+            return null;
+        }
+    }
+}

@@ -1,0 +1,2 @@
+/** Connections to MongoDB, for both connectors: TLS, servers that stop responding, and what the server's errors mean. */
+package io.towpath.net;

@@ -1,0 +1,93 @@
+package io.towpath.sink;
+
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+import org.apache.kafka.common.TopicPartition;
+
+/** Checks the log of partitions from which nothing has come for a while. */
+final class QuietPartitions {
+    private static final long QUIET_NS = TimeUnit.SECONDS.toNanos(5);
+
+    private final Function<Collection<TopicPartition>, Map<TopicPartition, LogBounds>> log;
+    private final LogEnd end;
+    private final Map<TopicPartition, Reading> readings;
+    private long checkedNs = System.nanoTime();
+
+    /** @param log returns the bounds of partitions, with their ends */
+    QuietPartitions(
+            Function<Collection<TopicPartition>, Map<TopicPartition, LogBounds>> log,
+            LogEnd end,
+            Map<TopicPartition, Reading> readings) {
+        this.log = log;
+        this.end = end;
+        this.readings = readings;
+    }
+
+    /** How soon {@link #check} has something to do that should not wait; less than 0 when it has not. */
+    long soonMs(Map<TopicPartition, OffsetDocument> positions) {
+        boolean isDue = positions.entrySet().stream().anyMatch(entry -> {
+            Reading reading = readings.get(entry.getKey());
+            OffsetDocument position = entry.getValue();
+            return reading != null
+                    && position.offset() > 0
+                    && position.clear() == position.offset()
+                    && !reading.isUnreadBehind(position);
+        });
+        return isDue ? TimeUnit.NANOSECONDS.toMillis(QUIET_NS) : -1;
+    }
+
+    /**
+     * Returns up to where the log holds no record behind what is applied: there may be markers of transactions, which retention can
+     * delete without a loss. Throws {@link LogBounds.Broken}.
+     */
+    Map<TopicPartition, Long> check(Map<TopicPartition, OffsetDocument> positions) {
+        long now = System.nanoTime();
+        if (now - checkedNs < QUIET_NS) return Map.of();
+        checkedNs = now;
+        Set<TopicPartition> quiet = positions.keySet().stream()
+                .filter(partition -> isQuiet(partition, positions.get(partition), now))
+                .collect(Collectors.toSet());
+        if (quiet.isEmpty()) return Map.of();
+        Map<TopicPartition, Long> clear = new HashMap<>();
+        Map<TopicPartition, Long> open = new HashMap<>();
+        try {
+            log.apply(quiet).forEach((partition, bounds) -> {
+                OffsetDocument position = positions.get(partition);
+                bounds.requireContains(partition, position);
+                long behind = bounds.stable() - position.clear();
+                // a log without open transactions ends in the marker of one
+                if (behind == 1 && bounds.stable() == bounds.end()) clear.put(partition, bounds.stable());
+                else if (behind > 0 && !readings.get(partition).isUnreadBehind(position))
+                    open.put(partition, bounds.stable());
+            });
+        } catch (LogGuard.Unanswered error) {
+            return Map.of(); // the next time
+        }
+        if (!open.isEmpty()) clear.putAll(withoutRecords(open, positions));
+        return clear;
+    }
+
+    private boolean isQuiet(TopicPartition partition, OffsetDocument position, long now) {
+        Reading reading = readings.get(partition);
+        return reading != null && reading.isQuiet(position, now, QUIET_NS);
+    }
+
+    private Map<TopicPartition, Long> withoutRecords(
+            Map<TopicPartition, Long> ends, Map<TopicPartition, OffsetDocument> positions) {
+        Map<TopicPartition, Long> starts = new HashMap<>();
+        ends.keySet()
+                .forEach(partition ->
+                        starts.put(partition, positions.get(partition).clear()));
+        Map<TopicPartition, Long> clear = new HashMap<>();
+        end.hasRecords(starts).forEach((partition, hasRecords) -> {
+            if (hasRecords) readings.get(partition).unreadBehind(starts.get(partition));
+            else clear.put(partition, ends.get(partition));
+        });
+        return clear;
+    }
+}

@@ -1,0 +1,71 @@
+package io.towpath.sink;
+
+import java.lang.ref.WeakReference;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.sink.SinkRecord;
+
+/** What the sink has received of one partition, and where offsets were missing between its records. */
+final class Reading {
+    private long next;
+    /** The first record of the last poll, which Connect delivers once more when the sink did not take it. */
+    private WeakReference<SinkRecord> first = new WeakReference<>(null);
+    /** The first offset that was missing since the last check of the log; -1 when none was. */
+    private long hole = -1;
+    /** A record is known to be behind this offset, up to which the log was clear. */
+    private long unread = -1;
+
+    private long receivedNs = System.nanoTime();
+
+    Reading(long next) {
+        this.next = next;
+    }
+
+    /** The destination's position was reloaded; the consumer continues there, or had passed it already. */
+    void moveTo(long position) {
+        next = position;
+    }
+
+    /** The first record of a poll. Throws {@link LogBounds.Broken} when Kafka has gone back before what is applied. */
+    void begin(TopicPartition partition, SinkRecord record, OffsetDocument position) {
+        receivedNs = System.nanoTime();
+        if (first.get() == record) {
+            next = record.kafkaOffset(); // delivered once more, and checked already
+            return;
+        }
+        first = new WeakReference<>(record);
+        if (record.kafkaOffset() < position.offset())
+            throw LogBounds.beyondTheEnd(
+                    partition, position, "Kafka went back to offset " + record.kafkaOffset() + ", as it does then");
+        boolean beginsAtPosition = next <= position.offset();
+        boolean isRepeated = record.kafkaOffset() < next;
+        if (beginsAtPosition || isRepeated) next = Math.min(position.clear(), record.kafkaOffset());
+    }
+
+    void add(SinkRecord record) {
+        if (record.kafkaOffset() > next && hole < 0) hole = next;
+        next = record.kafkaOffset() + 1;
+    }
+
+    /** Whether the log begins behind an offset that was missing. */
+    boolean hasLost(LogBounds bounds) {
+        return hole >= 0 && bounds.start() > hole;
+    }
+
+    /** The log still holds the places where offsets were missing. */
+    void checked() {
+        hole = -1;
+    }
+
+    /** Whether everything received is applied, and nothing has come for this long. */
+    boolean isQuiet(OffsetDocument position, long now, long quietNs) {
+        return next <= position.clear() && now - receivedNs > quietNs;
+    }
+
+    boolean isUnreadBehind(OffsetDocument position) {
+        return unread >= position.clear();
+    }
+
+    void unreadBehind(long offset) {
+        unread = offset;
+    }
+}

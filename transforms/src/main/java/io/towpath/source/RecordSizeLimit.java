@@ -1,0 +1,128 @@
+package io.towpath.source;
+
+import io.towpath.connector.TextHeaders;
+import io.towpath.record.RecordHeaders;
+import io.towpath.source.progress.SourceMetrics;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.utils.ByteBufferOutputStream;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.header.Header;
+import org.apache.kafka.connect.header.Headers;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.bson.RawBsonDocument;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Turns records that are larger than their topic takes into dead letters, with the document's key and the reason: Kafka would refuse them
+ * again and again, and hold up everything behind them. {@code repair --dead-letters} re-reads the documents.
+ */
+final class RecordSizeLimit implements AutoCloseable {
+    private static final Logger LOGGER = LoggerFactory.getLogger(RecordSizeLimit.class);
+    /** Smaller records are not checked: no sensible topic has a limit below. */
+    private static final int SMALL = 64 << 10;
+    /** Of a batch with one record: its header (61 bytes), lengths, and the headers of the contract. */
+    private static final int OVERHEAD = 200;
+
+    private final SourceSettings settings;
+    private final SourceMetrics metrics;
+    private final TopicLimits limits;
+
+    RecordSizeLimit(SourceSettings settings, SourceMetrics metrics) {
+        this.settings = settings;
+        this.metrics = metrics;
+        this.limits = new TopicLimits(settings.rereads().client());
+    }
+
+    /** The same records, with dead letters in place of those that are too large; null stays null. */
+    List<SourceRecord> applyTo(List<SourceRecord> records) throws InterruptedException {
+        if (records == null) return null;
+        List<SourceRecord> fitting = null;
+        for (int index = 0; index < records.size(); index++) {
+            SourceRecord record = records.get(index);
+            String reason = reason(record);
+            if (!reason.isEmpty() && fitting == null) fitting = new ArrayList<>(records.subList(0, index));
+            if (fitting != null) fitting.add(reason.isEmpty() ? record : letter(record, reason));
+        }
+        return fitting == null ? records : fitting;
+    }
+
+    /** Why a record cannot be written; empty when it can. */
+    private String reason(SourceRecord record) throws InterruptedException {
+        if (!settings.rereads().areUsed()
+                || !(record.key() instanceof byte[] key)
+                || length(key) + length(record.value()) < SMALL) return "";
+        byte[] value = (byte[]) record.value();
+        int size = OVERHEAD + length(key) + length(value);
+        if (size > settings.largestRequest()) {
+            return "the record has %,d bytes, and the source connector's producer sends %,d at most (max.request.size)"
+                    .formatted(size, settings.largestRequest());
+        }
+        int limit = limits.of(record.topic());
+        if (size <= limit) return "";
+        int packed = OVERHEAD + packed(key, value);
+        if (packed <= limit) return "";
+        return "the record has %,d bytes, and the topic %s takes %,d at most (max.message.bytes): raise that, then `towpath repair PIPELINE --dead-letters`"
+                .formatted(packed, record.topic(), limit);
+    }
+
+    /** The size after compression, as the producer's {@code compression.type} of {@code source.json} does it. */
+    private static int packed(byte[] key, byte[] value) {
+        ByteBufferOutputStream packed = new ByteBufferOutputStream(1 << 20);
+        try (OutputStream out = Compression.lz4().build().wrapForOutput(packed, (byte) 2)) {
+            out.write(key);
+            if (value != null) out.write(value);
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        return packed.position();
+    }
+
+    private static int length(Object bytes) {
+        return bytes instanceof byte[] array ? array.length : 0;
+    }
+
+    private SourceRecord letter(SourceRecord record, String reason) {
+        byte[] key = (byte[]) record.key();
+        String namespace = record.topic().substring(settings.name().length() + 1);
+        String id = new RawBsonDocument(key).toJson();
+        if (settings.deadLettersTopic().isEmpty()) {
+            throw new ConnectException("%s %s cannot be written to the log: %s".formatted(namespace, id, reason));
+        }
+        LOGGER.error("{} {} becomes a dead letter: {}", namespace, id, reason);
+        metrics.oversized();
+        Headers headers = record.headers().duplicate();
+        TextHeaders.addDeadLetter(headers, record.topic(), -1, place(record), namespace, 0, reason);
+        return new SourceRecord(
+                record.sourcePartition(),
+                record.sourceOffset(),
+                settings.deadLettersTopic(),
+                0,
+                Schema.BYTES_SCHEMA,
+                key,
+                Schema.OPTIONAL_BYTES_SCHEMA,
+                key,
+                null,
+                headers);
+    }
+
+    /** A number for a document and its cluster time, in place of an offset: it distinguishes dead letters. */
+    private static long place(SourceRecord record) {
+        Header time = record.headers().lastWithName(RecordHeaders.TIME);
+        byte[] text = time == null ? new byte[0] : (byte[]) time.value();
+        return (Integer.toUnsignedLong(Arrays.hashCode((byte[]) record.key())) << 31)
+                ^ Integer.toUnsignedLong(Arrays.hashCode(text));
+    }
+
+    @Override
+    public void close() {
+        limits.close();
+    }
+}

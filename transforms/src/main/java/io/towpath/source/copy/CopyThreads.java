@@ -1,0 +1,161 @@
+package io.towpath.source.copy;
+
+import com.mongodb.MongoException;
+import io.towpath.net.ReadFault;
+import io.towpath.source.progress.Page;
+import io.towpath.source.progress.RangePlan;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.LinkedBlockingDeque;
+import java.util.concurrent.ThreadLocalRandom;
+
+/**
+ * Threads that divide collections into ranges and read these. The pages of each range wait in order, up to a number of bytes, beyond
+ * which reading blocks. When a read breaks off, its range continues where its last page ended, as of a later cluster time.
+ */
+final class CopyThreads implements AutoCloseable {
+    /** Of pages that wait for the task, whatever the number of threads. */
+    private static final long MOST_WAITING_BYTES = 32 << 20;
+
+    private static final Duration PATIENCE = Duration.ofMinutes(5);
+    private static final long FIRST_PAUSE_MS = 200;
+    private static final long LONGEST_PAUSE_MS = 10_000;
+
+    /** Work for a thread: to divide a collection into ranges, or to read a range. */
+    private sealed interface Job {}
+
+    private record Cut(String namespace) implements Job {}
+
+    private record Read(String namespace, RangePlan plan, int range, byte[] after) implements Job {}
+
+    private final SnapshotReads reads;
+    private final String name;
+    private final RateLimit limit;
+    private final LinkedBlockingDeque<Job> jobs = new LinkedBlockingDeque<>();
+    private final CopySteps steps = new CopySteps(MOST_WAITING_BYTES);
+    private final List<Thread> threads = new ArrayList<>();
+
+    /** @param name of the pipeline */
+    CopyThreads(SnapshotReads reads, String name) {
+        this.reads = reads;
+        this.name = name;
+        this.limit = new RateLimit(
+                reads.settings().documentsPerSecond(), reads.settings().bytesPerSecond());
+    }
+
+    void cut(String namespace) {
+        jobs.addLast(new Cut(namespace));
+    }
+
+    void read(String namespace, RangePlan plan, int range, byte[] after) {
+        jobs.addLast(new Read(namespace, plan, range, after));
+    }
+
+    void start() {
+        for (int index = 0; index < reads.settings().threads(); index++) {
+            Thread thread = new Thread(this::work, "towpath-copy-%s-%d".formatted(name, index));
+            thread.setDaemon(true);
+            thread.start();
+            threads.add(thread);
+        }
+    }
+
+    /** The next step, or null when there is none within the time. */
+    CopyStep next(long waitMs) throws InterruptedException {
+        return steps.next(waitMs);
+    }
+
+    private void work() {
+        String namespace = "";
+        try {
+            while (true) {
+                Job job = jobs.takeFirst();
+                if (job instanceof Cut cut) {
+                    namespace = cut.namespace;
+                    cut(cut);
+                } else if (job instanceof Read read) {
+                    namespace = read.namespace;
+                    read(read);
+                }
+            }
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+        } catch (Throwable error) { // also an Error: the task would wait for a dead thread for ever
+            fail(namespace, error);
+        }
+    }
+
+    private void fail(String namespace, Throwable error) {
+        if (error instanceof MongoException fault && ReadFault.isInterrupt(fault)) return;
+        try {
+            steps.put(new CopyStep.Failed(namespace, error));
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private void cut(Cut job) throws InterruptedException {
+        for (Patience patience = new Patience(); ; ) {
+            try {
+                RangePlan plan = RangeCutter.plan(
+                        reads.source().collection(job.namespace),
+                        reads.settings().rangeBytes());
+                steps.put(new CopyStep.Planned(job.namespace, plan));
+                // before the collections that are not divided yet, so that few ranges wait
+                for (int range = plan.ranges() - 1; range >= 0; range--) {
+                    jobs.addFirst(new Read(job.namespace, plan, range, RangePlan.OPEN_END));
+                }
+                return;
+            } catch (MongoException error) {
+                patience.afterFault(error);
+            }
+        }
+    }
+
+    private void read(Read job) throws InterruptedException {
+        byte[] after = job.after;
+        for (Patience patience = new Patience(); ; ) {
+            try (RangeRead pages = new RangeRead(
+                    reads,
+                    reads.source().snapshot(),
+                    job.namespace,
+                    job.range,
+                    job.plan,
+                    after,
+                    RangeRead.PAGE_BYTES)) {
+                while (pages.hasNext()) {
+                    Page page = pages.next();
+                    limit.take(page.documents().size(), page.bytes());
+                    steps.put(new CopyStep.Copied(page));
+                    if (page.isLast()) return;
+                    after = page.lastKey();
+                    patience = new Patience();
+                }
+            } catch (MongoException error) {
+                if (ReadFault.isInterrupt(error)) throw new InterruptedException();
+                steps.put(new CopyStep.Retried(job.namespace, job.range, ReadFault.message(error)));
+                patience.afterFault(error);
+            }
+        }
+    }
+
+    @Override
+    public void close() {
+        threads.forEach(Thread::interrupt);
+        steps.clear();
+    }
+
+    /** Growing pauses, until an error is not transient or has lasted too long. */
+    private static final class Patience {
+        private final long end = System.nanoTime() + PATIENCE.toNanos();
+        private long pauseMs = FIRST_PAUSE_MS;
+
+        void afterFault(MongoException error) throws InterruptedException {
+            if (ReadFault.isInterrupt(error)) throw new InterruptedException();
+            if (!ReadFault.isTransient(error) || System.nanoTime() > end) throw error;
+            Thread.sleep(ThreadLocalRandom.current().nextLong(pauseMs / 2, pauseMs));
+            pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+package io.towpath.source.copy;
+
+import com.mongodb.MongoException;
+import com.mongodb.client.MongoCollection;
+import io.towpath.net.ServerError;
+import io.towpath.record.BsonOrder;
+import io.towpath.record.CanonicalKey;
+import io.towpath.source.progress.RangePlan;
+import java.util.ArrayList;
+import java.util.List;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.BsonNumber;
+
+/** Divides a collection into ranges of about the same number of bytes, whatever the types and distribution of its {@code _id}s. */
+final class RangeCutter {
+    /** Keeps a plan with {@code _id}s of 1 KB, in Base64, below Kafka's default record size of 1 MB. */
+    private static final int MAX_RANGES = 1_024;
+
+    private static final int MAX_BOUND_BYTES = 700_000;
+    /** Of up to this many documents every {@code _id} is read, from the index alone; of more, a sample. */
+    private static final long FEW = 20_000;
+
+    private static final int SAMPLES_A_RANGE = 20;
+    private static final BsonDocument ONLY_ID = new BsonDocument("_id", new BsonInt32(1));
+
+    private RangeCutter() {}
+
+    static RangePlan plan(MongoCollection<BsonDocument> collection, long rangeBytes) {
+        long now = System.currentTimeMillis();
+        BsonDocument stage = new BsonDocument("$collStats", new BsonDocument("storageStats", new BsonDocument()));
+        BsonDocument sizes = sizes(collection, stage);
+        long documents = number(sizes, "count");
+        long bytes = number(sizes, "size");
+        long ranges = Math.min(Math.min(MAX_RANGES, documents), (bytes + rangeBytes - 1) / rangeBytes);
+        List<byte[]> bounds = ranges < 2 ? List.of() : bounds(sortedKeys(collection, documents, ranges), (int) ranges);
+        return new RangePlan(bounds, documents, bytes, now);
+    }
+
+    /** Empty when the collection does not exist. */
+    private static BsonDocument sizes(MongoCollection<BsonDocument> collection, BsonDocument stage) {
+        try {
+            BsonDocument stats = collection.aggregate(List.of(stage)).first();
+            return stats == null ? new BsonDocument() : stats.getDocument("storageStats");
+        } catch (MongoException error) {
+            if (!ServerError.NamespaceNotFound.is(error)) throw error;
+            return new BsonDocument();
+        }
+    }
+
+    private static long number(BsonDocument sizes, String name) {
+        return sizes.get(name) instanceof BsonNumber number ? number.longValue() : 0;
+    }
+
+    private static List<byte[]> sortedKeys(MongoCollection<BsonDocument> collection, long documents, long ranges) {
+        List<byte[]> keys = new ArrayList<>();
+        MongoCollection<byte[]> raw = collection.withDocumentClass(byte[].class);
+        if (documents <= FEW) {
+            for (byte[] id : raw.find().projection(ONLY_ID).sort(ONLY_ID).hint(ONLY_ID)) keys.add(CanonicalKey.of(id));
+            return keys;
+        }
+        // the server samples less than 5 % with a random cursor; for more it would read the whole collection
+        int size = (int) Math.min(documents / 25, ranges * SAMPLES_A_RANGE);
+        List<BsonDocument> pipeline = List.of(
+                new BsonDocument("$sample", new BsonDocument("size", new BsonInt32(size))),
+                new BsonDocument("$project", ONLY_ID));
+        for (byte[] id : raw.aggregate(pipeline)) keys.add(CanonicalKey.of(id));
+        keys.sort(BsonOrder::compare);
+        return keys;
+    }
+
+    private static List<byte[]> bounds(List<byte[]> keys, int ranges) {
+        List<byte[]> bounds = new ArrayList<>();
+        int bytes = 0;
+        for (int range = 1; range < ranges; range++) {
+            int index = (int) ((long) keys.size() * range / ranges);
+            if (index == 0 || index >= keys.size()) continue;
+            byte[] key = keys.get(index);
+            boolean isNew = bounds.isEmpty() || BsonOrder.compare(bounds.get(bounds.size() - 1), key) < 0;
+            bytes += key.length;
+            if (isNew && bytes <= MAX_BOUND_BYTES && DriverKey.isExact(key)) bounds.add(key);
+        }
+        return bounds;
+    }
+}

@@ -1,0 +1,119 @@
+package io.towpath.source.copy;
+
+import com.mongodb.client.ClientSession;
+import com.mongodb.client.MongoCursor;
+import io.towpath.record.BsonOrder;
+import io.towpath.record.CanonicalKey;
+import io.towpath.record.ClusterTime;
+import io.towpath.source.progress.Page;
+import io.towpath.source.progress.RangePlan;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.NoSuchElementException;
+import org.bson.BsonDocument;
+import org.bson.BsonMaxKey;
+
+/** One read of a range, or of the rest of it, as of one cluster time: page by page, the last one marked. Throws the driver's exceptions. */
+final class RangeRead implements Iterator<Page>, AutoCloseable {
+    static final long PAGE_BYTES = 1 << 20;
+    private static final int PAGE_DOCUMENTS = 4_000;
+    private static final BsonDocument MAX_KEY = new BsonDocument("_id", new BsonMaxKey());
+
+    private final String namespace;
+    private final int range;
+    private final long pageBytes;
+    private final SnapshotReads reads;
+    private final RangePlan plan;
+    private ClientSession session;
+    private MongoCursor<byte[]> cursor;
+    private boolean atEnd;
+    private final ClusterTime time;
+    private byte[] ahead;
+    private boolean ended;
+
+    /**
+     * @param session determines the cluster time; closed with this
+     * @param after key of the last {@code _id} of an earlier read; empty for none
+     */
+    RangeRead(
+            SnapshotReads reads,
+            ClientSession session,
+            String namespace,
+            int range,
+            RangePlan plan,
+            byte[] after,
+            long pageBytes) {
+        this.reads = reads;
+        this.plan = plan;
+        this.namespace = namespace;
+        this.range = range;
+        this.pageBytes = pageBytes;
+        this.session = session;
+        try {
+            byte[] from = after.length > 0 ? after : plan.from(range);
+            this.cursor = open(from);
+            if (session.getSnapshotTimestamp() == null) {
+                // a member without the collection reports no cluster time; it may lag, so the read names one
+                close();
+                this.session = reads.source().snapshot(reads.source().now());
+                this.cursor = open(from);
+            }
+            // a find with min() and without max() ends before MaxKey, which may be an _id
+            this.atEnd = from.length == 0 || plan.to(range).length > 0;
+            this.time = ClusterTime.of(this.session.getSnapshotTimestamp());
+            this.ahead = read();
+            boolean isKnown =
+                    ahead != null && after.length > 0 && BsonOrder.compare(CanonicalKey.of(ahead), after) == 0;
+            if (isKnown) ahead = read();
+        } catch (RuntimeException error) {
+            this.session.close();
+            throw error;
+        }
+    }
+
+    private MongoCursor<byte[]> open(byte[] from) {
+        return reads.range(session, namespace, from, plan.to(range))
+                .batchSize(reads.batch(plan))
+                .iterator();
+    }
+
+    private byte[] read() {
+        if (!cursor.hasNext() && !atEnd) {
+            cursor = reads.documents(namespace, session, MAX_KEY).iterator();
+            atEnd = true;
+        }
+        return cursor.hasNext() ? cursor.next() : null;
+    }
+
+    @Override
+    public boolean hasNext() {
+        return !ended;
+    }
+
+    @Override
+    public Page next() {
+        if (ended) throw new NoSuchElementException();
+        List<byte[]> documents = new ArrayList<>();
+        long bytes = 0;
+        while (ahead != null && !isFull(documents, bytes)) {
+            documents.add(ahead);
+            bytes += ahead.length;
+            ahead = read();
+        }
+        ended = ahead == null;
+        return new Page(namespace, range, documents, bytes, time, ended);
+    }
+
+    /** A page ends where a later read can continue. */
+    private boolean isFull(List<byte[]> documents, long bytes) {
+        if (bytes < pageBytes && documents.size() < PAGE_DOCUMENTS) return false;
+        return DriverKey.isExact(CanonicalKey.of(documents.get(documents.size() - 1)));
+    }
+
+    @Override
+    public void close() {
+        cursor.close();
+        session.close();
+    }
+}

@@ -1,0 +1,47 @@
+package io.towpath.source.copy;
+
+import com.mongodb.client.ClientSession;
+import com.mongodb.client.FindIterable;
+import io.towpath.debezium.SourceCluster;
+import io.towpath.source.progress.RangePlan;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.RawBsonDocument;
+
+/** Reads documents of the source as bytes, in the order of their {@code _id}s, in snapshot sessions. */
+public record SnapshotReads(SourceCluster source, CopySettings settings) {
+    private static final BsonDocument BY_ID = new BsonDocument("_id", new BsonInt32(1));
+    /** The most documents that the server sends at once; it sends 16 MB at most. */
+    private static final int BATCH_DOCUMENTS = 4_000;
+    /** About how many bytes the server sends at once to all threads of a copy together. */
+    private static final long BATCHES_BYTES = 64 << 20;
+
+    /** The documents of a namespace that match a filter. */
+    public FindIterable<byte[]> documents(String namespace, ClientSession session, BsonDocument filter) {
+        return source.collection(namespace)
+                .withDocumentClass(byte[].class)
+                .withReadPreference(settings.readPreference())
+                .find(session, filter)
+                .sort(BY_ID)
+                .hint(BY_ID)
+                .batchSize(BATCH_DOCUMENTS);
+    }
+
+    /**
+     * The documents of a range, whatever the types of their {@code _id}s.
+     *
+     * @param from key of the first {@code _id}; empty for the beginning
+     * @param to key of the first {@code _id} behind it; empty for the end
+     */
+    FindIterable<byte[]> range(ClientSession session, String namespace, byte[] from, byte[] to) {
+        FindIterable<byte[]> documents = documents(namespace, session, new BsonDocument());
+        if (from.length > 0) documents.min(new RawBsonDocument(from));
+        if (to.length > 0) documents.max(new RawBsonDocument(to));
+        return documents;
+    }
+
+    /** How many documents of a collection the server sends to one thread at once. */
+    int batch(RangePlan plan) {
+        return (int) Math.min(BATCH_DOCUMENTS, plan.documentsIn(BATCHES_BYTES / settings.threads()));
+    }
+}

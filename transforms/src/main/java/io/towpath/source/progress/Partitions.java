@@ -1,0 +1,84 @@
+package io.towpath.source.progress;
+
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.stream.IntStream;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+
+/**
+ * The source partitions of the connector's own offsets. Offsets travel with records, in their transaction; where there is no other
+ * record, with a line of text in Debezium's heartbeat topic.
+ *
+ * @param prefix Debezium's {@code topic.prefix}, which marks its offsets too
+ */
+public record Partitions(String prefix) {
+    private static final String TOWPATH = "towpath";
+    private static final String NAMESPACE = "namespace";
+    private static final String RANGE = "range";
+    private static final String REQUESTS = "requests";
+    private static final String DDL = "ddl";
+
+    public Map<String, Object> root() {
+        return sorted(Map.of(TOWPATH, prefix));
+    }
+
+    public Map<String, Object> of(String namespace) {
+        return sorted(Map.of(TOWPATH, prefix, NAMESPACE, namespace));
+    }
+
+    public Map<String, Object> of(String namespace, int range) {
+        return sorted(Map.of(TOWPATH, prefix, NAMESPACE, namespace, RANGE, (long) range));
+    }
+
+    public Map<String, Object> requests(String topic) {
+        return sorted(Map.of(TOWPATH, prefix, REQUESTS, topic));
+    }
+
+    /** Of schema changes. */
+    public Map<String, Object> ddl() {
+        return sorted(Map.of(TOWPATH, prefix, DDL, true));
+    }
+
+    /** Connect finds an offset by the bytes of its partition, in which the order of the names counts. */
+    private static Map<String, Object> sorted(Map<String, Object> partition) {
+        return new TreeMap<>(partition);
+    }
+
+    /** The stored plans, by namespace. */
+    Map<String, RangePlan> plans(List<String> namespaces, OffsetStorageReader reader) {
+        Map<String, RangePlan> plans = new HashMap<>();
+        reader.offsets(namespaces.stream().map(this::of).toList()).forEach((partition, offset) -> {
+            if (offset != null) plans.put((String) partition.get(NAMESPACE), CollectionCopy.plan(offset));
+        });
+        return plans;
+    }
+
+    /** The stored offsets of a namespace's ranges, by range. */
+    Map<Integer, Map<String, Object>> ranges(String namespace, int count, OffsetStorageReader reader) {
+        Map<Integer, Map<String, Object>> ranges = new HashMap<>();
+        reader.offsets(IntStream.range(0, count)
+                        .mapToObj(range -> of(namespace, range))
+                        .toList())
+                .forEach((partition, offset) -> ranges.put(((Number) partition.get(RANGE)).intValue(), offset));
+        return ranges;
+    }
+
+    /** A record that exists for its offset only; null forgets the offset. */
+    public SourceRecord offsetRecord(Map<String, ?> partition, Map<String, Object> offset, String text) {
+        return new SourceRecord(
+                partition,
+                offset,
+                "__debezium-heartbeat." + prefix,
+                null,
+                Schema.OPTIONAL_BYTES_SCHEMA,
+                null,
+                Schema.OPTIONAL_BYTES_SCHEMA,
+                text.getBytes(UTF_8));
+    }
+}

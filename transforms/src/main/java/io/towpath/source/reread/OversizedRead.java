@@ -1,0 +1,97 @@
+package io.towpath.source.reread;
+
+import com.mongodb.MongoException;
+import com.mongodb.client.ClientSession;
+import io.towpath.debezium.OversizedEvent;
+import io.towpath.net.ReadFault;
+import io.towpath.record.ClusterTime;
+import io.towpath.source.copy.DriverKey;
+import io.towpath.source.copy.Rows;
+import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.progress.Progress;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Documents in place of events that are too large: each as of its event, or, where the source no longer holds that state, as of now. It
+ * includes the document's events up to then, so the stream drops these.
+ */
+public final class OversizedRead {
+    private static final Logger LOGGER = LoggerFactory.getLogger(OversizedRead.class);
+
+    private final Progress progress;
+    private final SnapshotReads reads;
+
+    public OversizedRead(Progress progress, SnapshotReads reads) {
+        this.progress = progress;
+        this.reads = reads;
+    }
+
+    /** The records in place of Debezium's, which has the offset; empty when the read has to be retried. */
+    public Optional<List<SourceRecord>> of(SourceRecord record, OversizedEvent event) {
+        if (!DriverKey.isExact(event.key())) {
+            throw new ConnectException(
+                    "the change of %s %s is too large for a change stream, and the document cannot be read by its _id, which no driver sends unchanged. Remove the document, or exclude the collection"
+                            .formatted(event.namespace(), new RawBsonDocument(event.key()).toJson()));
+        }
+        try {
+            return Optional.of(read(record, event, Optional.of(event.time())));
+        } catch (MongoException error) {
+            if (!ReadFault.isAboutTime(error)) return retry(error);
+        }
+        try {
+            return Optional.of(read(record, event, Optional.empty()));
+        } catch (MongoException error) {
+            return retry(error);
+        }
+    }
+
+    private Optional<List<SourceRecord>> retry(MongoException error) {
+        if (!ReadFault.isTransient(error)) throw error;
+        progress.metrics().retried(ReadFault.message(error));
+        LOGGER.warn("a document cannot be read in place of an event yet: {}", ReadFault.message(error));
+        return Optional.empty();
+    }
+
+    private List<SourceRecord> read(SourceRecord record, OversizedEvent event, Optional<ClusterTime> eventTime) {
+        List<byte[]> documents = new ArrayList<>();
+        // always explicit: a member that lags would read the state before the event, and one without the collection
+        // reports no time
+        ClusterTime time = eventTime.orElseGet(reads.source()::now);
+        try (ClientSession session = reads.source().snapshot(time)) {
+            BsonDocument filter = new BsonDocument("_id", new RawBsonDocument(event.key()).get("_id"));
+            reads.documents(event.namespace(), session, filter).into(documents);
+        }
+        List<SourceRecord> records = new ArrayList<>();
+        Rows rows = new Rows(progress.name(), event.namespace(), asPartition(record), asOffset(record));
+        rows.documents(documents, time, records);
+        if (documents.isEmpty()) rows.gone(List.of(event.key()), time, records);
+        progress.ledger().addDocument(event.namespace(), event.key(), time, eventTime.isEmpty());
+        records.add(progress.ledger().rootRecord());
+        progress.metrics().oversized();
+        LOGGER.warn(
+                "{} {} was read as of {} in place of a change that is too large for a change stream",
+                event.namespace(),
+                new RawBsonDocument(event.key()).toJson(),
+                time);
+        return records;
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Map<String, Object> asPartition(SourceRecord record) {
+        return (Map<String, Object>) record.sourcePartition();
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Map<String, Object> asOffset(SourceRecord record) {
+        return (Map<String, Object>) record.sourceOffset();
+    }
+}

@@ -1,0 +1,92 @@
+package io.towpath.source.reread;
+
+import io.towpath.source.copy.DriverKey;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.List;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.Queue;
+import java.util.function.Predicate;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.connect.errors.DataException;
+import org.bson.RawBsonDocument;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The request topic, read in order. Skips requests for namespaces that another connector captures. */
+final class RequestLog implements AutoCloseable {
+    private static final Logger LOGGER = LoggerFactory.getLogger(RequestLog.class);
+    private static final int MOST_WAITING = 16;
+
+    private final KafkaConsumer<byte[], byte[]> consumer;
+    private final Predicate<String> selection;
+    private final Queue<RereadRequest> waiting = new ArrayDeque<>();
+    private long read;
+
+    /** @param next offset of the first request to read */
+    RequestLog(String topic, Properties settings, long next, Predicate<String> selection) {
+        this.selection = selection;
+        this.read = next;
+        Properties properties = new Properties();
+        properties.putAll(settings);
+        properties.put("isolation.level", "read_committed");
+        properties.put("allow.auto.create.topics", "false");
+        properties.put("auto.offset.reset", "earliest");
+        properties.put("enable.auto.commit", "false");
+        properties.put("max.poll.records", Integer.toString(MOST_WAITING));
+        consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        TopicPartition partition = new TopicPartition(topic, 0);
+        consumer.assign(List.of(partition));
+        consumer.seek(partition, next);
+    }
+
+    /** The first request that is not answered, if there is one. Does not wait for one. */
+    Optional<RereadRequest> first() {
+        if (waiting.isEmpty()) {
+            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ZERO)) take(record);
+        }
+        return Optional.ofNullable(waiting.peek());
+    }
+
+    private void take(ConsumerRecord<byte[], byte[]> record) {
+        read = record.offset() + 1;
+        Optional<RereadRequest> closing = RereadRequest.closing(record.offset(), record.value());
+        if (closing.isPresent()) {
+            waiting.add(closing.get());
+            return;
+        }
+        try {
+            RereadRequest request = RereadRequest.of(record.offset(), record.value());
+            if (!selection.test(request.namespace())) return;
+            request.keys().stream()
+                    .filter(key -> !DriverKey.isExact(key))
+                    .forEach(key -> LOGGER.error(
+                            "{} of {} cannot be re-read: no driver sends such an _id unchanged",
+                            new RawBsonDocument(key),
+                            request.namespace()));
+            List<byte[]> readable =
+                    request.keys().stream().filter(DriverKey::isExact).toList();
+            if (!readable.isEmpty()) waiting.add(new RereadRequest(request.offset(), request.namespace(), readable));
+        } catch (DataException error) {
+            LOGGER.error("skipped: {}", error.getMessage());
+        }
+    }
+
+    /** Up to which offset there is nothing to answer. */
+    long skipped() {
+        return waiting.isEmpty() ? read : waiting.peek().offset();
+    }
+
+    void answered() {
+        waiting.remove();
+    }
+
+    @Override
+    public void close() {
+        consumer.close();
+    }
+}

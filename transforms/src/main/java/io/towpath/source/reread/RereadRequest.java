@@ -1,0 +1,73 @@
+package io.towpath.source.reread;
+
+import io.towpath.record.BsonBytes;
+import io.towpath.record.BsonElements;
+import io.towpath.record.BsonOrder;
+import io.towpath.record.CanonicalKey;
+import io.towpath.record.ContractException;
+import io.towpath.record.WholeBson;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.kafka.connect.errors.DataException;
+import org.bson.BsonInvalidOperationException;
+import org.bson.BsonSerializationException;
+import org.bson.RawBsonDocument;
+
+/**
+ * A request to re-read documents.
+ *
+ * @param offset of its record in the request topic
+ * @param keys of the documents, each once, in the order of their {@code _id}s
+ * @param closes the resnapshot that this request ends, behind all of its others; empty for every other request
+ */
+record RereadRequest(long offset, String namespace, List<byte[]> keys, String closes) {
+    RereadRequest(long offset, String namespace, List<byte[]> keys) {
+        this(offset, namespace, keys, "");
+    }
+
+    /** The server stores no {@code _id} of these types, and a query for a regex returns what matches it. */
+    private static final Set<Byte> NO_IDS = Set.of((byte) 0x04, (byte) 0x06, (byte) 0x0B);
+
+    /** From {@code {resnapshot: "…"}}; empty for anything else. */
+    static Optional<RereadRequest> closing(long offset, byte[] value) {
+        try {
+            RawBsonDocument request = new RawBsonDocument(value == null ? new byte[0] : value);
+            if (!request.containsKey("resnapshot")) return Optional.empty();
+            return Optional.of(new RereadRequest(
+                    offset, "", List.of(), request.getString("resnapshot").getValue()));
+        } catch (BsonSerializationException | BsonInvalidOperationException | IllegalArgumentException other) {
+            return Optional.empty();
+        }
+    }
+
+    /** From {@code {namespace: "db.collection", ids: [_id, …]}}. Throws {@link DataException} on anything else. */
+    static RereadRequest of(long offset, byte[] value) {
+        try {
+            if (value == null) throw new DataException("it is empty");
+            WholeBson.require(value);
+            String namespace = new RawBsonDocument(value).getString("namespace").getValue();
+            TreeSet<byte[]> keys = new TreeSet<>(BsonOrder::compare);
+            BsonElements fields = new BsonElements(value, 0);
+            while (fields.next()) {
+                if (!fields.nameIs(new byte[] {'i', 'd', 's'}) || fields.type() != BsonElements.ARRAY) continue;
+                BsonElements ids = new BsonElements(value, fields.valueStart());
+                while (ids.next()) {
+                    if (NO_IDS.contains(ids.type()))
+                        throw new DataException("no _id is an array, a regex or undefined");
+                    keys.add(CanonicalKey.of(
+                            BsonBytes.ofField(ids.type(), BsonElements.ID, value, ids.valueStart(), ids.valueEnd())));
+                }
+            }
+            if (keys.isEmpty()) throw new DataException("it names no ids");
+            return new RereadRequest(offset, namespace, new ArrayList<>(keys));
+        } catch (BsonSerializationException | BsonInvalidOperationException | ContractException | DataException error) {
+            throw new DataException(
+                    "request %d is not {namespace: \"db.collection\", ids: [_id, …]}: %s"
+                            .formatted(offset, error.getMessage()),
+                    error);
+        }
+    }
+}

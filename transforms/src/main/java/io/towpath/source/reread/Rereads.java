@@ -1,0 +1,131 @@
+package io.towpath.source.reread;
+
+import com.mongodb.MongoException;
+import io.towpath.net.ReadFault;
+import io.towpath.record.ClusterTime;
+import io.towpath.source.copy.AddedCopy;
+import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.progress.Progress;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.function.Predicate;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Reads as of the stream's own position, between two events: requested documents, and collections that were added to a running pipeline.
+ * What cannot be read now waits, and the stream goes on.
+ */
+public final class Rereads implements AutoCloseable {
+    private static final Logger LOGGER = LoggerFactory.getLogger(Rereads.class);
+    private static final long PAUSE_NS = Duration.ofSeconds(1).toNanos();
+
+    private final Progress progress;
+    private final SnapshotReads reads;
+    private final AddedCopy added;
+    private final Optional<RequestLog> requests;
+    private final Map<String, Object> partition;
+    private RereadPosition position;
+    private long pausedUntil = System.nanoTime();
+
+    public Rereads(
+            Progress progress,
+            SnapshotReads reads,
+            RereadSettings settings,
+            OffsetStorageReader reader,
+            Predicate<String> selection) {
+        this.progress = progress;
+        this.reads = reads;
+        this.added = new AddedCopy(progress, reads);
+        partition = progress.partitions().requests(settings.topic());
+        position = RereadPosition.of(reader.offset(partition));
+        requests = settings.areUsed()
+                ? Optional.of(new RequestLog(settings.topic(), settings.client(), position.next(), selection))
+                : Optional.empty();
+    }
+
+    /** Whether there is something to read at the stream's next boundary. */
+    public boolean isPending() {
+        return System.nanoTime() - pausedUntil >= 0 && (first().isPresent() || !added.isOver());
+    }
+
+    private Optional<RereadRequest> first() {
+        return requests.flatMap(RequestLog::first);
+    }
+
+    /** The offset behind requests that are another connector's; empty when there are none. */
+    public Optional<SourceRecord> skipped() {
+        long read = requests.map(RequestLog::skipped).orElse(position.next());
+        if (read <= position.next()) return Optional.empty();
+        position = new RereadPosition(read, 0, position.waiting());
+        return Optional.of(offsetRecord("requests: read up to %d".formatted(read)));
+    }
+
+    /**
+     * Some of what is pending, as of {@code time}; empty when there is no more, or it has to wait. All events up to then must be out, and
+     * no later one.
+     */
+    public List<SourceRecord> read(ClusterTime time) {
+        if (!isPending()) return List.of();
+        try {
+            Optional<RereadRequest> request = first();
+            if (request.isEmpty()) return added.next(time);
+            return request.get().closes().isEmpty() ? answer(request.get(), time) : close(request.get(), time);
+        } catch (MongoException error) {
+            if (ReadFault.isInterrupt(error)) return List.of();
+            if (!ReadFault.isTransient(error)) {
+                throw new ConnectException(
+                        "documents cannot be re-read at the source: " + ReadFault.message(error), error);
+            }
+            return pause(error, time);
+        }
+    }
+
+    private List<SourceRecord> pause(MongoException error, ClusterTime time) {
+        pausedUntil = System.nanoTime() + PAUSE_NS;
+        String reason = ReadFault.isAboutTime(error)
+                ? "the source does not hold its state of %s: capture lags behind by more than the source's minSnapshotHistoryWindowInSeconds, or a collection or its indexes changed since"
+                        .formatted(new ClusterTime(time.seconds(), 0))
+                : ReadFault.message(error);
+        progress.metrics().retried(reason);
+        LOGGER.warn("re-reads have to wait: {}", reason);
+        position = new RereadPosition(position.next(), position.index(), reason);
+        return List.of(offsetRecord("requests wait: " + reason));
+    }
+
+    /** The log holds whatever the resnapshot requested before. */
+    private List<SourceRecord> close(RereadRequest request, ClusterTime time) {
+        progress.ledger().close(request.closes(), time);
+        position = new RereadPosition(request.offset() + 1, 0, "");
+        requests.orElseThrow().answered();
+        return List.of(
+                offsetRecord("resnapshot %s: closed".formatted(request.closes())),
+                progress.ledger().rootRecord());
+    }
+
+    private List<SourceRecord> answer(RereadRequest request, ClusterTime time) {
+        int index = request.offset() == position.next() ? position.index() : 0;
+        RereadAnswer answer = RereadAnswer.read(request, index, time, reads);
+        boolean isAll = index + answer.size() == request.keys().size();
+        position = isAll
+                ? new RereadPosition(request.offset() + 1, 0, "")
+                : new RereadPosition(request.offset(), index + answer.size(), "");
+        if (isAll) requests.orElseThrow().answered();
+        progress.metrics().reread(answer.size());
+        return answer.records(progress.name(), partition, position.offset());
+    }
+
+    private SourceRecord offsetRecord(String text) {
+        return progress.partitions().offsetRecord(partition, position.offset(), text);
+    }
+
+    @Override
+    public void close() {
+        requests.ifPresent(RequestLog::close);
+    }
+}

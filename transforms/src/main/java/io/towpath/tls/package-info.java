@@ -1,2 +1,0 @@
-/** How both connectors prove to MongoDB who they are, and whom they trust. */
-package io.towpath.tls;

@@ -1,0 +1,175 @@
+package io.towpath.source.copy;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.mongodb.MongoBulkWriteException;
+import com.mongodb.client.MongoCollection;
+import com.mongodb.client.model.InsertManyOptions;
+import io.towpath.debezium.DocumentBytesCodec;
+import io.towpath.debezium.SourceCluster;
+import io.towpath.record.CanonicalKey;
+import io.towpath.record.RandomIds;
+import io.towpath.source.progress.Page;
+import io.towpath.source.progress.RangePlan;
+import io.towpath.support.Server;
+import io.towpath.support.Sources;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Random;
+import java.util.stream.Stream;
+import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Ranges of a real collection: together they hold every document once, whatever its {@code _id}, and wherever a read broke off. */
+@Tag("server")
+@EnabledIfEnvironmentVariable(named = Server.URI, matches = ".+")
+class RangesServerTest {
+    private final Server server = new Server();
+    private SourceCluster source;
+
+    @BeforeEach
+    void connect() {
+        source = Sources.connected(Sources.configuration());
+    }
+
+    @AfterEach
+    void close() {
+        source.close();
+        server.close();
+    }
+
+    @ParameterizedTest
+    @ValueSource(longs = {1, 2, 3, 4, 5, 6, 7, 8})
+    void rangesOfMixedIdsHoldEveryDocumentOnce(long seed) {
+        MongoCollection<RawBsonDocument> collection = server.fresh("ranges" + seed);
+        RandomIds ids = new RandomIds(seed);
+        fill(
+                collection,
+                Stream.generate(() -> new RawBsonDocument(ids.document()))
+                        .limit(3000)
+                        .toList());
+
+        RangePlan plan =
+                RangeCutter.plan(source.collection(collection.getNamespace().getFullName()), 2_000);
+
+        assertTrue(plan.ranges() > 10, "too few ranges: " + plan.ranges());
+        assertEquals(stored(collection), copied(collection, plan, new Random(seed)));
+    }
+
+    @Test
+    void aLargeCollectionIsCutByASample() {
+        MongoCollection<RawBsonDocument> collection = server.fresh("sampled");
+        fill(collection, ids("{_id: %d, pad: '0123456789'}", 30_000));
+
+        RangePlan plan =
+                RangeCutter.plan(source.collection(collection.getNamespace().getFullName()), 100_000);
+        List<Integer> sizes = sizes(collection, plan);
+
+        assertTrue(plan.ranges() >= 8, "too few ranges: " + plan.ranges());
+        assertEquals(30_000, sizes.stream().mapToInt(Integer::intValue).sum());
+        assertTrue(sizes.stream().allMatch(size -> size < 15_000), "ranges are not alike: " + sizes);
+    }
+
+    @Test
+    void aCollectionThatIsClusteredByItsIdsIsReadInRanges() {
+        MongoCollection<RawBsonDocument> collection = server.fresh("clustered");
+        server.run("{create: 'clustered', clusteredIndex: {key: {_id: 1}, unique: true}}");
+        fill(collection, ids("{_id: 'k%05d'}", 2000));
+
+        RangePlan plan =
+                RangeCutter.plan(source.collection(collection.getNamespace().getFullName()), 10_000);
+
+        assertTrue(plan.ranges() > 2, "too few ranges: " + plan.ranges());
+        assertEquals(stored(collection), copied(collection, plan, new Random(1)));
+    }
+
+    @Test
+    void aMissingCollectionIsOneEmptyRange() {
+        MongoCollection<RawBsonDocument> collection = server.fresh("missing");
+        RangePlan plan =
+                RangeCutter.plan(source.collection(collection.getNamespace().getFullName()), 10_000);
+
+        assertEquals(1, plan.ranges());
+        assertEquals(List.of(), copied(collection, plan, new Random(1)));
+    }
+
+    private static void fill(MongoCollection<RawBsonDocument> collection, List<RawBsonDocument> documents) {
+        try {
+            collection.insertMany(documents, new InsertManyOptions().ordered(false));
+        } catch (MongoBulkWriteException error) {
+            error.getWriteErrors().forEach(each -> assertEquals(11000, each.getCode(), each.getMessage()));
+        }
+    }
+
+    private static List<RawBsonDocument> ids(String json, int count) {
+        List<RawBsonDocument> documents = new ArrayList<>();
+        for (int i = 0; i < count; i++) documents.add(RawBsonDocument.parse(json.formatted(i)));
+        return documents;
+    }
+
+    private List<String> stored(MongoCollection<RawBsonDocument> collection) {
+        List<String> found = new ArrayList<>();
+        collection
+                .withDocumentClass(byte[].class)
+                .withCodecRegistry(org.bson.codecs.configuration.CodecRegistries.fromCodecs(
+                        new DocumentBytesCodec(), new org.bson.codecs.BsonDocumentCodec()))
+                .find()
+                .sort(new org.bson.BsonDocument("_id", new org.bson.BsonInt32(1)))
+                .forEach(document -> found.add(HexFormat.of().formatHex(document)));
+        return found;
+    }
+
+    private List<Integer> sizes(MongoCollection<RawBsonDocument> collection, RangePlan plan) {
+        List<Integer> sizes = new ArrayList<>();
+        for (int range = 0; range < plan.ranges(); range++) {
+            int size = 0;
+            try (RangeRead pages = read(collection, plan, range, RangePlan.OPEN_END)) {
+                while (pages.hasNext()) size += pages.next().documents().size();
+            }
+            sizes.add(size);
+        }
+        return sizes;
+    }
+
+    /** Reads every range page by page, breaking off at random and going on in another session. */
+    private List<String> copied(MongoCollection<RawBsonDocument> collection, RangePlan plan, Random random) {
+        List<String> found = new ArrayList<>();
+        for (int range = 0; range < plan.ranges(); range++) {
+            byte[] after = RangePlan.OPEN_END;
+            for (boolean over = false; !over; ) {
+                try (RangeRead pages = read(collection, plan, range, after)) {
+                    do {
+                        Page page = pages.next();
+                        page.documents()
+                                .forEach(document -> found.add(HexFormat.of().formatHex(document)));
+                        over = page.isLast();
+                        int each = range;
+                        page.documents()
+                                .forEach(document -> assertEquals(each, plan.rangeOf(CanonicalKey.of(document))));
+                        if (!over) after = page.lastKey();
+                    } while (!over && random.nextBoolean());
+                }
+            }
+        }
+        return found;
+    }
+
+    private RangeRead read(MongoCollection<RawBsonDocument> collection, RangePlan plan, int range, byte[] after) {
+        return new RangeRead(
+                Sources.reads(source),
+                source.snapshot(),
+                collection.getNamespace().getFullName(),
+                range,
+                plan,
+                after,
+                300);
+    }
+}

@@ -1,0 +1,43 @@
+package io.towpath.support;
+
+import io.towpath.debezium.CursorPipeline;
+import io.towpath.debezium.RawDocuments;
+import io.towpath.debezium.SourceCluster;
+import io.towpath.source.MongoSource;
+import io.towpath.source.copy.CopySettings;
+import io.towpath.source.copy.SnapshotReads;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.kafka.common.config.AbstractConfig;
+import org.apache.kafka.common.config.ConfigDef;
+
+/** Settings by which tests connect to the server as a source. */
+public final class Sources {
+    private Sources() {}
+
+    public static Map<String, String> configuration() {
+        return new HashMap<>(Map.of(
+                "connector.class",
+                MongoSource.class.getName(),
+                "topic.prefix",
+                "p",
+                "towpath.name",
+                "p",
+                "mongodb.connection.string",
+                System.getenv(Server.URI),
+                "mongodb.authentication.class",
+                RawDocuments.class.getName(),
+                "cursor.pipeline",
+                CursorPipeline.PIPELINE));
+    }
+
+    /** Reads by the default settings. */
+    public static SnapshotReads reads(SourceCluster source) {
+        ConfigDef definition = CopySettings.define(new ConfigDef());
+        return new SnapshotReads(source, CopySettings.of(new AbstractConfig(definition, Map.of())));
+    }
+
+    public static SourceCluster connected(Map<String, String> configuration) {
+        return new SourceCluster(configuration, configuration.get("towpath.name"));
+    }
+}
