@@ -20,7 +20,7 @@ from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath.config.loading import read
 from towpath.errors import TopicError
-from towpath.kafka import ranges
+from towpath.kafka import consume
 from towpath.kafka.topics import Topics
 from towpath.log.dead_letters import letters
 
@@ -96,7 +96,7 @@ def test_dead_letters_of_a_silent_broker_hold_nothing_up(pipeline: Pipeline, mon
     producer = topics.producer()
     producer.produce(name, b"of somebody else")
     assert producer.flush(60) == 0
-    monkeypatch.setattr(ranges, "_PATIENCE", 0.5)
+    monkeypatch.setattr(consume, "_PATIENCE", 0.5)
     with pytest.raises(TopicError, match=f"no answer from Kafka for 0 s when reading {name}"):
         list(letters(read(pipeline.write()), topics, follow=False))
     heard = letters(read(pipeline.file), Topics(pipeline.addresses.bootstrap), follow=False)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from towpath.errors import TopicError
-from towpath.kafka import ranges
+from towpath.kafka import consume
 from towpath.kafka.topics import Topics
 
 
 def test_a_broker_that_sends_nothing_is_given_up_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "_PATIENCE", 0.3)
+    monkeypatch.setattr(consume, "_PATIENCE", 0.3)
     consumer = Topics("127.0.0.1:1").consumer()
     window = {("shop.orders", 1): (0, 5), ("shop.orders", 0): (5, 5)}
     try:
         with pytest.raises(TopicError, match=r"^no answer from Kafka for 0 s when reading shop.orders, partition 1$"):
-            list(ranges.messages(consumer, window))
-        assert list(ranges.messages(consumer, {("shop.orders", 0): (5, 5)})) == []
+            list(consume.messages(consumer, window))
+        assert list(consume.messages(consumer, {("shop.orders", 0): (5, 5)})) == []
     finally:
         consumer.close()

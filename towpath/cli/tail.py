@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Message
 
 from towpath.cli.options import json_option, opened, pipeline_argument
 from towpath.errors import TopicError, TowpathError
-from towpath.kafka.ranges import messages
+from towpath.kafka import consume
 from towpath.log.dead_letters import letters
 from towpath.log.records import readable, record
 from towpath.namespaces import topic_of
@@ -113,24 +113,11 @@ def _records(it: Session, namespace: str, *, from_beginning: bool, follow: bool)
         starts = {place: first if from_beginning else end for place, (first, end) in ends.items()}
         if not follow:
             window = {place: (starts[place], end) for place, (_, end) in ends.items()}
-            yield from (message for _, message in messages(consumer, window))
+            yield from (message for _, message in consume.messages(consumer, window))
             return
-        consumer.assign([TopicPartition(*place, offset) for place, offset in starts.items()])
-        while True:
-            yield from _polled(consumer)
+        yield from consume.follow(consumer, starts)
     finally:
         consumer.close()
-
-
-def _polled(consumer: Consumer) -> Iterator[Message]:
-    message = consumer.poll(0.5)
-    if message is None:
-        return
-    error = message.error()
-    if error is None:
-        yield message
-    elif error.code() != KafkaError._PARTITION_EOF:
-        raise TopicError(f"cannot read {message.topic()}: {error.str()}")
 
 
 def _line(shown: dict[str, object]) -> str:

@@ -7,9 +7,10 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, Consumer, KafkaException, TopicPartition
 
 from towpath.errors import Refused, TopicError
+from towpath.kafka.consume import is_record, place_of, poll
 from towpath.kafka.topics import Place, Topics, interruptible
 from towpath.log.unprotected import First, Part, figures
 from towpath.pipeline import Pipeline
@@ -89,14 +90,12 @@ class Reader:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             with interruptible():  # partitions come and go in callbacks
-                message = self._consumer.poll(left)
+                message = poll(self._consumer, left)
             if message is None:
                 continue
-            place, error = (str(message.topic()), message.partition() or 0), message.error()
+            place = place_of(message)
             part, offset = self.parts.get(place), message.offset() or 0
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
-            if part is not None and error is not None:
+            if part is not None and not is_record(message):
                 part.reached(offset)
             elif part is not None:
                 part.take(offset, message.timestamp()[1], message.key(), message.value())

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import TopicPartition
 
 from connectors.rest import Connect
 from towpath.compaction.preconditions import SwitchOn
 from towpath.compaction.reader import Reader
 from towpath.errors import NotYet, TopicError, TowpathError
+from towpath.kafka.consume import is_record, poll
 from towpath.kafka.topics import Place, Topics
 from towpath.log import reread_requests
 from towpath.log.records import is_key
@@ -266,14 +267,12 @@ def key_in(topics: Topics, place: Place) -> bytes | None:
     try:
         consumer.assign([TopicPartition(*place, 0)])
         for _ in range(_LOOKED_AT):
-            message = consumer.poll(_PATIENCE)
+            message = poll(consumer, _PATIENCE)
             if message is None:
                 raise TopicError(f"no answer when reading {place[0]}, partition {place[1]}")
-            error, key, value = message.error(), message.key(), message.value()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+            if not is_record(message):
                 break
-            if error is not None:
-                raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
+            key, value = message.key(), message.value()
             if not is_key(key):
                 continue  # somebody else's
             if value is not None and not is_update(value):

@@ -20,7 +20,7 @@ from kafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
 from towpath.errors import TopicError
-from towpath.kafka.ranges import messages
+from towpath.kafka.consume import messages
 from towpath.kafka.topics import Place, Topics
 
 _LOG = "__transaction_state"

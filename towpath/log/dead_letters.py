@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from towpath.errors import TopicError, TowpathError
-from towpath.kafka.ranges import messages
+from towpath.kafka import consume
+from towpath.kafka.consume import is_record, messages, poll
 from towpath.kafka.topics import Topic, Topics
 from towpath.log.records import Record, headers_of, readable, record
 from towpath.pipeline import Pipeline
@@ -135,10 +136,10 @@ def _newest(
     try:
         consumer.assign([TopicPartition(*place, start)])
         while size < _BYTES and time.monotonic() < until:
-            message = _next(consumer)
+            message = poll(consumer, 0.2)
             if message is None:
                 continue
-            if message.error() is not None or (message.offset() or 0) >= end:
+            if not is_record(message) or (message.offset() or 0) >= end:
                 return found, True
             letter = dead_letter(message)
             found[letter.place] = letter
@@ -148,15 +149,6 @@ def _newest(
     finally:
         consumer.close()
     return found, False
-
-
-def _next(consumer: Consumer) -> Message | None:
-    """The next message, or that of the partition's end."""
-    message = consumer.poll(0.2)
-    error = None if message is None else message.error()
-    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-        raise TopicError(f"cannot read the dead letters: {error.str()}")
-    return message
 
 
 def end(pipeline: Pipeline, topics: Topics) -> int:
@@ -181,10 +173,6 @@ def letters(pipeline: Pipeline, topics: Topics, *, follow: bool, start: int = 0)
         if not follow:
             yield from (dead_letter(message) for _, message in messages(consumer, {place: (first, end)}))
             return
-        consumer.assign([TopicPartition(*place, first)])
-        while True:
-            message = _next(consumer)
-            if message is not None and message.error() is None:
-                yield dead_letter(message)
+        yield from (dead_letter(message) for message in consume.follow(consumer, {place: first}))
     finally:
         consumer.close()

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Message
 
 from towpath.cluster_time import ClusterTime, cluster_time
 from towpath.errors import TopicError
-from towpath.kafka.ranges import Window, messages
+from towpath.kafka.consume import Window, messages
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.records import headers_of, is_key

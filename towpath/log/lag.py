@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from towpath.bookkeeping.positions import positions
 from towpath.errors import TopicError
+from towpath.kafka.consume import is_record, place_of, poll
 from towpath.kafka.topics import Place, Topics
 from towpath.log.records import source_milliseconds
 from towpath.mongo.client import ANSWER, connected
@@ -109,10 +110,10 @@ def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], most: int) 
         consumer.assign([TopicPartition(*place, start) for place, (start, _) in open_gaps.items()])
         unread, patience = set(open_gaps), time.monotonic() + _PATIENCE
         while unread:
-            message = consumer.poll(0.5)
+            message = poll(consumer, 0.5)
             if message is not None:
                 patience = time.monotonic() + _PATIENCE
-                place = str(message.topic()), message.partition() or 0
+                place = place_of(message)
                 if place in unread and _is_over(message, place, open_gaps[place], found, most):
                     unread.discard(place)
                     consumer.incremental_unassign([TopicPartition(*place)])  # nothing more of it is fetched
@@ -125,10 +126,8 @@ def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], most: int) 
 
 def _is_over(message: Message, place: Place, gap: tuple[int, int], found: dict[Place, Peeked], most: int) -> bool:
     """Take in a message of a gap; whether no other is needed."""
-    error, offset, (start, end) = message.error(), message.offset() or 0, gap
-    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-        raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
-    if error is not None or offset >= end:
+    offset, (start, end) = message.offset() or 0, gap
+    if not is_record(message) or offset >= end:
         return True
     before = found[place]
     size = before.size + len(message.key() or b"") + len(message.value() or b"")

@@ -11,9 +11,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import TopicPartition
 
 from towpath.errors import TopicError
+from towpath.kafka.consume import is_record, place_of, poll
 from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import pipeline_ends
 from towpath.pipeline import Pipeline
@@ -71,13 +72,11 @@ def _written_at(topics: Topics, begun: Mapping[Place, int]) -> dict[Place, float
         consumer.assign([TopicPartition(*place, offset) for place, offset in begun.items()])
         unread, end = set(begun), time.monotonic() + _PATIENCE
         while unread and time.monotonic() < end:
-            message = consumer.poll(0.5)
+            message = poll(consumer, 0.5)
             if message is None:
                 continue
-            place, error = (str(message.topic()), message.partition() or 0), message.error()
-            if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
-            if error is None and place in unread:
+            place = place_of(message)
+            if is_record(message) and place in unread:
                 found[place] = message.timestamp()[1] / 1000
             unread.discard(place)
     finally:

@@ -14,7 +14,7 @@ from hashlib import blake2b
 
 from confluent_kafka import Consumer
 
-from towpath.kafka.ranges import Window, messages
+from towpath.kafka.consume import Window, messages
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.records import is_key

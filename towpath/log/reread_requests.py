@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import bson
 from bson.raw_bson import RawBSONDocument
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from connectors.rest import Connect
 from towpath.errors import Refused, TopicError
+from towpath.kafka.consume import messages
 from towpath.kafka.topics import Topic, Topics, interruptible
 from towpath.log.source_offsets import read_state
 from towpath.namespaces import topic_of
@@ -26,7 +27,6 @@ from towpath.topic_settings import LARGEST_RECORD
 MOST_IDS, MOST_BYTES = 1_000, 512 * 1024
 _UNDER_WAY = 100  # records that the brokers have not acknowledged yet
 _TIMEOUT = 60.0  # seconds until the brokers must have taken all
-_PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
 _ARRAY = b"\x04"
 
 
@@ -168,20 +168,6 @@ def namespace_in(value: bytes | None) -> str:
 def _read(topic: str, topics: Topics, start: int, upto: int) -> Iterator[Message]:
     consumer = topics.consumer()
     try:
-        consumer.assign([TopicPartition(topic, 0, start)])
-        while True:
-            message = consumer.poll(_PATIENCE)
-            if message is None:
-                raise TopicError(f"no answer when reading {topic} at {topics.bootstrap}")
-            error = message.error()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                return
-            if error is not None:
-                raise TopicError(f"cannot read {topic}: {error.str()}")
-            if (message.offset() or 0) >= upto:
-                return
-            yield message
-            if (message.offset() or 0) + 1 >= upto:
-                return
+        yield from (message for _, message in messages(consumer, {(topic, 0): (start, upto)}))
     finally:
         consumer.close()

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import TopicPartition
 from rich.console import Console
 from rich.table import Table
 
 from towpath.cli.demo.load import NAMESPACES, Store
+from towpath.kafka.consume import messages
 from towpath.log.records import record
 from towpath.namespaces import topic_of
 from towpath.session import Session
@@ -36,18 +36,11 @@ def compare_all(source: Store, destination: Store) -> dict[str, Comparison]:
 def pushes(it: Session) -> Pushes:
     """Read the devices' topic from its beginning and count the updates in it."""
     topic = it.topics.all()[topic_of(it.pipeline.name, "telemetry.hours")]
-    ends = {partition: end for (_, partition), (_, end) in it.topics.ends([topic]).items() if end}
+    window = {place: (0, end) for place, (_, end) in it.topics.ends([topic]).items()}
     consumer = it.topics.consumer()
     records = size = 0
     try:
-        consumer.assign([TopicPartition(topic.name, partition, 0) for partition in ends])
-        while ends:
-            message = consumer.poll(10)
-            if message is None:
-                break
-            if message.error() is not None:
-                ends.pop(message.partition() or 0, None)
-                continue
+        for _, message in messages(consumer, window):
             found = record(message)
             if found.kind == "update":
                 records, size = records + 1, size + len(found.key) + len(found.value or b"")

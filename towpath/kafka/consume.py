@@ -1,4 +1,4 @@
-"""Reads stretches of topics to the end that they had when they were asked for."""
+"""Reading topics: a message, a range to the end that it had when it was asked for, or what comes from now on."""
 
 from __future__ import annotations
 
@@ -16,6 +16,37 @@ Window = Mapping[Place, tuple[int, int]]
 _AT_ONCE = 1_000  # messages handed over by the client at a time
 _GATHERED = 0.05  # seconds for which the client waits until there are so many
 _PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
+_WAIT = 0.5  # seconds for the next message of what is followed
+
+
+def place_of(message: Message) -> Place:
+    return str(message.topic()), message.partition() or 0
+
+
+def is_record(message: Message) -> bool:
+    """Whether it is a record; else it marks the end of its partition. Raises `TopicError` for what cannot be read."""
+    error = message.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        topic, partition = place_of(message)
+        raise TopicError(f"cannot read {topic}, partition {partition}: {error.str()}")
+    return error is None
+
+
+def poll(consumer: Consumer, seconds: float) -> Message | None:
+    """The next message, a record or the end of a partition; None when none comes in time. Raises `TopicError`."""
+    message = consumer.poll(seconds)
+    if message is not None:
+        is_record(message)
+    return message
+
+
+def follow(consumer: Consumer, starts: Mapping[Place, int]) -> Iterator[Message]:
+    """Every record from these offsets on, without an end. Raises `TopicError`."""
+    consumer.assign([TopicPartition(*place, offset) for place, offset in starts.items()])
+    while True:
+        message = poll(consumer, _WAIT)
+        if message is not None and is_record(message):
+            yield message
 
 
 def messages(consumer: Consumer, window: Window) -> Iterator[tuple[Place, Message]]:
@@ -34,27 +65,19 @@ def messages(consumer: Consumer, window: Window) -> Iterator[tuple[Place, Messag
             raise TopicError(_silence(unread))
         over = set()
         for message in batch:
-            place, is_record = _look(message)
+            place, has_value = place_of(message), is_record(message)
             if place not in unread:
                 continue
             end, offset = window[place][1], message.offset() or 0
-            if is_record and offset < end:
+            if has_value and offset < end:
                 yield place, message
-            if not is_record or offset + 1 >= end:
+            if not has_value or offset + 1 >= end:
                 over.add(place)
         if over:
             consumer.incremental_unassign([TopicPartition(*place) for place in over])
             unread -= over
         if batch:
             patience = time.monotonic() + _PATIENCE  # now, because what was handed on may have taken long
-
-
-def _look(message: Message) -> tuple[Place, bool]:
-    """Where it is, and whether it is a record; else it says that the partition ends there."""
-    place, error = (str(message.topic()), message.partition() or 0), message.error()
-    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-        raise TopicError(f"cannot read {place[0]}, partition {place[1]}: {error.str()}")
-    return place, error is None
 
 
 def _silence(unread: set[Place]) -> str:
