@@ -1,4 +1,4 @@
-"""The commands that make a collection of the destination what the source's is. Nothing runs them here."""
+"""The commands that give a collection of the destination the source's options and indexes. Nothing runs them here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Command:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether the shell reads the value's JSON as just this value: it takes every whole number for an int32."""
+    """Whether the shell reads the value's JSON as exactly this value: it reads every whole number as an int32."""
     match value:
         case bson.Int64():
             return False
@@ -51,7 +51,7 @@ def _is_plain(value: Any) -> bool:
 
 Commands = Sequence[Command]
 _COARSENESS = ("seconds", "minutes", "hours")
-#: A server's version, as its features go by it.
+#: A server's version, which decides its features.
 Version = tuple[int, int]
 _UNIQUE_IN_PLACE: Version = (6, 0)
 _TTL_IN_PLACE: Version = (5, 1)
@@ -67,7 +67,7 @@ def drop(namespace: str) -> Command:
 
 
 def create(namespace: str, wanted: Described) -> Commands:
-    """Make a collection, with its indexes, or a view."""
+    """Create a collection with its indexes, or a view."""
     options = {name: value for name, value in wanted.options.items() if name != "capped"}
     capped = wanted.options.get("capped")
     if capped:
@@ -92,7 +92,7 @@ def of_view(namespace: str, wanted: Described, found: Described) -> Commands:
 
 
 def option(namespace: str, name: str, wanted: Described, found: Described) -> Commands | None:
-    """The commands that change one option; None where no command can, so that the collection is to be made again."""
+    """The commands that change one option; None if none can, so that the collection must be recreated."""
     mine, theirs = wanted.options.get(name), found.options.get(name)
     if name in DEFAULTS:
         return [command(namespace, "collMod", **{name: DEFAULTS[name] if mine is None else mine})]
@@ -127,7 +127,7 @@ def _is_coarser(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> b
 
 
 def in_order(wanted: Described, found: Described) -> list[str]:
-    """Names of the indexes that differ: first those to be dropped, which may stand in the way of one to be made."""
+    """Names of the indexes that differ: first those to drop, which may conflict with one to create."""
     names = [name for name in {**wanted.indexes, **found.indexes} if not _same(wanted, found, name)]
     return sorted(names, key=lambda name: (name in wanted.indexes, name))
 
@@ -138,7 +138,7 @@ def _same(wanted: Described, found: Described, name: str) -> bool:
 
 
 def index(namespace: str, name: str, wanted: Options | None, found: Options | None, version: Version) -> Commands:
-    """Make, drop or change one index; it is made again where a server of this version cannot change it in place."""
+    """Create, drop or change one index; it is recreated where a server of this version cannot change it in place."""
     if wanted is None:
         return [command(namespace, "dropIndexes", index=name)]
     if found is None:
@@ -163,7 +163,7 @@ def _changes_in_place(field: str, wanted: Options, found: Options, version: Vers
 
 
 def _changes(wanted: Options, fields: Sequence[str]) -> Iterator[Options]:
-    """`unique` takes `prepareUnique`, which goes alone; both come last, so that duplicates hold nothing else up."""
+    """`unique` needs `prepareUnique`, a command of its own; both come last, so that duplicates block nothing else."""
     together = {field: wanted.get(field, False) for field in ("expireAfterSeconds", "hidden") if field in fields}
     if together:
         yield together
