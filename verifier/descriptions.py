@@ -121,9 +121,9 @@ def _whole(number: Any) -> Any:
     return int(number)
 
 
-def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+def unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
     """The names of the options that differ. Types and the order of fields inside an option count."""
-    return [name for name in {**one, **other} if _bytes(one.get(name)) != _bytes(other.get(name))]
+    return [name for name in {**left, **right} if _bytes(left.get(name)) != _bytes(right.get(name))]
 
 
 def _bytes(value: Any) -> bytes:

@@ -100,27 +100,27 @@ def _ordered(element: Element) -> Element:
     return element
 
 
-def same_but_for_order(one: bytes, other: bytes) -> bool:
+def same_but_for_order(left: bytes, right: bytes) -> bool:
     """Whether two documents have the same fields with the same bytes, in any order."""
-    return one == other or (len(one) == len(other) and _same_sorted(one, other))
+    return left == right or (len(left) == len(right) and _same_sorted(left, right))
 
 
-def _same_sorted(one: bytes, other: bytes) -> bool:
-    ours, theirs = (sorted(elements(raw), key=lambda element: element.name) for raw in (one, other))
+def _same_sorted(left: bytes, right: bytes) -> bool:
+    ours, theirs = (sorted(elements(raw), key=lambda element: element.name) for raw in (left, right))
     return len(ours) == len(theirs) and all(map(_same, ours, theirs))
 
 
-def _same(one: Element, other: Element) -> bool:
-    if one == other:
+def _same(left: Element, right: Element) -> bool:
+    if left == right:
         return True
-    if (one.kind, one.name, len(one.value)) != (other.kind, other.name, len(other.value)):
+    if (left.kind, left.name, len(left.value)) != (right.kind, right.name, len(right.value)):
         return False
-    if one.kind == ARRAY:  # element by element: an array may hold a million elements
+    if left.kind == ARRAY:  # element by element: an array may hold a million elements
         return all(
             a is not None and b is not None and _same(a, b)
-            for a, b in zip_longest(elements(one.value), elements(other.value))
+            for a, b in zip_longest(elements(left.value), elements(right.value))
         )
-    return one.kind == DOCUMENT and _same_sorted(one.value, other.value)
+    return left.kind == DOCUMENT and _same_sorted(left.value, right.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +139,13 @@ class Part:
 def differing(source: bytes, destination: bytes, path: str = "", *, array: bool = False) -> Iterator[Part]:
     """The paths at which two documents differ, deepest first; an object in another order is one path, its own."""
     if array:
-        for one, other in zip_longest(elements(source), elements(destination)):
-            yield from _between(one, other, path)
+        for left, right in zip_longest(elements(source), elements(destination)):
+            yield from _between(left, right, path)
         return
     ours, theirs = list(elements(source)), list(elements(destination))
     if _has_twins(ours) or _has_twins(theirs):
         pairs = list(zip_longest(ours, theirs))  # by position: the name is ambiguous
-        yield from (part for one, other in pairs for part in _between(one, other, path))
+        yield from (part for left, right in pairs for part in _between(left, right, path))
         return
     by_name = {element.name: element for element in theirs}
     known = {element.name for element in ours}
@@ -162,14 +162,14 @@ def differing(source: bytes, destination: bytes, path: str = "", *, array: bool 
         yield Part(path, Element(DOCUMENT, b"", source), Element(DOCUMENT, b"", destination), order=True)
 
 
-def _between(one: Element | None, other: Element | None, path: str) -> Iterator[Part]:
-    if one == other:
+def _between(left: Element | None, right: Element | None, path: str) -> Iterator[Part]:
+    if left == right:
         return
-    here = _joined(path, one.name if one else other.name if other else b"")
-    if one and other and one.name == other.name and one.kind == other.kind and one.kind in (DOCUMENT, ARRAY):
-        yield from differing(one.value, other.value, here, array=one.kind == ARRAY)
+    here = _joined(path, left.name if left else right.name if right else b"")
+    if left and right and left.name == right.name and left.kind == right.kind and left.kind in (DOCUMENT, ARRAY):
+        yield from differing(left.value, right.value, here, array=left.kind == ARRAY)
     else:
-        yield Part(here, one, other)
+        yield Part(here, left, right)
 
 
 def _joined(path: str, name: bytes) -> str:

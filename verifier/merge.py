@@ -125,24 +125,24 @@ def _one_by_one(source: Side, destination: Side, end: int, ignore_field_order: b
     ours: Key | None = None
     theirs: Key | None = None
     while source.at < end and destination.at < len(destination.batch):
-        one = source.batch[source.at : source.at + _length(source.batch, source.at)[0]]
-        if ours is None and theirs is None and destination.batch.startswith(one, destination.at):
+        document = source.batch[source.at : source.at + _length(source.batch, source.at)[0]]
+        if ours is None and theirs is None and destination.batch.startswith(document, destination.at):
             source.take()
             destination.take()
-            documents, size = documents + 1, size + len(one)
+            documents, size = documents + 1, size + len(document)
             continue
         ours = ours or id_key(source.batch, source.at)
         theirs = theirs or id_key(destination.batch, destination.at)
         if ours == theirs:
             ours = theirs = None
-            other = (source.take(), destination.take())[1]
-            if one == other or (ignore_field_order and same_but_for_order(one, other)):
-                documents, size = documents + 1, size + len(one)
+            counterpart = (source.take(), destination.take())[1]
+            if document == counterpart or (ignore_field_order and same_but_for_order(document, counterpart)):
+                documents, size = documents + 1, size + len(document)
             else:
-                yield Unequal(id_document(one), one, other)
+                yield Unequal(id_document(document), document, counterpart)
         elif ours < theirs:
             ours = None
-            yield Unequal(id_document(one), source.take(), None)
+            yield Unequal(id_document(document), source.take(), None)
         else:
             theirs = None
             extra = destination.take()

@@ -205,7 +205,7 @@ def _events(stream: ChangeStream[Any], after: Timestamp, to: Timestamp) -> Itera
 def written(client: Client, namespaces: Iterable[Namespace], after: Timestamp, to: Timestamp) -> set[Namespace]:
     """Those of these namespaces with writes later than `after` and up to `to`. Raises `Unknown`."""
     wanted = set(namespaces)
-    found: set[Namespace] = set()
+    written_to: set[Namespace] = set()
     for database in sorted({namespace.split(".", 1)[0] for namespace in wanted}):
         names = [namespace.split(".", 1)[1] for namespace in wanted if namespace.split(".", 1)[0] == database]
         pipeline: list[Mapping[str, Any]] = [
@@ -214,10 +214,10 @@ def written(client: Client, namespaces: Iterable[Namespace], after: Timestamp, t
         ]
         try:
             with client[database].watch(pipeline, start_at_operation_time=after, max_await_time_ms=_AWAIT_MS) as stream:
-                found |= {f"{database}.{event['ns']['coll']}" for event in _events(stream, after, to)}
+                written_to |= {f"{database}.{event['ns']['coll']}" for event in _events(stream, after, to)}
         except OperationFailure as error:
             raise Unknown(str(error)) from error
-    return found
+    return written_to
 
 
 def states(documents: Collection[Any], id: bytes, times: Sequence[Timestamp]) -> set[bytes | None]:

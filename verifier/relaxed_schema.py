@@ -29,14 +29,14 @@ _OF_INDEX = {
 _VALIDATOR = "the validator's refusals (it warns until then)"
 
 
-def harmless(wanted: Described) -> Described:
+def relaxed(wanted: Described) -> Described:
     """The collection without what would refuse or delete documents while changes stream in; a view unchanged."""
     if wanted.kind != "collection":
         return wanted
     options = {name: value for name, value in wanted.options.items() if name not in ("capped", "expireAfterSeconds")}
     if _refuses(options):
         options["validationAction"] = "warn"
-    indexes = {name: _harmless_index(index) for name, index in wanted.indexes.items()}
+    indexes = {name: _relaxed_index(index) for name, index in wanted.indexes.items()}
     return replace(wanted, options=options, indexes=indexes)
 
 
@@ -44,19 +44,19 @@ def _refuses(options: Options) -> bool:
     return "validator" in options and options.get("validationAction") != "warn"
 
 
-def _harmless_index(index: Options) -> Options:
+def _relaxed_index(index: Options) -> Options:
     return {name: value for name, value in index.items() if name not in _OF_INDEX}
 
 
-def in_place(found: Described) -> Described:
+def in_place(current: Described) -> Described:
     """The collection with TTLs that delete nothing and validators that refuse nothing; a view unchanged."""
-    if found.kind != "collection":
-        return found
-    options = {name: value for name, value in found.options.items() if name != "expireAfterSeconds"}
+    if current.kind != "collection":
+        return current
+    options = {name: value for name, value in current.options.items() if name != "expireAfterSeconds"}
     if _refuses(options):
         options["validationAction"] = "warn"
-    ttl = {name: index | {"expireAfterSeconds": NEVER} for name, index in found.indexes.items() if _expires(index)}
-    return replace(found, options=options, indexes={**found.indexes, **ttl})
+    ttl = {name: index | {"expireAfterSeconds": NEVER} for name, index in current.indexes.items() if _expires(index)}
+    return replace(current, options=options, indexes={**current.indexes, **ttl})
 
 
 def _expires(index: Options) -> bool:
@@ -64,26 +64,26 @@ def _expires(index: Options) -> bool:
 
 
 #: What a destination is compared with while changes stream in.
-HARMLESS = Form(harmless, "while changes stream in")
+HARMLESS = Form(relaxed, "while changes stream in")
 #: The same for a destination that existed before, such as a former source.
 HARMLESS_IN_PLACE = Form(in_place, "while changes stream back")
 
 
-def stopped(found: Described) -> Iterator[str]:
+def stopped(current: Described) -> Iterator[str]:
     """What `in_place` stops of a collection, in words."""
-    if found.kind != "collection":
+    if current.kind != "collection":
         return
-    if "expireAfterSeconds" in found.options:
+    if "expireAfterSeconds" in current.options:
         yield "its TTL"
-    if _refuses(found.options):
+    if _refuses(current.options):
         yield _VALIDATOR
     yield from (
-        _OF_INDEX["expireAfterSeconds"].format(name) for name, index in found.indexes.items() if _expires(index)
+        _OF_INDEX["expireAfterSeconds"].format(name) for name, index in current.indexes.items() if _expires(index)
     )
 
 
 def held_back(wanted: Described) -> Iterator[str]:
-    """What `harmless` leaves out of a collection until the cutover, in words."""
+    """What `relaxed` leaves out of a collection until the cutover, in words."""
     if wanted.kind != "collection":
         return
     options: dict[str, Any] = wanted.options
