@@ -1,12 +1,12 @@
-"""Are both sides the same? Usable alone, and knows MongoDB only.
+"""Are two MongoDB deployments the same, byte for byte? A library of its own; `docs/verifier.md` describes it.
 
-`compare(source, destination)` takes two PyMongo collections, in this process. `Verification(source_uri,
-destination_uri, pairs, options)` compares many namespaces with many processes: iterate over it for the differences,
-then see its `verdict`. `check_ids` looks at documents whose ids are known.
+`compare(source, destination)` compares two PyMongo collections in this process. `Verification(source_uri,
+destination_uri, pairs, options)` compares many namespaces with several processes: iterate over it for the differences,
+then read its `verdict`. `check_ids` compares only the documents whose `_id`s are known. All of them only read.
 
-    with MongoClient(one) as source, MongoClient(other) as destination:
-        found = compare(source.shop.orders, destination.shop.orders)
-        for difference in found.differences:
+    with MongoClient(source_uri) as source, MongoClient(destination_uri) as destination:
+        comparison = compare(source.shop.orders, destination.shop.orders)
+        for difference in comparison.differences:
             print(difference.kind, bson.decode(difference.id))
 """
 

@@ -23,13 +23,16 @@ _BATCH = 4_000  # documents
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What comparing two collections came to; `compared` counts documents that either side has."""
+    """The result of `compare`."""
 
     compared: int
+    """Number of documents that at least one side has; one `_id` counts once."""
     differences: tuple[Difference, ...]
+    """In `_id` order; with `recheck` in the order in which they settled."""
 
     @property
     def same(self) -> bool:
+        """Whether there is no difference."""
         return not self.differences
 
 
@@ -43,36 +46,40 @@ def compare(
 ) -> Comparison:
     """Compare all documents of two collections, in this process.
 
-    Without `recheck` nobody may write meanwhile. With it, differences are read again until they are gone or proven,
-    and `passed` tells whether what replicates the collection has passed a moment of the source. The differences
-    are held, all documents are not. Raises `VerifierError` when a server cannot be read, or a document that keeps
-    changing cannot be judged.
+    Without `recheck` the result is right only if nobody writes meanwhile. With it, documents that differ are read again
+    until they are equal or proven to differ; `passed` (see `Passed`) makes that proof hold for any replication lag. A
+    collection that does not exist counts as empty. Memory holds the documents that differ, not the others.
+
+    `ignore_field_order`: documents that differ in nothing but the order of fields are equal.
+
+    Raises `ServerLost` when a server is unreachable, `VerifierError` when it refuses, or when a document cannot be
+    judged within `recheck.patience` seconds.
     """
     pair = Pair(source.full_name, destination.full_name)
     compared = 0
     unequal: dict[Key, Unequal] = {}
     try:
-        for one in _merged(source, destination, ignore_field_order):
-            if isinstance(one, Equal):
-                compared += one.documents
+        for stretch in _merged(source, destination, ignore_field_order):
+            if isinstance(stretch, Equal):
+                compared += stretch.documents
             else:
-                _keep(unequal, one)
+                _keep(unequal, stretch)
     except PyMongoError as error:
         raise in_words(f"compare {pair.source} with {pair.destination}", error) from error
     compared += len(unequal)
     if recheck is not None:
         settling = Settling(source.database.client, destination.database.client, recheck, passed, ignore_field_order)
-        return Comparison(compared, tuple(_settled(settling, pair, [one.id for one in unequal.values()])))
-    different = (difference(pair.source, one.id, one.source, one.destination) for one in unequal.values())
-    return Comparison(compared, tuple(one for one in different if one is not None))
+        return Comparison(compared, tuple(_settled(settling, pair, [document.id for document in unequal.values()])))
+    differences = (difference(pair.source, each.id, each.source, each.destination) for each in unequal.values())
+    return Comparison(compared, tuple(found for found in differences if found is not None))
 
 
-def _keep(unequal: dict[Key, Unequal], one: Unequal) -> None:
-    """Where a collation orders `_id`s, the two sides of a document may come one by one."""
-    known = unequal.get(id_key(one.id))
+def _keep(unequal: dict[Key, Unequal], document: Unequal) -> None:
+    """Where a collation orders `_id`s, the two sides of a document may arrive separately."""
+    known = unequal.get(id_key(document.id))
     if known is not None:
-        one = Unequal(known.id, known.source or one.source, known.destination or one.destination)
-    unequal[id_key(one.id)] = one
+        document = Unequal(known.id, known.source or document.source, known.destination or document.destination)
+    unequal[id_key(document.id)] = document
 
 
 def _merged(
@@ -91,7 +98,7 @@ def _settled(settling: Settling, pair: Pair, suspects: list[bytes]) -> Iterator[
 
 
 _DEFAULT = Recheck()
-_HELD = 50_000  # ids that wait to be looked at again, at most
+_HELD = 50_000  # at most so many ids wait for a re-read
 
 
 def check_ids(
@@ -104,10 +111,14 @@ def check_ids(
     *,
     ignore_field_order: bool = False,
 ) -> Iterator[Difference]:
-    """Compare just the documents of these ids (BSON `{_id: …}`), and yield what still differs once it has settled.
+    """Compare only the documents of these ids, and yield the differences as they are proven.
 
-    Each is read at once, and again while it differs. `passed` tells whether the pipeline has passed a moment;
-    without it a difference counts after all tries. Raises `VerifierError` for a document that cannot be judged.
+    Each id is a BSON document `{_id: …}`, such as `Difference.id`; those of documents that neither side has are equal.
+    Every document is read once, and again while it differs, with the pauses of `recheck`. Without `passed` (see
+    `Passed`) a difference counts after all tries.
+
+    Raises `ServerLost` when a server is unreachable for 60 s, `VerifierError` when it refuses, or when a document
+    cannot be judged within `recheck.patience` seconds.
     """
     settling = Settling(source_client, destination_client, recheck, passed, ignore_field_order)
     for outcome in outcomes(settling, pair, ids):
@@ -120,16 +131,16 @@ def check_ids(
 
 
 def outcomes(settling: Settling, pair: Pair, ids: Iterable[bytes]) -> Iterator[Outcome]:
-    """What becomes of those of these documents that are not equal at once."""
+    """The outcome for each of these documents that differs at the first read."""
     what = f"read documents of {pair.source}"
     for chunk in chunks(ids):
 
         def differing(chunk: list[bytes] = chunk) -> list[bytes]:
             return settling.differing(pair, chunk)
 
-        found = patiently(what, settling.lost_for, differing)
-        if found:
-            settling.add(pair, found)
+        suspects = patiently(what, settling.lost_for, differing)
+        if suspects:
+            settling.add(pair, suspects)
         while len(settling) > _HELD:
             yield from _next(settling)
     while len(settling):

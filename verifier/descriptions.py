@@ -1,4 +1,4 @@
-"""Collections, views and indexes as their server describes them, without what the server adds of its own."""
+"""Collections, views and indexes as their server describes them, without what the server adds itself."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Kind = Literal["collection", "view", "timeseries"]
 Options = dict[str, Any]
 Client = MongoClient[dict[str, Any]]
 
-#: Options that tell nothing about the content, or are history.
+#: Options that say nothing about the content, or are history.
 _SERVER_MADE = {"uuid", "autoIndexId", "flags", "temp", "create", "recordPreImages"}
-#: What an option is when it is not there.
+#: The value of an option that is absent.
 DEFAULTS: Mapping[str, Any] = {
     "validator": {},
     "validationLevel": "strict",
     "validationAction": "error",
     "changeStreamPreAndPostImages": {"enabled": False},
 }
-#: How a server lists a capped collection whose limit of documents was taken away.
+#: The `max` of a capped collection whose limit of documents was removed.
 _NO_LIMIT = 2**31 - 1
 _UNAUTHORISED = 13  # MongoDB's error_codes.yml
 _INDEX_SERVER_MADE = {"v", "ns", "background", "dropDups"}
@@ -42,10 +42,10 @@ class Described:
 
 
 def version(client: Client) -> tuple[int, int]:
-    """What the server's features go by: its featureCompatibilityVersion, or its own version to who may not see that."""
+    """What decides the server's features: featureCompatibilityVersion, or the server's version where that is denied."""
     try:
-        found = client.admin.command("getParameter", featureCompatibilityVersion=1)
-        major, minor = found["featureCompatibilityVersion"]["version"].split(".")[:2]
+        reply = client.admin.command("getParameter", featureCompatibilityVersion=1)
+        major, minor = reply["featureCompatibilityVersion"]["version"].split(".")[:2]
     except OperationFailure as error:
         if error.code != _UNAUTHORISED:
             raise
@@ -54,59 +54,60 @@ def version(client: Client) -> tuple[int, int]:
 
 
 def described(client: Client, namespaces: Iterable[str]) -> dict[str, Described]:
-    """Namespace → what the server tells of it; nothing of one that does not exist."""
+    """The descriptions of these namespaces, without those that do not exist."""
     by_database: dict[str, list[str]] = {}
     for namespace in namespaces:
         database, name = namespace.split(".", 1)
         by_database.setdefault(database, []).append(name)
-    found: dict[str, Described] = {}
+    descriptions: dict[str, Described] = {}
     for database, names in by_database.items():
-        for one in client[database].list_collections(filter={"name": {"$in": names}}):
-            indexes = {} if one["type"] == "view" else _indexes(client, database, one["name"])
-            found[f"{database}.{one['name']}"] = Described(one["type"], options(one.get("options", {})), indexes)
-    return found
+        for entry in client[database].list_collections(filter={"name": {"$in": names}}):
+            name, kind = entry["name"], entry["type"]
+            indexes = {} if kind == "view" else _indexes(client, database, name)
+            descriptions[f"{database}.{name}"] = Described(kind, options(entry.get("options", {})), indexes)
+    return descriptions
 
 
 def _indexes(client: Client, database: str, name: str) -> dict[str, Options]:
-    listed = [dict(one) for one in client[database][name].list_indexes()]
-    return {one["name"]: index(one) for one in listed if one["name"] != "_id_" and not one.get("clustered")}
+    specs = [dict(spec) for spec in client[database][name].list_indexes()]
+    return {spec["name"]: index(spec) for spec in specs if spec["name"] != "_id_" and not spec.get("clustered")}
 
 
 def options(listed: Mapping[str, Any]) -> Options:
-    """A collection's options in one form: defaults are left out, and so are numbers' types where they mean nothing."""
-    found = {name: value for name, value in listed.items() if name not in _SERVER_MADE}
-    capped, size, most = found.pop("capped", False), found.pop("size", 0), found.pop("max", 0)
+    """A collection's options in one form: without defaults, and without numeric types where they mean nothing."""
+    kept = {name: value for name, value in listed.items() if name not in _SERVER_MADE}
+    capped, size, most = kept.pop("capped", False), kept.pop("size", 0), kept.pop("max", 0)
     if capped:
-        found["capped"] = {"size": _whole(size)} | ({"max": _whole(most)} if 0 < most < _NO_LIMIT else {})
-    if "expireAfterSeconds" in found:
-        found["expireAfterSeconds"] = _whole(found["expireAfterSeconds"])
-    if "clusteredIndex" in found:
-        found["clusteredIndex"] = _without(found["clusteredIndex"], "v")
-    if "granularity" in found.get("timeseries", {}):  # which the span follows from
-        found["timeseries"] = _without(found["timeseries"], "bucketMaxSpanSeconds")
-    return {name: value for name, value in _collated(found).items() if value != DEFAULTS.get(name)}
+        kept["capped"] = {"size": _whole(size)} | ({"max": _whole(most)} if 0 < most < _NO_LIMIT else {})
+    if "expireAfterSeconds" in kept:
+        kept["expireAfterSeconds"] = _whole(kept["expireAfterSeconds"])
+    if "clusteredIndex" in kept:
+        kept["clusteredIndex"] = _without(kept["clusteredIndex"], "v")
+    if "granularity" in kept.get("timeseries", {}):  # it determines the span
+        kept["timeseries"] = _without(kept["timeseries"], "bucketMaxSpanSeconds")
+    return {name: value for name, value in _collated(kept).items() if value != DEFAULTS.get(name)}
 
 
 def index(listed: Mapping[str, Any]) -> Options:
     """An index's specification in one form, without its name."""
-    found = {name: value for name, value in listed.items() if name not in {*_INDEX_SERVER_MADE, "name"}}
-    found["key"] = {name: _whole(order) for name, order in found["key"].items()}
+    kept = {name: value for name, value in listed.items() if name not in {*_INDEX_SERVER_MADE, "name"}}
+    kept["key"] = {name: _whole(order) for name, order in kept["key"].items()}
     for flag in _FLAGS:
-        if found.pop(flag, False):
-            found[flag] = True
-    if "expireAfterSeconds" in found:
-        found["expireAfterSeconds"] = _whole(found["expireAfterSeconds"])
-    if "weights" in found:
-        found["weights"] = {name: _whole(found["weights"][name]) for name in sorted(found["weights"])}
-    return _collated(found)
+        if kept.pop(flag, False):
+            kept[flag] = True
+    if "expireAfterSeconds" in kept:
+        kept["expireAfterSeconds"] = _whole(kept["expireAfterSeconds"])
+    if "weights" in kept:
+        kept["weights"] = {name: _whole(kept["weights"][name]) for name in sorted(kept["weights"])}
+    return _collated(kept)
 
 
-def _collated(found: Options) -> Options:
-    """Without the version of the server's collation library; the simple collation is none."""
-    collation = found.pop("collation", None)
+def _collated(options: Options) -> Options:
+    """Without the version of the server's collation library; the simple collation counts as none."""
+    collation = options.pop("collation", None)
     if collation and collation.get("locale") != "simple":
-        found["collation"] = _without(collation, "version")
-    return found
+        options["collation"] = _without(collation, "version")
+    return options
 
 
 def _without(value: Mapping[str, Any], name: str) -> Options:
@@ -114,15 +115,15 @@ def _without(value: Mapping[str, Any], name: str) -> Options:
 
 
 def _whole(number: Any) -> Any:
-    """An integral number as an int; anything else (`"text"`, NaN) as it is."""
+    """An integral number as an int; anything else (`"text"`, NaN) unchanged."""
     if isinstance(number, bool) or not isinstance(number, int | float) or number % 1 != 0:
         return number
     return int(number)
 
 
-def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The names of the options that differ. Within one, types and the order of fields count, as in an expression."""
-    return [name for name in {**one, **other} if _bytes(one.get(name)) != _bytes(other.get(name))]
+def unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> list[str]:
+    """The names of the options that differ. Types and the order of fields inside an option count."""
+    return [name for name in {**left, **right} if _bytes(left.get(name)) != _bytes(right.get(name))]
 
 
 def _bytes(value: Any) -> bytes:
@@ -134,9 +135,9 @@ _READS = {"$lookup": "from", "$graphLookup": "from", "$unionWith": "coll"}
 
 
 def renamed(view: Described, pair: Pair, names: Mapping[Namespace, Namespace]) -> Described:
-    """The view as it has to be at the destination; anything else as it is.
+    """The view as it must be at the destination; anything but a view unchanged.
 
-    A view reads collections of its own database only, so that one which went to another keeps its name here.
+    A view reads only collections of its own database, so a collection that moved to another database keeps its name.
     """
     if view.kind != "view":
         return view
@@ -155,7 +156,7 @@ def renamed(view: Described, pair: Pair, names: Mapping[Namespace, Namespace]) -
 
 def _renamed(value: Any, name: Any) -> Any:
     if isinstance(value, list):
-        return [_renamed(one, name) for one in value]
+        return [_renamed(item, name) for item in value]
     if not isinstance(value, Mapping):
         return value
     return {stage: _stage(stage, _renamed(inner, name), name) for stage, inner in value.items()}

@@ -1,4 +1,4 @@
-"""What can be wrong with one document, and the namespaces that are compared."""
+"""How one document can differ, and the namespaces that are compared."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Literal, TypeAlias
 
 from verifier.raw import ARRAY, DOCUMENT, Element, document, elements
 
-#: `database.collection`
+#: `database.collection`; the collection's name may contain dots.
 Namespace: TypeAlias = str
+#: What differs: see `Missing`, `Extra` and `Different`; `order` is a `Different` of nothing but the order of fields.
 Kind: TypeAlias = Literal["missing", "extra", "different", "order"]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A namespace at the source, and its name at the destination."""
+    """A namespace at the source, and the one at the destination to compare it with."""
 
     source: Namespace
     destination: Namespace
@@ -27,11 +28,13 @@ class Pair:
 class Missing:
     """A document of the source that the destination does not have.
 
-    `namespace` is the source's name of it in all three, and `id` the BSON `{_id: …}` in the bytes that it has.
+    In all three classes `source` and `destination` are the documents as raw BSON.
     """
 
     namespace: Namespace
+    """The source's, also where the destination's has another name."""
     id: bytes
+    """The BSON document `{_id: …}`, with the bytes that `_id` has on the server."""
     source: bytes
     destination: None = None
 
@@ -42,7 +45,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Extra:
-    """A document of the destination that the source does not have."""
+    """A document of the destination that the source does not have; fields as of `Missing`."""
 
     namespace: Namespace
     id: bytes
@@ -56,7 +59,10 @@ class Extra:
 
 @dataclass(frozen=True, slots=True)
 class Different:
-    """A document that both sides have, as MongoDB tells `_id`s apart, with other bytes; `id` is the source's."""
+    """A document that both sides have, with other bytes; fields as of `Missing`.
+
+    `_id`s are matched as MongoDB matches them: 5 and 5.0 are one `_id`. `id` has the source's bytes.
+    """
 
     namespace: Namespace
     id: bytes
@@ -73,7 +79,7 @@ Difference: TypeAlias = Missing | Extra | Different
 
 
 def difference(namespace: Namespace, id: bytes, source: bytes | None, destination: bytes | None) -> Difference | None:
-    """What is wrong with a document of which these bytes were found; None when nothing is."""
+    """How a document with these bytes at the two sides differs; None if it does not."""
     if source == destination:
         return None
     if source is None:
@@ -94,32 +100,32 @@ def _ordered(element: Element) -> Element:
     return element
 
 
-def same_but_for_order(one: bytes, other: bytes) -> bool:
-    """Whether two documents have the same fields of the same bytes, in whatever order."""
-    return one == other or (len(one) == len(other) and _same_sorted(one, other))
+def same_but_for_order(left: bytes, right: bytes) -> bool:
+    """Whether two documents have the same fields with the same bytes, in any order."""
+    return left == right or (len(left) == len(right) and _same_sorted(left, right))
 
 
-def _same_sorted(one: bytes, other: bytes) -> bool:
-    ours, theirs = (sorted(elements(raw), key=lambda element: element.name) for raw in (one, other))
+def _same_sorted(left: bytes, right: bytes) -> bool:
+    ours, theirs = (sorted(elements(raw), key=lambda element: element.name) for raw in (left, right))
     return len(ours) == len(theirs) and all(map(_same, ours, theirs))
 
 
-def _same(one: Element, other: Element) -> bool:
-    if one == other:
+def _same(left: Element, right: Element) -> bool:
+    if left == right:
         return True
-    if (one.kind, one.name, len(one.value)) != (other.kind, other.name, len(other.value)):
+    if (left.kind, left.name, len(left.value)) != (right.kind, right.name, len(right.value)):
         return False
-    if one.kind == ARRAY:  # element by element: an array may hold a million
+    if left.kind == ARRAY:  # element by element: an array may hold a million elements
         return all(
             a is not None and b is not None and _same(a, b)
-            for a, b in zip_longest(elements(one.value), elements(other.value))
+            for a, b in zip_longest(elements(left.value), elements(right.value))
         )
-    return one.kind == DOCUMENT and _same_sorted(one.value, other.value)
+    return left.kind == DOCUMENT and _same_sorted(left.value, right.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One differing path, and the value that either side has there; None where it has none.
+    """A path that differs, and the value that each side has there; None where it has none.
 
     Where only the order of fields differs, the values are the objects that hold them, and `order` is set.
     """
@@ -133,37 +139,37 @@ class Part:
 def differing(source: bytes, destination: bytes, path: str = "", *, array: bool = False) -> Iterator[Part]:
     """The paths at which two documents differ, deepest first; an object in another order is one path, its own."""
     if array:
-        for one, other in zip_longest(elements(source), elements(destination)):
-            yield from _between(one, other, path)
+        for left, right in zip_longest(elements(source), elements(destination)):
+            yield from _between(left, right, path)
         return
     ours, theirs = list(elements(source)), list(elements(destination))
     if _has_twins(ours) or _has_twins(theirs):
-        pairs = list(zip_longest(ours, theirs))  # by place: a name does not tell one from another
-        yield from (part for one, other in pairs for part in _between(one, other, path))
+        pairs = list(zip_longest(ours, theirs))  # by position: the name is ambiguous
+        yield from (part for left, right in pairs for part in _between(left, right, path))
         return
     by_name = {element.name: element for element in theirs}
     known = {element.name for element in ours}
-    found = False
-    for one in ours:
-        for part in _between(one, by_name.get(one.name), path):
-            found = True
+    content_differs = False
+    for element in ours:
+        for part in _between(element, by_name.get(element.name), path):
+            content_differs = True
             yield part
-    for other in theirs:
-        if other.name not in known:
-            found = True
-            yield Part(_joined(path, other.name), None, other)
-    if not found and [element.name for element in ours] != [element.name for element in theirs]:
+    for element in theirs:
+        if element.name not in known:
+            content_differs = True
+            yield Part(_joined(path, element.name), None, element)
+    if not content_differs and [element.name for element in ours] != [element.name for element in theirs]:
         yield Part(path, Element(DOCUMENT, b"", source), Element(DOCUMENT, b"", destination), order=True)
 
 
-def _between(one: Element | None, other: Element | None, path: str) -> Iterator[Part]:
-    if one == other:
+def _between(left: Element | None, right: Element | None, path: str) -> Iterator[Part]:
+    if left == right:
         return
-    here = _joined(path, one.name if one else other.name if other else b"")
-    if one and other and one.name == other.name and one.kind == other.kind and one.kind in (DOCUMENT, ARRAY):
-        yield from differing(one.value, other.value, here, array=one.kind == ARRAY)
+    here = _joined(path, left.name if left else right.name if right else b"")
+    if left and right and left.name == right.name and left.kind == right.kind and left.kind in (DOCUMENT, ARRAY):
+        yield from differing(left.value, right.value, here, array=left.kind == ARRAY)
     else:
-        yield Part(here, one, other)
+        yield Part(here, left, right)
 
 
 def _joined(path: str, name: bytes) -> str:

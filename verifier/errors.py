@@ -1,23 +1,23 @@
-"""What can go wrong while two sides are compared.
+"""What can go wrong during a comparison.
 
-VerifierError           root; its message says what was attempted, where, what was found, what to do
-├── ServerLost          a server did not come back in time; what was read so far is kept
-├── Unsuitable          what was asked for cannot be compared in that way
-└── WorkerDied          a worker process ended without a word
+VerifierError           root; its message says what was attempted, where, what went wrong, and often what to do
+├── ServerLost          a server was unreachable for too long
+├── Unsuitable          the chosen way of comparing does not work here
+└── WorkerDied          a worker process ended unexpectedly
 """
 
 
 class VerifierError(Exception):
-    """Root of all errors of this package."""
+    """Root of all errors; raised as such when a server refuses a command or the journal cannot be written."""
 
 
 class ServerLost(VerifierError):
-    """A server did not come back in time; what was read so far is kept."""
+    """A server was unreachable for too long (`Options.lost_for`); a journal keeps the ranges that were finished."""
 
 
 class Unsuitable(VerifierError):
-    """What was asked for cannot be compared in that way."""
+    """`Options.quiet` does not work here: somebody writes, or the server cannot show writes (a standalone)."""
 
 
 class WorkerDied(VerifierError):
-    """A worker process ended without a word."""
+    """A worker process ended unexpectedly: somebody killed it, or memory ran out."""

@@ -1,4 +1,7 @@
-"""Whole collections compared by the hashes that the servers make of them, while nobody writes: exact and fast."""
+"""Comparisons by hashes that the servers compute: of whole collections while nobody writes, and of `_id` ranges.
+
+Hashes of whole collections (`dbHash`) are exact; digests of documents (`$toHashedIndexKey`) do not see everything.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +22,25 @@ from verifier.ranges import Bounds, between, match
 from verifier.raw import Element
 from verifier.reads import RAW, Client, in_words, now, patiently
 
-_QUIET = "--quiet is for when nobody writes"
+_QUIET = "the option quiet requires that nobody writes"
 
 
 def hashes(client: Client, namespaces: Iterable[Namespace]) -> dict[Namespace, str]:
-    """`dbHash` of each of these collections that exists: over the bytes of all documents in `_id` order."""
+    """`dbHash` of each of these collections that exists: a hash of the bytes of all documents in `_id` order."""
     by_database: defaultdict[str, list[str]] = defaultdict(list)
     for namespace in namespaces:
         database, name = namespace.split(".", 1)
         by_database[database].append(name)
-    found: dict[Namespace, str] = {}
+    digests: dict[Namespace, str] = {}
     for database, names in by_database.items():
         reply = client[database].command("dbHash", collections=names)
-        found |= {f"{database}.{name}": digest for name, digest in reply["collections"].items()}
-    return found
+        digests |= {f"{database}.{name}": digest for name, digest in reply["collections"].items()}
+    return digests
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Sees whether anything is written to a client's namespaces from a moment on."""
+    """Shows which of these namespaces have been written to after a cluster time."""
 
     client: Client
     namespaces: Sequence[Namespace]
@@ -45,7 +48,7 @@ class Watch:
     since: Timestamp
 
     def written(self) -> set[Namespace]:
-        """What has been written to since. Raises `VerifierError` when that cannot be seen."""
+        """Those with writes since. Raises `VerifierError` when the server cannot show writes."""
         try:
             until = now(self.client) or self.since
             return proof.written(self.client, self.namespaces, self.since, until)
@@ -58,13 +61,13 @@ class Watch:
         """Raise `Unsuitable` when something has been written since."""
         if written := self.written():
             raise Unsuitable(
-                f"{', '.join(sorted(written))} was written to at the {self.side} meanwhile, and {_QUIET}: stop the"
-                " writers and wait until the pipeline is in step, or compare without it"
+                f"{', '.join(sorted(written))} was written to at the {self.side} during the run, and {_QUIET}: stop the"
+                " writers and wait until the destination has caught up, or compare without it"
             )
 
 
 def watch(client: Client, namespaces: Sequence[Namespace], side: str) -> Watch:
-    """Watch from now on. Raises `Unsuitable` for a standalone, which has no change streams to see writes by."""
+    """Watch from now on. Raises `Unsuitable` for a standalone, which has no change streams to show writes."""
     since = now(client)
     if since is None:
         raise Unsuitable(f"the {side} is a standalone mongod, on which writes cannot be seen; {_QUIET}")
@@ -77,14 +80,14 @@ def same_by_hash(source: Client, destination: Client, pairs: Sequence[Pair]) -> 
         ours = hashes(source, [pair.source for pair in pairs])
         theirs = hashes(destination, [pair.destination for pair in pairs])
     except PyMongoError as error:
-        raise in_words("have collections hashed (dbHash)", error) from error
+        raise in_words("hash collections with dbHash", error) from error
     return {pair: ours.get(pair.source) == theirs.get(pair.destination) for pair in pairs}
 
 
 _T = TypeVar("_T")
-_NAMED = 1_000  # documents of which single digests are asked for
-_PARTS = 16  # that a range is split into
-#: Primes below 2^32: the sums of a 64-bit digest modulo both stay exact for 2^31 documents and tell it nearly whole.
+_NAMED = 1_000  # a range of up to so many documents is compared digest by digest
+_PARTS = 16  # that a larger range is split into
+#: Primes below 2^32: sums of a 64-bit digest modulo each stay exact for 2^31 documents, and both keep nearly all of it.
 _MODULI = (4_294_967_291, 4_294_967_279)
 _HASH = {"$toHashedIndexKey": "$$ROOT"}
 
@@ -106,16 +109,17 @@ class Screen:
     lost_for: float = 60.0
     say: Callable[[str], None] = field(default=lambda words: None)
     read: int = 0
-    """Bytes of the replies' documents."""
+    """Bytes of BSON in the replies."""
 
     def range(self, bounds: Bounds) -> Iterator[int | bytes]:
-        """Numbers of documents that are equal as far as can be seen, and BSON `{_id: …}` of each that is not."""
-        one, other = self._digest(self.source, bounds), self._digest(self.destination, bounds)
-        if one == other:
-            yield one.documents
+        """Numbers of documents whose digests are equal, and BSON `{_id: …}` of each whose digests differ."""
+        ours, theirs = self._digest(self.source, bounds), self._digest(self.destination, bounds)
+        if ours == theirs:
+            yield ours.documents
             return
-        larger = max((one.documents, self.source), (other.documents, self.destination), key=lambda it: it[0])
-        parts = [bounds] if larger[0] <= _NAMED else self._split(larger[1], bounds)
+        larger = self.source if ours.documents >= theirs.documents else self.destination
+        few = max(ours.documents, theirs.documents) <= _NAMED
+        parts = [bounds] if few else self._split(larger, bounds)
         if len(parts) == 1:
             yield from self._named(bounds)
             return
@@ -125,8 +129,8 @@ class Screen:
     def _digest(self, documents: Collection[Any], bounds: Bounds) -> Digest:
         sums = {f"h{n}": {"$sum": {"$mod": ["$h", modulus]}} for n, modulus in enumerate(_MODULI)}
         group = {"$group": {"_id": None, "n": {"$sum": 1}, **sums}}
-        for found in self._rows(documents, bounds, {"$project": {"_id": 0, "h": _HASH}}, group):
-            fields = {element.name: element for element in raw.elements(found)}
+        for row in self._rows(documents, bounds, {"$project": {"_id": 0, "h": _HASH}}, group):
+            fields = {element.name: element for element in raw.elements(row)}
             count = int.from_bytes(fields[b"n"].value, "little")
             return Digest(count, tuple(_whole(fields[f"h{n}".encode()]) for n in range(len(_MODULI))))
         return Digest()
@@ -139,10 +143,11 @@ class Screen:
         return between([raw.document((Element(low.kind, b"_id", low.value),)) for low in lows[1:]], bounds)
 
     def _named(self, bounds: Bounds) -> Iterator[int | bytes]:
-        one, other = self._singles(self.source, bounds), self._singles(self.destination, bounds)
-        unequal = [found for found in one.keys() | other.keys() if _hash(one, found) != _hash(other, found)]
-        yield len(one.keys() | other.keys()) - len(unequal)
-        yield from ((one.get(found) or other[found])[0] for found in unequal)
+        ours, theirs = self._singles(self.source, bounds), self._singles(self.destination, bounds)
+        keys = ours.keys() | theirs.keys()
+        unequal = [key for key in keys if _hash(ours, key) != _hash(theirs, key)]
+        yield len(keys) - len(unequal)
+        yield from ((ours.get(key) or theirs[key])[0] for key in unequal)
 
     def _singles(self, documents: Collection[Any], bounds: Bounds) -> dict[Key, tuple[bytes, bytes]]:
         rows = self._rows(documents, bounds, {"$project": {"h": _HASH}})
@@ -155,15 +160,15 @@ class Screen:
             ) as cursor:
                 return list(cast(Iterator[bytes], cursor))
 
-        batches = patiently(f"have {documents.full_name} digested", self.lost_for, read, self.say)
+        batches = patiently(f"compute digests of {documents.full_name}", self.lost_for, read, self.say)
         self.read += sum(map(len, batches))
         return [row for batch in batches for row in raw.documents(batch)]
 
 
-def _hash(found: Mapping[Key, tuple[bytes, bytes]], one: Key) -> bytes | None:
-    return found[one][1] if one in found else None
+def _hash(singles: Mapping[Key, tuple[bytes, bytes]], key: Key) -> bytes | None:
+    return singles[key][1] if key in singles else None
 
 
 def _whole(element: Element) -> bytes:
-    """An integer, the same whether the server sent 32 or 64 bits."""
+    """An integer, in the same form whether the server sent 32 or 64 bits."""
     return str(key(element)[-1]).encode()

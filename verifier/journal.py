@@ -1,4 +1,4 @@
-"""What a run has done, on disk, so that one that was interrupted can go on: JSON lines, the plan first."""
+"""The progress of a run, on disk, so that an interrupted run can go on: JSON lines, the plan first."""
 
 from __future__ import annotations
 
@@ -18,94 +18,93 @@ from verifier.workers import Range
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A range that needs not be read again; what differed in it has only to be looked at again."""
+    """A finished range: a run that goes on reads only the documents again that differed in it."""
 
     number: int
     documents: int
     size: int
     read: int
     differing: tuple[bytes, ...]
+    """BSON `{_id: …}` of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """`about` says what the run compares, and how: a run goes on only with the same.
+    """The file. `about` says what a run compares, and how; only a run with the same `about` can go on with it.
 
-    Raises `VerifierError` when it cannot be written.
+    Raises `VerifierError` when the file cannot be written.
     """
 
     path: Path
 
     def begin(self, about: Mapping[str, Any], ranges: Iterable[Range]) -> None:
-        with self._told():
+        with self._writing():
             self.path.unlink(missing_ok=True)
             self.path.touch(mode=0o600)
         plan = [
             [
-                one.number,
-                one.pair.source,
-                one.pair.destination,
-                _hex(one.bounds.low),
-                _hex(one.bounds.high),
-                one.batch_size,
-                one.ordered,
+                work.number,
+                work.pair.source,
+                work.pair.destination,
+                _hex(work.bounds.low),
+                _hex(work.bounds.high),
+                work.batch_size,
+                work.ordered,
             ]
-            for one in ranges
+            for work in ranges
         ]
         self._append({"about": about, "ranges": plan})
 
-    def done(self, one: Done) -> None:
-        differing = [found.hex() for found in one.differing]
-        self._append({"range": one.number, "counts": [one.documents, one.size, one.read], "differing": differing})
+    def done(self, done: Done) -> None:
+        differing = [id.hex() for id in done.differing]
+        self._append({"range": done.number, "counts": [done.documents, done.size, done.read], "differing": differing})
 
     def end(self) -> None:
-        """Nothing is left to go on with."""
+        """Remove the file: the run is complete."""
         self.path.unlink(missing_ok=True)
 
     def read(self, about: Mapping[str, Any]) -> tuple[list[Range], dict[int, Done]] | None:
-        """The plan, and the ranges that are done; None when no run was interrupted.
+        """The plan, and the finished ranges by number; None if no run was interrupted.
 
-        Raises `VerifierError` when it was a run of another kind.
+        Raises `VerifierError` when the interrupted run compared something else, or in another way.
         """
         try:
             first, *others = self.path.read_text().splitlines()
             plan = json.loads(first)
         except (FileNotFoundError, ValueError):
-            return None  # none, or one that ended before its plan was written
+            return None  # no file, or the run ended before it had written its plan
         if plan["about"] != json.loads(json.dumps(about)):
             raise VerifierError(
-                f"the run to go on with ({self.path}) compared something else, or otherwise: give it the same options,"
-                " or begin anew without --resume"
+                f"cannot resume the run in {self.path}: it compared something else, or with other options; use the same"
+                " options, or start again without resume"
             )
         ranges = [
             Range(number, Pair(source, destination), Bounds(_bytes(low), _bytes(high)), batch_size, ordered)
             for number, source, destination, low, high, batch_size, ordered in plan["ranges"]
         ]
-        return ranges, {one.number: one for one in map(_done, others) if one}
+        return ranges, {done.number: done for done in map(_done, others) if done}
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        with self._told(), self.path.open("a") as file:
+        with self._writing(), self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _writing(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            raise VerifierError(
-                f"cannot write {self.path}, by which a run goes on where it ended: {error.strerror}; make room there"
-            ) from error
+            raise VerifierError(f"cannot write the journal {self.path}: {error.strerror}; make room there") from error
 
 
 def _done(line: str) -> Done | None:
     try:
-        found = json.loads(line)
+        entry = json.loads(line)
     except ValueError:
         return None  # the run ended while it wrote this line
-    documents, size, read = found["counts"]
-    return Done(found["range"], documents, size, read, tuple(map(bytes.fromhex, found["differing"])))
+    documents, size, read = entry["counts"]
+    return Done(entry["range"], documents, size, read, tuple(map(bytes.fromhex, entry["differing"])))
 
 
 def _hex(bound: bytes | None) -> str | None:

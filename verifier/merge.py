@@ -1,8 +1,8 @@
-"""Two streams of raw documents, each in the order of `_id`s, brought together.
+"""Merges two streams of raw documents, each in the order of `_id`s.
 
-Nearly everything is equal, so whole blocks are compared at once; only a block that differs is looked at document by
-document. Two documents of equal bytes are one document, whatever the order; where an order is not the one that
-`verifier.order` knows (a collation), documents are named that do not differ, and nothing is passed over.
+Nearly all documents are equal, so whole blocks are compared at once; only a block that differs is compared document by
+document. Documents of equal bytes are the same document, whatever the order. Where the order is not the one that
+`verifier.order` knows (a collation), documents that do not differ may be named too, and no difference is missed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _length = struct.Struct("<i").unpack_from
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """So many documents, of so many bytes, that are the same on both sides."""
+    """A number of documents that are the same on both sides, and their bytes."""
 
     documents: int
     bytes: int
@@ -36,7 +36,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class Unequal:
-    """A document that one side lacks, or that has other bytes there."""
+    """A document that one side does not have, or that differs."""
 
     id: bytes
     source: bytes | None
@@ -47,12 +47,12 @@ Merged: TypeAlias = Equal | Unequal
 
 
 class Side:
-    """One stream: batches of whole documents, one after the other; never more than one batch is held."""
+    """One stream, in batches of whole documents; it holds one batch at a time."""
 
     __slots__ = ("_batches", "_before", "_behind", "_last", "at", "batch", "read")
 
     def __init__(self, batches: Iterable[bytes], behind: Key | None = None) -> None:
-        """`behind`: an `_id` that is passed over when it comes first."""
+        """`behind`: an `_id` that is skipped if it comes first."""
         self._batches, self._behind = iter(batches), behind
         self._before: bytes | None = None
         self._last = -1
@@ -61,7 +61,7 @@ class Side:
         """Bytes that came over the network."""
 
     def fill(self) -> bool:
-        """Whether there is a document to look at; reads on when the batch is used up."""
+        """Whether there is a current document; reads the next batch when this one is used up."""
         while self.at >= len(self.batch):
             self._before = self.position
             self.batch, self.at, self._last = b"", 0, -1
@@ -76,22 +76,22 @@ class Side:
         return True
 
     def take(self) -> bytes:
-        """The document that is looked at."""
+        """The current document; the next one becomes current."""
         self._last, self.at = self.at, self.at + _length(self.batch, self.at)[0]
         return self.batch[self._last : self.at]
 
     def skip(self, size: int, last: int) -> None:
-        """Go past documents of `size` bytes, the last of which begins `last` bytes from here."""
+        """Skip documents of `size` bytes, the last of which begins `last` bytes from here."""
         self._last, self.at = self.at + last, self.at + size
 
     @property
     def position(self) -> bytes | None:
-        """BSON `{_id: …}` of the newest document that was taken."""
+        """BSON `{_id: …}` of the last document that was taken or skipped."""
         return id_document(self.batch, self._last) if self._last >= 0 else self._before
 
 
 def merged(source: Side, destination: Side, *, ignore_field_order: bool = False) -> Iterator[Merged]:
-    """What two sides have in common, block by block, and each document in which they differ."""
+    """The equal documents of two sides, block by block, and each document that differs."""
     while source.fill() and destination.fill():
         documents, size, last = _block(source.batch, source.at)
         block = source.batch[source.at : source.at + size]
@@ -102,11 +102,11 @@ def merged(source: Side, destination: Side, *, ignore_field_order: bool = False)
         else:
             yield from _one_by_one(source, destination, source.at + size, ignore_field_order)
     while source.fill():
-        found = source.take()
-        yield Unequal(id_document(found), found, None)
+        document = source.take()
+        yield Unequal(id_document(document), document, None)
     while destination.fill():
-        found = destination.take()
-        yield Unequal(id_document(found), None, found)
+        document = destination.take()
+        yield Unequal(id_document(document), None, document)
 
 
 def _block(batch: bytes, start: int) -> tuple[int, int, int]:
@@ -125,45 +125,45 @@ def _one_by_one(source: Side, destination: Side, end: int, ignore_field_order: b
     ours: Key | None = None
     theirs: Key | None = None
     while source.at < end and destination.at < len(destination.batch):
-        one = source.batch[source.at : source.at + _length(source.batch, source.at)[0]]
-        if ours is None and theirs is None and destination.batch.startswith(one, destination.at):
+        document = source.batch[source.at : source.at + _length(source.batch, source.at)[0]]
+        if ours is None and theirs is None and destination.batch.startswith(document, destination.at):
             source.take()
             destination.take()
-            documents, size = documents + 1, size + len(one)
+            documents, size = documents + 1, size + len(document)
             continue
         ours = ours or id_key(source.batch, source.at)
         theirs = theirs or id_key(destination.batch, destination.at)
         if ours == theirs:
             ours = theirs = None
-            other = (source.take(), destination.take())[1]
-            if one == other or (ignore_field_order and same_but_for_order(one, other)):
-                documents, size = documents + 1, size + len(one)
+            counterpart = (source.take(), destination.take())[1]
+            if document == counterpart or (ignore_field_order and same_but_for_order(document, counterpart)):
+                documents, size = documents + 1, size + len(document)
             else:
-                yield Unequal(id_document(one), one, other)
+                yield Unequal(id_document(document), document, counterpart)
         elif ours < theirs:
             ours = None
-            yield Unequal(id_document(one), source.take(), None)
+            yield Unequal(id_document(document), source.take(), None)
         else:
             theirs = None
-            found = destination.take()
-            yield Unequal(id_document(found), None, found)
+            extra = destination.take()
+            yield Unequal(id_document(extra), None, extra)
     if documents:
         yield Equal(documents, size)
 
 
 @dataclass(slots=True)
 class RangeRead:
-    """Reads one range. A read that breaks off goes on behind the last `_id` that was decided."""
+    """Reads one range at both sides. An interrupted read goes on after the last `_id` that was compared."""
 
     source: Collection[Any]
     destination: Collection[Any]
     bounds: Bounds
     batch_size: int
     ordered: bool = True
-    """Whether `verifier.order` knows the order of the `_id`s: without it a read cannot go on in the middle."""
+    """Whether `verifier.order` knows the order of the `_id`s; otherwise an interrupted read cannot go on."""
     ignore_field_order: bool = False
     lost_for: float = 60.0
-    """Seconds that a server may be lost."""
+    """Seconds for which a server may be unreachable."""
     say: Callable[[str], None] = field(default=lambda words: None)
     _sides: list[Side] = field(default_factory=list)
     _closed: int = 0
@@ -174,14 +174,14 @@ class RangeRead:
         return self._closed + sum(side.read for side in self._sides)
 
     def __iter__(self) -> Iterator[Merged]:
-        """What is equal and what is not, in `_id` order. Raises `ServerLost`, or `VerifierError` for a refusal."""
+        """Equal and unequal documents, in `_id` order. Raises `ServerLost`, or `VerifierError` if a server refuses."""
         done: bytes | None = None
         lost_since: float | None = None
         while True:
             self._sides = self._open(done)
             try:
-                for one in merged(self._sides[0], self._sides[1], ignore_field_order=self.ignore_field_order):
-                    yield one
+                for stretch in merged(self._sides[0], self._sides[1], ignore_field_order=self.ignore_field_order):
+                    yield stretch
                     lost_since = None
                 return
             except PyMongoError as error:
@@ -194,20 +194,21 @@ class RangeRead:
     def _open(self, done: bytes | None) -> list[Side]:
         low = self.bounds.low if done is None else done
         known = None if done is None else id_key(done)
-        batches = (in_id_order(it, low, self.bounds.high, self.batch_size) for it in (self.source, self.destination))
-        return [Side(one, known) for one in batches]
+        return [
+            Side(in_id_order(documents, low, self.bounds.high, self.batch_size), known)
+            for documents in (self.source, self.destination)
+        ]
 
     def _await(self, error: PyMongoError, since: float) -> None:
         what = f"compare {self.source.full_name} with {self.destination.full_name}"
         if not self.ordered or not is_passing(error) or time.monotonic() - since > self.lost_for:
             raise in_words(what, error) from error
-        self.say(f"{what}: {brief(error)}; waiting up to {self.lost_for:g} s for the server")
+        self.say(f"cannot {what}: {brief(error)}; waiting up to {self.lost_for:g} s for the server")
         for documents in (self.source, self.destination):
             admin = documents.database.client.admin
             patiently(what, self.lost_for, lambda admin=admin: admin.command("hello"))  # type: ignore[misc]
 
 
 def _later(*positions: bytes | None) -> bytes | None:
-    """The one of these `_id`s that comes last."""
-    known = [one for one in positions if one is not None]
-    return max(known, key=lambda one: id_key(one), default=None)
+    """The last of these `_id`s in `_id` order."""
+    return max((position for position in positions if position is not None), key=id_key, default=None)

@@ -1,7 +1,7 @@
-"""What else makes two collections the same: options, views and indexes, and the commands that mend a difference.
+"""Compares options, views and indexes of collections, and gives the commands that correct a difference.
 
-Fields that a server makes for itself (the uuid, versions of an index, of the collation library) do not count, nor
-whether a default is written down. Nothing is changed here.
+Fields that a server makes for itself (the uuid, versions of an index, of the collation library) do not count, and a
+default counts the same whether it is written down or not. Nothing is changed here.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ Kind = Literal["collection", "option", "view", "index"]
 
 @dataclass(frozen=True, slots=True)
 class MetadataDifference:
-    """One thing in which two collections differ, in words; a side that does not have it has None."""
+    """One option, index or view that differs, or a whole collection; None for a side that does not have it."""
 
     pair: Pair
     kind: Kind
     name: str
     """Of the index or the option; empty for a whole collection."""
     what: str
+    """The difference in words."""
     source: Any
     destination: Any
     commands: tuple[Command, ...]
-    """What mends it at the destination. Differences that share commands are mended by running them once."""
+    """What corrects it at the destination. Differences that share commands need them run only once."""
 
     @property
     def command(self) -> str:
-        """The commands for MongoDB's shell, one a line."""
+        """The commands for MongoDB's shell, one on each line."""
         return "\n".join(command.text for command in self.commands)
 
     def as_json(self) -> dict[str, Any]:
@@ -54,13 +55,13 @@ class MetadataDifference:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """A pair with what both servers tell of it."""
+    """A pair with the descriptions of both servers."""
 
     pair: Pair
     source: Described
     destination: Described
     wanted: str
-    """Where the source's form is wanted, in words."""
+    """When or where the destination must have the source's form, in words."""
     version: repair_commands.Version
     """Of the destination."""
 
@@ -75,7 +76,7 @@ class _Compared:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a destination is compared with: made of what the source has, and who wants it so, in words."""
+    """What a destination is compared with: derived from the source's description; `words` says when it applies."""
 
     of: Callable[[Described], Described]
     words: str
@@ -89,14 +90,14 @@ def differences(
 ) -> list[MetadataDifference]:
     """Compare the options and indexes of these collections, and these views.
 
-    Commands go in the order in which they stand. Raises what PyMongo raises when a server cannot be asked.
+    Run the commands in the order of the differences. Raises PyMongo's errors when a server does not answer.
     """
     return Looked.at(source, destination, pairs).differences(form)
 
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What both servers told of these pairs, at one look."""
+    """The descriptions of these pairs by both servers, read at about the same time."""
 
     pairs: tuple[Pair, ...]
     source: Mapping[Namespace, Described]
@@ -106,7 +107,7 @@ class Looked:
 
     @classmethod
     def at(cls, source: Client, destination: Client, pairs: Iterable[Pair]) -> Looked:
-        """Raises what PyMongo raises when a server cannot be asked."""
+        """Read them. Raises PyMongo's errors when a server does not answer."""
         wanted = tuple(pairs)
         here = described(source, [pair.source for pair in wanted])
         there = described(destination, [pair.destination for pair in wanted])
@@ -115,7 +116,7 @@ class Looked:
     def differences(self, form: Form = AS_IT_IS) -> list[MetadataDifference]:
         """See the function of this name."""
         names = {pair.source: pair.destination for pair in self.pairs}
-        return [found for pair in self.pairs for found in self._of(pair, names, form)]
+        return [difference for pair in self.pairs for difference in self._of(pair, names, form)]
 
     def _of(self, pair: Pair, names: Mapping[Namespace, Namespace], form: Form) -> Iterator[MetadataDifference]:
         source, destination = self.source.get(pair.source), self.destination.get(pair.destination)
@@ -142,43 +143,45 @@ class Looked:
             yield from _of_collection(compared)
 
 
-def _kind(one: Described) -> Kind:
-    return "view" if one.kind == "view" else "collection"
+def _kind(described: Described) -> Kind:
+    return "view" if described.kind == "view" else "collection"
 
 
-def _of_view(it: _Compared) -> Iterator[MetadataDifference]:
-    commands = repair_commands.of_view(it.pair.destination, it.source, it.destination)
-    for name in unlike(it.source.options, it.destination.options):
-        mine, theirs = it.source.options.get(name), it.destination.options.get(name)
-        yield it.difference("view", name, it.words(f"the view's {name}", mine, theirs), mine, theirs, commands)
+def _of_view(both: _Compared) -> Iterator[MetadataDifference]:
+    commands = repair_commands.of_view(both.pair.destination, both.source, both.destination)
+    for name in unlike(both.source.options, both.destination.options):
+        mine, theirs = both.source.options.get(name), both.destination.options.get(name)
+        yield both.difference("view", name, both.words(f"the view's {name}", mine, theirs), mine, theirs, commands)
 
 
-def _of_collection(it: _Compared) -> Iterator[MetadataDifference]:
-    """All are mended by making the collection again where one of its options cannot be changed."""
-    options = unlike(it.source.options, it.destination.options)
-    changes = {name: repair_commands.option(it.pair.destination, name, it.source, it.destination) for name in options}
+def _of_collection(both: _Compared) -> Iterator[MetadataDifference]:
+    """Where one option cannot be changed, recreating the collection corrects all differences."""
+    options = unlike(both.source.options, both.destination.options)
+    changes = {
+        name: repair_commands.option(both.pair.destination, name, both.source, both.destination) for name in options
+    }
     fixed = [name for name, commands in changes.items() if commands is None]
-    again = repair_commands.create_again(it.pair.destination, it.source) if fixed else None
+    again = repair_commands.create_again(both.pair.destination, both.source) if fixed else None
     for name, commands in changes.items():
-        mine, theirs = it.source.options.get(name), it.destination.options.get(name)
-        what = it.words(f"the option {name}", mine, theirs)
+        mine, theirs = both.source.options.get(name), both.destination.options.get(name)
+        what = both.words(f"the option {name}", mine, theirs)
         if name in fixed:
-            what += "; it cannot be changed, and a collection that is made again has no documents"
-        yield it.difference("option", name, what, mine, theirs, again or commands or ())
-    for name in repair_commands.in_order(it.source, it.destination):
-        here, there = it.source.indexes.get(name), it.destination.indexes.get(name)
-        commands = again or repair_commands.index(it.pair.destination, name, here, there, it.version)
-        yield it.difference("index", name, _index_words(it, name, here, there), here, there, commands)
+            what += "; it cannot be changed, and a recreated collection has no documents"
+        yield both.difference("option", name, what, mine, theirs, again or commands or ())
+    for name in repair_commands.in_order(both.source, both.destination):
+        here, there = both.source.indexes.get(name), both.destination.indexes.get(name)
+        commands = again or repair_commands.index(both.pair.destination, name, here, there, both.version)
+        yield both.difference("index", name, _index_words(both, name, here, there), here, there, commands)
 
 
 def _index_words(
-    it: _Compared, name: str, source: Mapping[str, Any] | None, destination: Mapping[str, Any] | None
+    both: _Compared, name: str, source: Mapping[str, Any] | None, destination: Mapping[str, Any] | None
 ) -> str:
     if source is None or destination is None:
         side = "missing at" if destination is None else "only at"
         return f"the index {name} on {_shown((source or destination or {})['key'])} is {side} the destination"
     return "; ".join(
-        it.words(f"the index {name}'s {field}", source.get(field), destination.get(field))
+        both.words(f"the index {name}'s {field}", source.get(field), destination.get(field))
         for field in unlike(source, destination)
     )
 

@@ -1,7 +1,7 @@
-"""The order of `_id`s that MongoDB's index on `_id` keeps under the simple collation, and which of them are one.
+"""The order of `_id`s in MongoDB's index on `_id` under the simple collation, and which of them are equal.
 
-A verdict never rests on this order: a document that is put in the wrong place is looked for by its `_id` on both
-sides before anything is said of it.
+No verdict rests on this order: before anything is reported of a document that seems to be in the wrong place, it is
+read by its `_id` at both sides.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _RANKS = {
 _NUMBERS = {0x01: struct.Struct("<d"), 0x10: struct.Struct("<i"), 0x12: struct.Struct("<q")}
 _DATE, _TIMESTAMP = struct.Struct("<q"), struct.Struct("<Q")
 _INT32 = struct.Struct("<i")
-_NAN, _NUMBER = 0, 1  # all NaNs are one, below all numbers
+_NAN, _NUMBER = 0, 1  # all NaNs are equal, and below all numbers
 
-#: Compares as MongoDB orders `_id`s; equal, and of one hash, for `_id`s that MongoDB holds equal.
+#: Compares as MongoDB orders `_id`s; equal, and with equal hashes, for `_id`s that are equal to MongoDB.
 Key = tuple[Any, ...]
 
 
@@ -53,7 +53,7 @@ def id_key(buffer: bytes, start: int = 0) -> Key:
 
 
 def key(element: Element) -> Key:
-    """The key of a value; its name does not count."""
+    """The key of a value, whatever its name."""
     return (_RANKS[element.kind], *_comparable(element.kind, element.value))
 
 

@@ -1,4 +1,4 @@
-"""What the two sides of a pair are: collections that can be compared, or something else, in words."""
+"""What both sides of a pair are: collections that can be compared, or something else."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NO_DOCUMENTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One collection at one side; `uuid` is None where there is none."""
+class Listed:
+    """A namespace at one side; `kind` is `none` if it does not exist, `uuid` None if the server lists none."""
 
     kind: str
     uuid: bytes | None
@@ -25,64 +25,67 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ListedPair:
     """Both sides of a pair."""
 
     pair: Pair
-    source: Found
-    destination: Found
+    source: Listed
+    destination: Listed
 
     @property
-    def cannot(self) -> str:
-        """Why the two cannot be compared; empty when they can."""
-        for name, side, found in self._sides():
-            if found.kind in _NO_DOCUMENTS:
-                return f"{name} at the {side} is {_NO_DOCUMENTS[found.kind]}: it is not compared"
+    def obstacle(self) -> str:
+        """Why the two cannot be compared, in words; empty if they can."""
+        for name, side, listed in self._sides():
+            if listed.kind in _NO_DOCUMENTS:
+                return f"{name} at the {side} is {_NO_DOCUMENTS[listed.kind]}: it is not compared"
         return ""
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a reader of the verdict should know."""
-        absent = [f"{name} does not exist at the {side}" for name, side, found in self._sides() if found.kind == "none"]
+        """What qualifies the verdict, in words."""
+        absent = [
+            f"{name} does not exist at the {side}" for name, side, listed in self._sides() if listed.kind == "none"
+        ]
         return absent + [
             f"{name} is capped at the {side}: it drops its oldest documents by itself"
-            for name, side, found in self._sides()
-            if found.options.get("capped")
+            for name, side, listed in self._sides()
+            if listed.options.get("capped")
         ]
 
     @property
     def ordered_alike(self) -> bool:
         """Whether both sides keep `_id`s in the order that `verifier.order` knows."""
-        return not any("collation" in found.options for _, _, found in self._sides())
+        return not any("collation" in listed.options for _, _, listed in self._sides())
 
-    def gone(self, later: Looked) -> Sequence[str]:
-        """What was dropped since, or dropped and created anew."""
+    def gone(self, later: ListedPair) -> Sequence[str]:
+        """What was dropped, or dropped and created again, between this listing and a later one; in words."""
         return [
-            f"{name} was dropped{' and created anew' if after.uuid else ''} at the {side} during the run"
+            f"{name} was dropped{' and created again' if after.uuid else ''} at the {side} during the run"
             for (name, side, before), (_, _, after) in zip(self._sides(), later._sides(), strict=True)
             if before.uuid is not None and before.uuid != after.uuid
         ]
 
-    def _sides(self) -> Iterable[tuple[Namespace, str, Found]]:
+    def _sides(self) -> Iterable[tuple[Namespace, str, Listed]]:
         return (
             (self.pair.source, "source", self.source),
             (self.pair.destination, "destination", self.destination),
         )
 
 
-def look(source: Client, destination: Client, pairs: Sequence[Pair], lost_for: float) -> list[Looked]:
-    """Ask both sides what they have. Raises `VerifierError`."""
+def look(source: Client, destination: Client, pairs: Sequence[Pair], lost_for: float) -> list[ListedPair]:
+    """List the collections of these pairs at both sides. Raises `VerifierError`."""
 
-    def ask() -> list[Looked]:
+    def read() -> list[ListedPair]:
         ours = existing(source, [pair.source for pair in pairs])
         theirs = existing(destination, [pair.destination for pair in pairs])
-        return [Looked(p, _found(ours.get(p.source)), _found(theirs.get(p.destination))) for p in pairs]
+        return [ListedPair(p, _listed(ours.get(p.source)), _listed(theirs.get(p.destination))) for p in pairs]
 
-    return patiently("list the collections of both sides", lost_for, ask)
+    return patiently("list the collections of both sides", lost_for, read)
 
 
-def _found(listed: Mapping[str, Any] | None) -> Found:
-    if listed is None:
-        return Found("none", None, {})
-    uuid = listed.get("info", {}).get("uuid")
-    return Found(listed["type"], None if uuid is None else bytes(uuid), listed.get("options", {}))
+def _listed(entry: Mapping[str, Any] | None) -> Listed:
+    """`entry` is the server's, of `listCollections`."""
+    if entry is None:
+        return Listed("none", None, {})
+    uuid = entry.get("info", {}).get("uuid")
+    return Listed(entry["type"], None if uuid is None else bytes(uuid), entry.get("options", {}))

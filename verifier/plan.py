@@ -1,4 +1,4 @@
-"""Which ranges of which namespaces are to be read: all, or what an interrupted run has left."""
+"""Which ranges of which namespaces a run reads: all, or those that an interrupted run has left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from verifier.differences import Pair
 from verifier.journal import Done, Journal
-from verifier.pairs import Looked
+from verifier.pairs import ListedPair
 from verifier.ranges import Bounds, batch_size, cut, size
 from verifier.reads import Client, collection, patiently
 from verifier.workers import Range
@@ -16,19 +16,21 @@ from verifier.workers import Range
 
 @dataclass(slots=True)
 class Plan:
-    """`done` was read by an earlier run. `expected`: about how many documents a pair has."""
+    """The work of one run."""
 
     ranges: list[Range] = field(default_factory=list)
     done: list[tuple[Range, Done]] = field(default_factory=list)
+    """Ranges that an interrupted run has finished."""
     expected: dict[Pair, int] = field(default_factory=dict)
+    """About how many documents each pair has."""
 
 
-def about(looked: Sequence[Looked], *, ignore_field_order: bool, screen: bool) -> Mapping[str, Any]:
-    """What tells a run from others: which collections, by name and identity, and how they are compared."""
+def about(listed: Sequence[ListedPair], *, ignore_field_order: bool, screen: bool) -> Mapping[str, Any]:
+    """What identifies a run: the collections, by name and UUID, and how they are compared."""
     return {
         "namespaces": [
-            [one.pair.source, one.pair.destination, *(_hex(found.uuid) for found in (one.source, one.destination))]
-            for one in looked
+            [each.pair.source, each.pair.destination, _hex(each.source.uuid), _hex(each.destination.uuid)]
+            for each in listed
         ],
         "ignore_field_order": ignore_field_order,
         "screen": screen,
@@ -38,7 +40,7 @@ def about(looked: Sequence[Looked], *, ignore_field_order: bool, screen: bool) -
 def plan(
     source: Client,
     destination: Client,
-    looked: Sequence[Looked],
+    listed: Sequence[ListedPair],
     *,
     range_bytes: int,
     lost_for: float,
@@ -46,45 +48,49 @@ def plan(
     resume: bool,
     run: Mapping[str, Any],
 ) -> Plan:
-    """Cut the collections, and note the plan in the journal; with `resume`, take up what the journal holds of `run`."""
+    """Cut the collections into ranges, and write them to the journal; with `resume`, take the journal's if it has any.
+
+    Raises `VerifierError`, also when the journal is of another run than `run` (see `about`).
+    """
     left = journal.read(run) if journal and resume else None
-    found = Plan()
-    for one in looked:
-        cutting = _Cut(source, destination, one, None if left else range_bytes)
-        ranges, found.expected[one.pair] = patiently(f"size and cut {one.pair.source}", lost_for, cutting)
-        found.ranges += [
-            Range(len(found.ranges) + n, one.pair, *how, ordered=one.ordered_alike) for n, how in enumerate(ranges)
+    new = Plan()
+    for each in listed:
+        cutting = _Cut(source, destination, each, None if left else range_bytes)
+        cuts, new.expected[each.pair] = patiently(f"split {each.pair.source} into ranges", lost_for, cutting)
+        new.ranges += [
+            Range(len(new.ranges) + n, each.pair, bounds, batch, ordered=each.ordered_alike)
+            for n, (bounds, batch) in enumerate(cuts)
         ]
     if left:
         planned, done = left
-        found.ranges = [one for one in planned if one.number not in done]
-        found.done = [(one, done[one.number]) for one in planned if one.number in done]
+        new.ranges = [work for work in planned if work.number not in done]
+        new.done = [(work, done[work.number]) for work in planned if work.number in done]
     elif journal:
-        journal.begin(run, found.ranges)
-    return found
+        journal.begin(run, new.ranges)
+    return new
 
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Sizes one pair, and cuts it by the side that holds more documents; not without `range_bytes`."""
+    """Sizes one pair, and cuts the side with more documents into ranges; into none without `range_bytes`."""
 
     source: Client
     destination: Client
-    looked: Looked
+    listed: ListedPair
     range_bytes: int | None
 
     def __call__(self) -> tuple[list[tuple[Bounds, int]], int]:
-        pair = self.looked.pair
+        pair = self.listed.pair
         sides = (collection(self.source, pair.source), collection(self.destination, pair.destination))
         sizes = [size(side) for side in sides]
         larger = 0 if sizes[0].documents >= sizes[1].documents else 1
         bounds: list[Bounds] = []
         if self.range_bytes is not None:
-            # where a collation orders _ids, either side may put a bound at another place
-            whole = not self.looked.ordered_alike
+            # where a collation orders _ids, each side may have a bound in another place
+            whole = not self.listed.ordered_alike
             bounds = [Bounds()] if whole else cut(sides[larger], sizes[larger], range_bytes=self.range_bytes)
         documents = batch_size(*sizes)
-        return [(one, documents) for one in bounds], sizes[larger].documents
+        return [(each, documents) for each in bounds], sizes[larger].documents
 
 
 def _hex(uuid: bytes | None) -> str | None:

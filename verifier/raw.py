@@ -1,4 +1,4 @@
-"""BSON by its bytes, for where decoding would lose something (bsonspec.org, version 1.1)."""
+"""Reads and builds BSON as bytes, where decoding would lose something (bsonspec.org, version 1.1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 DOCUMENT, ARRAY = 0x03, 0x04
-#: Type byte → length of the value, where it is fixed.
+#: Type byte → length of the value, for types of fixed length.
 _FIXED = {
     0x01: 8,  # double
     0x06: 0,  # undefined
@@ -22,7 +22,7 @@ _FIXED = {
     0x7F: 0,  # MaxKey
     0xFF: 0,  # MinKey
 }
-#: Type byte → bytes that come on top of the length that the value begins with.
+#: Type byte → bytes to add to the length that the value begins with.
 _PREFIXED = {
     0x02: 4,  # string
     DOCUMENT: 0,
@@ -53,11 +53,11 @@ def _value_length(raw: bytes, kind: int, at: int) -> int:
         return int(_INT32.unpack_from(raw, at)[0]) + _PREFIXED[kind]
     if kind == _REGEX:
         return raw.index(b"\0", raw.index(b"\0", at) + 1) + 1 - at
-    raise ValueError(f"BSON type 0x{kind:02x} at byte {at} is not known")
+    raise ValueError(f"BSON type 0x{kind:02x} at byte {at} is unknown")
 
 
 def elements(document: bytes) -> Iterator[Element]:
-    """The fields of a document or array in stored order, names that occur twice included."""
+    """The fields of a document or array in stored order, including names that occur twice."""
     at, last = 4, len(document) - 1
     while at < last:
         kind, end = document[at], document.index(b"\0", at + 1)
@@ -68,13 +68,13 @@ def elements(document: bytes) -> Iterator[Element]:
 
 
 def document(fields: Iterable[Element]) -> bytes:
-    """A document of these fields, exactly in this order."""
+    """A document with these fields, in exactly this order."""
     body = b"".join(bytes((kind,)) + name + b"\0" + value for kind, name, value in fields)
     return _INT32.pack(len(body) + 5) + body + b"\0"
 
 
 def id_element(buffer: bytes, start: int = 0) -> Element:
-    """The `_id` of the document that begins at `start`. Raises `ValueError` when it has none."""
+    """The `_id` of the document that begins at `start`. Raises `ValueError` if it has none."""
     at, last = start + 4, start + int(_INT32.unpack_from(buffer, start)[0]) - 1
     while at < last:
         kind, end = buffer[at], buffer.index(b"\0", at + 1)
@@ -87,12 +87,12 @@ def id_element(buffer: bytes, start: int = 0) -> Element:
 
 
 def id_document(buffer: bytes, start: int = 0) -> bytes:
-    """The BSON `{_id: …}` of the document that begins at `start`, in the bytes that it has."""
+    """The BSON `{_id: …}` of the document that begins at `start`, its bytes unchanged."""
     return document((id_element(buffer, start),))
 
 
 def documents(buffer: bytes) -> Iterator[bytes]:
-    """The documents that lie in a buffer one after the other."""
+    """The documents that follow one another in a buffer."""
     at = 0
     while at < len(buffer):
         length: int = _INT32.unpack_from(buffer, at)[0]

@@ -1,4 +1,4 @@
-"""Reads of raw BSON: nothing is decoded on the way, so nothing can be mended or refused by the driver."""
+"""Reads of raw BSON: nothing is decoded on the way, so the driver can neither correct nor refuse anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from verifier.raw import Element
 RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 Client = MongoClient[Any]
 
-#: Ids that are asked for at once: `$in` and change streams stay far below 16 MB.
+#: Ids in one command: `$in` and change streams stay far below 16 MB.
 IDS, ID_BYTES = 1_000, 1 << 20
 
 
@@ -32,26 +32,26 @@ def collection(client: Client, namespace: Namespace) -> Collection[Any]:
 
 
 def existing(client: Client, namespaces: Iterable[Namespace]) -> dict[Namespace, dict[str, Any]]:
-    """What `listCollections` says of those of these namespaces that exist."""
+    """The entry in `listCollections` of each of these namespaces that exists."""
     wanted = set(namespaces)
     return {
-        namespace: dict(found)
+        namespace: dict(entry)
         for database in {namespace.split(".", 1)[0] for namespace in wanted}
-        for found in client[database].list_collections()
-        if (namespace := f"{database}.{found['name']}") in wanted
+        for entry in client[database].list_collections()
+        if (namespace := f"{database}.{entry['name']}") in wanted
     }
 
 
 def among(path: bytes, ids: Sequence[bytes]) -> RawBSONDocument:
-    """The filter `{path: {$in: […]}}` of the `_id`s in these BSON `{_id: …}`, in the bytes that they have."""
-    wanted = raw.array(raw.id_element(one) for one in ids)._replace(name=b"$in")
-    return RawBSONDocument(raw.document((Element(raw.DOCUMENT, path, raw.document((wanted,))),)))
+    """The filter `{path: {$in: […]}}` with the `_id`s of these BSON `{_id: …}`, their bytes unchanged."""
+    values = raw.array(raw.id_element(id) for id in ids)._replace(name=b"$in")
+    return RawBSONDocument(raw.document((Element(raw.DOCUMENT, path, raw.document((values,))),)))
 
 
 def by_ids(
     documents: Collection[Any], ids: Sequence[bytes], at: Timestamp | None = None
 ) -> Iterator[tuple[order.Key, bytes]]:
-    """Key and bytes of the documents that have one of these ids; `at`: as they were at this moment of the cluster."""
+    """Key and bytes of the documents that have one of these ids; `at`: as they were at this cluster time."""
     command: dict[str, Any] = {"find": documents.name, "filter": among(b"_id", ids), "batchSize": IDS}
     if at is not None:
         command["readConcern"] = {"level": "snapshot", "atClusterTime": at}
@@ -60,8 +60,8 @@ def by_ids(
         reply = database.command(command, codec_options=RAW, session=session)["cursor"]
         batch = reply["firstBatch"]
         while True:
-            for found in batch:
-                yield order.id_key(bytes(found.raw)), bytes(found.raw)
+            for document in batch:
+                yield order.id_key(bytes(document.raw)), bytes(document.raw)
             if not reply["id"]:
                 return
             more = {"getMore": reply["id"], "collection": documents.name, "batchSize": IDS}
@@ -70,30 +70,30 @@ def by_ids(
 
 
 def chunks(ids: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Ids in lists that one command can ask for."""
+    """Ids in lists that fit into one command."""
     chunk: list[bytes] = []
     size = 0
-    for one in ids:
-        if chunk and (len(chunk) == IDS or size + len(one) > ID_BYTES):
+    for id in ids:
+        if chunk and (len(chunk) == IDS or size + len(id) > ID_BYTES):
             yield chunk
             chunk, size = [], 0
-        chunk.append(one)
-        size += len(one)
+        chunk.append(id)
+        size += len(id)
     if chunk:
         yield chunk
 
 
 def now(client: Client) -> Timestamp | None:
-    """The cluster's time: whatever was acknowledged or read so far is at or before it. None for a standalone."""
-    found = client.admin.command("ping").get("operationTime")
-    return found if isinstance(found, Timestamp) else None
+    """The cluster time: everything acknowledged or read so far is at or before it. None for a standalone."""
+    time = client.admin.command("ping").get("operationTime")
+    return time if isinstance(time, Timestamp) else None
 
 
 def in_id_order(documents: Collection[Any], low: bytes | None, high: bytes | None, batch_size: int) -> Iterator[bytes]:
     """Batches of the documents from one `_id` (inclusive) to another (exclusive), in the order of the index on `_id`.
 
-    Bounds are BSON `{_id: …}`, None for an end of the collection. `min` and `max` know no type brackets; what begins
-    with `min` and has no `max` ends before MaxKey, which may be an `_id` and is asked for by itself.
+    Bounds are BSON `{_id: …}`, None for an end of the collection. `min` and `max` have no type bracketing; a read with
+    `min` and without `max` ends before MaxKey, which may be an `_id` and is read separately.
     """
     bounds = {name: RawBSONDocument(bound) for name, bound in (("min", low), ("max", high)) if bound is not None}
     raw_documents = documents.with_options(codec_options=RAW)
@@ -108,7 +108,7 @@ def in_id_order(documents: Collection[Any], low: bytes | None, high: bytes | Non
 
 
 _T = TypeVar("_T")
-#: Codes of a server that is going, coming, or no longer the primary (MongoDB, error_codes.yml).
+#: Codes of a server that shuts down, starts, or is no longer the primary (MongoDB, error_codes.yml).
 _PASSING = frozenset({6, 7, 43, 89, 91, 133, 134, 175, 189, 237, 262, 9001, 10107, 11600, 11602, 13435, 13436})
 
 
@@ -122,12 +122,13 @@ def is_passing(error: BaseException) -> bool:
 def patiently(
     what: str, patience: float, read: Callable[[], _T], say: Callable[[str], None] = lambda words: None
 ) -> _T:
-    """What `read` returns, tried again for up to `patience` seconds while a server is lost.
+    """The result of `read`, tried again for up to `patience` seconds while a server is unreachable.
 
-    Raises `ServerLost` when it stays lost, `VerifierError` when the server refuses.
+    `what` completes "cannot …" in messages. Raises `ServerLost` when the server stays unreachable, `VerifierError` when
+    it refuses.
     """
 
-    def told(state: tenacity.RetryCallState) -> None:
+    def report(state: tenacity.RetryCallState) -> None:
         if state.attempt_number == 1 and state.outcome is not None:
             say(f"cannot {what}: {brief(state.outcome.exception())}; trying again for {patience:g} s")
 
@@ -135,7 +136,7 @@ def patiently(
         retry=tenacity.retry_if_exception(is_passing),
         wait=tenacity.wait_random_exponential(multiplier=0.2, max=5),
         stop=tenacity.stop_after_delay(patience),
-        before_sleep=told,
+        before_sleep=report,
         reraise=True,
     )
     try:
@@ -145,13 +146,13 @@ def patiently(
 
 
 def in_words(what: str, error: PyMongoError) -> VerifierError:
-    """The error for people."""
+    """The driver's error as one of ours; `what` completes "cannot …"."""
     if is_passing(error):
         return ServerLost(f"cannot {what}: {brief(error)}")
     return VerifierError(f"cannot {what}: the server refused: {brief(error)}")
 
 
 def brief(error: Any) -> str:
-    """The first words of a driver's error."""
+    """The beginning of a driver's message, without its details."""
     details = getattr(error, "details", None) or {}
     return str(details.get("errmsg", error)).split(", full error")[0].split(", Timeout:")[0]

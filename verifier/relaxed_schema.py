@@ -1,13 +1,13 @@
-"""The forms in which a collection takes replicated changes unharmed, and what is put right at the cutover.
+"""The relaxed schema, under which a collection takes replicated changes, and what of the source's it holds back.
 
-Order holds for each document, not across documents, so a value of a unique index may be there twice for a moment.
-The source's own deletes of expired and overflowing documents are replicated or seen by `verify`; two clocks must not
-delete. What a validator refuses the source has taken already.
+Order holds for each document, not across documents, so a value of a unique index may exist twice for a short time. The
+source's own deletes of expired and overflowing documents are replicated, or `verify` sees them; two clocks must not
+delete. What a validator would refuse, the source has accepted already.
 
 A cluster that was a source until now keeps its indexes and its limits when changes come back to it: there only the TTL
-monitor and validators are stopped, in place. (Dates from before 1958 still expire: no TTL is longer than 68 years.)
-A unique index there can still refuse a value that is on its way from one document to
-another. Servers take no transaction on a capped collection (code 263), so that MongoSink cannot write to one.
+monitor and validators are stopped, in place. (Dates from before 1958 still expire: no TTL is longer than 68 years.) A
+unique index there can still refuse a value that is moving from one document to another. Servers accept no transaction
+on a capped collection (code 263), so MongoSink cannot write to one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from verifier.descriptions import Described, Options
 from verifier.metadata import Form
 
-#: The longest TTL that a server takes, in seconds.
+#: The longest TTL that a server accepts, in seconds.
 NEVER = 2**31 - 1
 _OF_INDEX = {
     "unique": "uniqueness of the index {}",
@@ -29,14 +29,14 @@ _OF_INDEX = {
 _VALIDATOR = "the validator's refusals (it warns until then)"
 
 
-def harmless(wanted: Described) -> Described:
-    """The collection without what would refuse or delete documents while they stream in; a view as it is."""
+def relaxed(wanted: Described) -> Described:
+    """The collection without what would refuse or delete documents while changes stream in; a view unchanged."""
     if wanted.kind != "collection":
         return wanted
     options = {name: value for name, value in wanted.options.items() if name not in ("capped", "expireAfterSeconds")}
     if _refuses(options):
         options["validationAction"] = "warn"
-    indexes = {name: _harmless_index(index) for name, index in wanted.indexes.items()}
+    indexes = {name: _relaxed_index(index) for name, index in wanted.indexes.items()}
     return replace(wanted, options=options, indexes=indexes)
 
 
@@ -44,19 +44,19 @@ def _refuses(options: Options) -> bool:
     return "validator" in options and options.get("validationAction") != "warn"
 
 
-def _harmless_index(index: Options) -> Options:
+def _relaxed_index(index: Options) -> Options:
     return {name: value for name, value in index.items() if name not in _OF_INDEX}
 
 
-def in_place(found: Described) -> Described:
-    """The collection as it is, but with clocks and validators that delete and refuse nothing; a view as it is."""
-    if found.kind != "collection":
-        return found
-    options = {name: value for name, value in found.options.items() if name != "expireAfterSeconds"}
+def in_place(current: Described) -> Described:
+    """The collection with TTLs that delete nothing and validators that refuse nothing; a view unchanged."""
+    if current.kind != "collection":
+        return current
+    options = {name: value for name, value in current.options.items() if name != "expireAfterSeconds"}
     if _refuses(options):
         options["validationAction"] = "warn"
-    ttl = {name: index | {"expireAfterSeconds": NEVER} for name, index in found.indexes.items() if _expires(index)}
-    return replace(found, options=options, indexes={**found.indexes, **ttl})
+    ttl = {name: index | {"expireAfterSeconds": NEVER} for name, index in current.indexes.items() if _expires(index)}
+    return replace(current, options=options, indexes={**current.indexes, **ttl})
 
 
 def _expires(index: Options) -> bool:
@@ -64,24 +64,26 @@ def _expires(index: Options) -> bool:
 
 
 #: What a destination is compared with while changes stream in.
-HARMLESS = Form(harmless, "while changes stream in")
-#: The same for a destination that was there first, such as a former source.
+HARMLESS = Form(relaxed, "while changes stream in")
+#: The same for a destination that existed before, such as a former source.
 HARMLESS_IN_PLACE = Form(in_place, "while changes stream back")
 
 
-def stopped(found: Described) -> Iterator[str]:
-    """What does not delete and refuse any more in place, in words."""
-    if found.kind != "collection":
+def stopped(current: Described) -> Iterator[str]:
+    """What `in_place` stops of a collection, in words."""
+    if current.kind != "collection":
         return
-    if "expireAfterSeconds" in found.options:
+    if "expireAfterSeconds" in current.options:
         yield "its TTL"
-    if _refuses(found.options):
+    if _refuses(current.options):
         yield _VALIDATOR
-    yield from (_OF_INDEX["expireAfterSeconds"].format(name) for name, one in found.indexes.items() if _expires(one))
+    yield from (
+        _OF_INDEX["expireAfterSeconds"].format(name) for name, index in current.indexes.items() if _expires(index)
+    )
 
 
 def held_back(wanted: Described) -> Iterator[str]:
-    """What waits for the cutover, in words."""
+    """What `relaxed` leaves out of a collection until the cutover, in words."""
     if wanted.kind != "collection":
         return
     options: dict[str, Any] = wanted.options

@@ -1,4 +1,4 @@
-"""The commands that make a collection of the destination what the source's is. Nothing runs them here."""
+"""The commands that give a collection of the destination the source's options and indexes. Nothing runs them here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Command:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether the shell reads the value's JSON as just this value: it takes every whole number for an int32."""
+    """Whether the shell reads the value's JSON as exactly this value: it reads every whole number as an int32."""
     match value:
         case bson.Int64():
             return False
@@ -51,7 +51,7 @@ def _is_plain(value: Any) -> bool:
 
 Commands = Sequence[Command]
 _COARSENESS = ("seconds", "minutes", "hours")
-#: A server's version, as its features go by it.
+#: A server's version, which decides its features.
 Version = tuple[int, int]
 _UNIQUE_IN_PLACE: Version = (6, 0)
 _TTL_IN_PLACE: Version = (5, 1)
@@ -67,7 +67,7 @@ def drop(namespace: str) -> Command:
 
 
 def create(namespace: str, wanted: Described) -> Commands:
-    """Make a collection, with its indexes, or a view."""
+    """Create a collection with its indexes, or a view."""
     options = {name: value for name, value in wanted.options.items() if name != "capped"}
     capped = wanted.options.get("capped")
     if capped:
@@ -85,76 +85,76 @@ def _indexes(namespace: str, wanted: Mapping[str, Options]) -> Commands:
     return [command(namespace, "createIndexes", indexes=[{**spec, "name": name} for name, spec in wanted.items()])]
 
 
-def of_view(namespace: str, wanted: Described, found: Described) -> Commands:
-    if "collation" in unlike(wanted.options, found.options):
+def of_view(namespace: str, wanted: Described, current: Described) -> Commands:
+    if "collation" in unlike(wanted.options, current.options):
         return create_again(namespace, wanted)
     return [command(namespace, "collMod", viewOn=wanted.options["viewOn"], pipeline=wanted.options.get("pipeline", []))]
 
 
-def option(namespace: str, name: str, wanted: Described, found: Described) -> Commands | None:
-    """The commands that change one option; None where no command can, so that the collection is to be made again."""
-    mine, theirs = wanted.options.get(name), found.options.get(name)
+def option(namespace: str, name: str, wanted: Described, current: Described) -> Commands | None:
+    """The commands that change one option; None if none can, so that the collection must be recreated."""
+    mine, theirs = wanted.options.get(name), current.options.get(name)
     if name in DEFAULTS:
         return [command(namespace, "collMod", **{name: DEFAULTS[name] if mine is None else mine})]
     if name == "capped" and mine:
-        return _cap(namespace, mine, found)
-    if name == "expireAfterSeconds" and ("clusteredIndex" in found.options or found.kind == "timeseries"):
+        return _cap(namespace, mine, current)
+    if name == "expireAfterSeconds" and ("clusteredIndex" in current.options or current.kind == "timeseries"):
         return [command(namespace, "collMod", expireAfterSeconds="off" if mine is None else mine)]
     if name == "timeseries" and mine and _is_coarser(mine, theirs):
         return [command(namespace, "collMod", timeseries={"granularity": mine["granularity"]})]
     return None
 
 
-def _cap(namespace: str, wanted: Mapping[str, int], found: Described) -> Commands:
+def _cap(namespace: str, wanted: Mapping[str, int], current: Described) -> Commands:
     """A capped collection's size changes in place; one that becomes capped loses its indexes."""
     most = wanted.get("max", 0)  # 0 is no limit
-    if "capped" in found.options:
+    if "capped" in current.options:
         return [command(namespace, "collMod", cappedSize=wanted["size"], cappedMax=most)]
     limit = [command(namespace, "collMod", cappedMax=most)] if most else []
     return [
         command(namespace, "convertToCapped", size=wanted["size"]),
         *limit,
-        *_indexes(namespace, found.indexes),
+        *_indexes(namespace, current.indexes),
     ]
 
 
-def _is_coarser(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> bool:
+def _is_coarser(wanted: Mapping[str, Any], current: Mapping[str, Any] | None) -> bool:
     """Whether only the granularity differs, in the one direction that a server allows."""
-    if not found or {**wanted, "granularity": ""} != {**found, "granularity": ""}:
+    if not current or {**wanted, "granularity": ""} != {**current, "granularity": ""}:
         return False
-    new, old = wanted.get("granularity"), found.get("granularity")
+    new, old = wanted.get("granularity"), current.get("granularity")
     return new in _COARSENESS and old in _COARSENESS and _COARSENESS.index(new) > _COARSENESS.index(old)
 
 
-def in_order(wanted: Described, found: Described) -> list[str]:
-    """Names of the indexes that differ: first those to be dropped, which may stand in the way of one to be made."""
-    names = [name for name in {**wanted.indexes, **found.indexes} if not _same(wanted, found, name)]
+def in_order(wanted: Described, current: Described) -> list[str]:
+    """Names of the indexes that differ: first those to drop, which may conflict with one to create."""
+    names = [name for name in {**wanted.indexes, **current.indexes} if not _same(wanted, current, name)]
     return sorted(names, key=lambda name: (name in wanted.indexes, name))
 
 
-def _same(wanted: Described, found: Described, name: str) -> bool:
-    mine, theirs = wanted.indexes.get(name), found.indexes.get(name)
+def _same(wanted: Described, current: Described, name: str) -> bool:
+    mine, theirs = wanted.indexes.get(name), current.indexes.get(name)
     return mine is not None and theirs is not None and not unlike(mine, theirs)
 
 
-def index(namespace: str, name: str, wanted: Options | None, found: Options | None, version: Version) -> Commands:
-    """Make, drop or change one index; it is made again where a server of this version cannot change it in place."""
+def index(namespace: str, name: str, wanted: Options | None, current: Options | None, version: Version) -> Commands:
+    """Create, drop or change one index; it is recreated where a server of this version cannot change it in place."""
     if wanted is None:
         return [command(namespace, "dropIndexes", index=name)]
-    if found is None:
+    if current is None:
         return _indexes(namespace, {name: wanted})
-    fields = unlike(wanted, found)
-    if all(_changes_in_place(field, wanted, found, version) for field in fields):
+    fields = unlike(wanted, current)
+    if all(_changes_in_place(field, wanted, current, version) for field in fields):
         return [command(namespace, "collMod", index={"name": name, **change}) for change in _changes(wanted, fields)]
     return [command(namespace, "dropIndexes", index=name), *_indexes(namespace, {name: wanted})]
 
 
-def _changes_in_place(field: str, wanted: Options, found: Options, version: Version) -> bool:
+def _changes_in_place(field: str, wanted: Options, current: Options, version: Version) -> bool:
     match field:
         case "hidden":
             return True
         case "expireAfterSeconds":
-            return field in wanted and (field in found or version >= _TTL_IN_PLACE)
+            return field in wanted and (field in current or version >= _TTL_IN_PLACE)
         case "unique":
             return field in wanted and version >= _UNIQUE_IN_PLACE
         case "prepareUnique":
@@ -163,7 +163,7 @@ def _changes_in_place(field: str, wanted: Options, found: Options, version: Vers
 
 
 def _changes(wanted: Options, fields: Sequence[str]) -> Iterator[Options]:
-    """`unique` takes `prepareUnique`, which goes alone; both come last, so that duplicates hold nothing else up."""
+    """`unique` needs `prepareUnique`, a command of its own; both come last, so that duplicates block nothing else."""
     together = {field: wanted.get(field, False) for field in ("expireAfterSeconds", "hidden") if field in fields}
     if together:
         yield together

@@ -1,4 +1,4 @@
-"""Differences are read again, with growing pauses, until they are gone or proven; see `verifier.proof`."""
+"""Re-reads documents that differ, with growing pauses, until they are equal or proven to differ (`verifier.proof`)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from verifier.order import Key, id_key
 from verifier.proof import Judge, Outcome, Same, Suspect, Unsettled
 from verifier.reads import ID_BYTES, IDS, Client, by_ids, collection, now, patiently
 
-_JUDGED_BYTES = 1 << 24  # documents that are held at once while they are judged
-_GATHER = 0.1  # seconds in which documents gather, so that each look is worth its questions
+_JUDGED_BYTES = 1 << 24  # of documents that are held at once while they are judged
+_GATHER = 0.1  # seconds in which due documents gather, so that one command reads many
 
 
 @dataclass(slots=True)
 class Settling:
-    """Documents that differed, each with its next look. `owner` is handed out with what became of a document."""
+    """Documents that differed, each with the time of its next re-read. An outcome comes with the document's `owner`."""
 
     source: Client
     destination: Client
@@ -33,9 +33,9 @@ class Settling:
     passed: Passed | None = None
     ignore_field_order: bool = False
     lost_for: float = 60.0
-    """Seconds that a server may be lost."""
+    """Seconds for which a server may be unreachable."""
     say: Callable[[str], None] = lambda words: None
-    """Is told, once each time, that a server is lost and waited for."""
+    """Receives a message each time that a server becomes unreachable and is waited for."""
     chance: random.Random = field(default_factory=random.Random)
     _waiting: list[tuple[float, int, Suspect]] = field(default_factory=list)
     _count: Iterator[int] = field(default_factory=itertools.count)
@@ -48,41 +48,41 @@ class Settling:
 
     @property
     def size(self) -> int:
-        """What the waiting ids weigh."""
+        """Bytes of the ids that wait."""
         return self._bytes
 
     def add(self, pair: Pair, ids: Iterable[bytes], owner: int = 0) -> None:
-        """Take in documents that were found to differ just now."""
-        moment = patiently("ask the source for its time", self.lost_for, lambda: now(self.source), self.say)
-        for one in ids:
-            self._bytes += len(one)
-            self._push(Suspect(pair, one, id_key(one), owner, time.monotonic(), moment))
+        """Take in documents that differed just now."""
+        seen_at = patiently("read the source's cluster time", self.lost_for, lambda: now(self.source), self.say)
+        for identity in ids:
+            self._bytes += len(identity)
+            self._push(Suspect(pair, identity, id_key(identity), owner, time.monotonic(), seen_at))
 
     def pause(self) -> float | None:
-        """Seconds until a document is due; None when none waits."""
+        """Seconds until a document is due; None if none waits."""
         return max(0.0, max(self._waiting[0][0], self._not_before) - time.monotonic()) if self._waiting else None
 
     def step(self) -> list[tuple[int, Outcome]]:
-        """Look at documents that are due, of one namespace, and tell what became of them."""
+        """Re-read documents of one namespace that are due; the owner and the outcome of each that has settled."""
         due = self._due() if time.monotonic() >= self._not_before else []
         if not due:
             return []
         self._not_before = time.monotonic() + (_GATHER if len(due) < IDS // 2 else 0)
         what = f"read documents of {due[0].pair.source} again"
-        found = patiently(what, self.lost_for, lambda: self._look(due), self.say)
-        self._bytes -= sum(len(suspect.id) for suspect, _ in found)
-        settled = {id(suspect) for suspect, _ in found}
+        outcomes = patiently(what, self.lost_for, lambda: self._reread(due), self.say)
+        self._bytes -= sum(len(suspect.id) for suspect, _ in outcomes)
+        settled = {id(suspect) for suspect, _ in outcomes}
         for suspect in due:
             if id(suspect) not in settled:
                 self._push(suspect)
-        return [(suspect.owner, outcome) for suspect, outcome in found]
+        return [(suspect.owner, outcome) for suspect, outcome in outcomes]
 
     def differing(self, pair: Pair, ids: Sequence[bytes]) -> list[bytes]:
-        """Those of these ids whose documents differ at this moment."""
+        """Those of these ids whose documents differ now."""
         ours = self._digests(self.source, pair.source, ids)
         theirs = self._digests(self.destination, pair.destination, ids)
         nothing = (b"", 0)
-        return [one for one in ids if ours.get(id_key(one), nothing)[0] != theirs.get(id_key(one), nothing)[0]]
+        return [id for id in ids if ours.get(id_key(id), nothing)[0] != theirs.get(id_key(id), nothing)[0]]
 
     def _push(self, suspect: Suspect) -> None:
         pause = 0.0 if suspect.soon else self.recheck.pause(suspect.tried, self.chance)
@@ -91,7 +91,7 @@ class Settling:
         heapq.heappush(self._waiting, (due, next(self._count), suspect))
 
     def _due(self) -> list[Suspect]:
-        """Documents of one namespace that are due, as many as one command asks for."""
+        """Documents of one namespace that are due, as many as one command can read."""
         taken: list[Suspect] = []
         others: list[tuple[float, int, Suspect]] = []
         size, limit = 0, time.monotonic()
@@ -102,100 +102,108 @@ class Settling:
             else:
                 taken.append(first[2])
                 size += len(first[2].id)
-        for one in others:
-            heapq.heappush(self._waiting, one)
+        for waiting in others:
+            heapq.heappush(self._waiting, waiting)
         return taken
 
-    def _look(self, due: Sequence[Suspect]) -> list[tuple[Suspect, Outcome]]:
+    def _reread(self, due: Sequence[Suspect]) -> list[tuple[Suspect, Outcome]]:
         pair, ids = due[0].pair, [suspect.id for suspect in due]
         ours = self._digests(self.source, pair.source, ids)
         theirs = self._digests(self.destination, pair.destination, ids)
-        found: list[tuple[Suspect, Outcome]] = []
-        ripe: list[Suspect] = []
+        outcomes: list[tuple[Suspect, Outcome]] = []
+        unequal: list[Suspect] = []
         for suspect in due:
             suspect.tried += 1
-            one, other = ours.get(suspect.key), theirs.get(suspect.key)
-            seen = (one[0] if one else None, other[0] if other else None)
+            source, destination = ours.get(suspect.key), theirs.get(suspect.key)
+            seen = (source[0] if source else None, destination[0] if destination else None)
             if seen[0] == seen[1]:
-                found.append((suspect, Same(pair.source, suspect.id)))
+                outcomes.append((suspect, Same(pair.source, suspect.id)))
                 continue
             suspect.steady = suspect.steady and suspect.seen in (None, seen)
-            suspect.seen, suspect.size = seen, (one[1] if one else 0) + (other[1] if other else 0)
-            ripe.append(suspect)
-        now_judged, later = _up_to(_JUDGED_BYTES, self._passed(ripe))
+            suspect.seen = seen
+            suspect.size = (source[1] if source else 0) + (destination[1] if destination else 0)
+            unequal.append(suspect)
+        now_judged, later = _up_to(_JUDGED_BYTES, self._passed(unequal))
         if now_judged:
             judge = Judge(self.source, self.destination, self.recheck.tries, self.ignore_field_order)
-            found += judge.judge(now_judged, self._start(now_judged))
+            outcomes += judge.judge(now_judged, self._start(now_judged))
         for suspect in later:
             suspect.soon = True
-        settled = {id(suspect) for suspect, _ in found}
-        late = [suspect for suspect in ripe if id(suspect) not in settled and self._is_late(suspect)]
-        return found + [(suspect, Unsettled(pair.source, suspect.id, suspect.why)) for suspect in late]
+        settled = {id(suspect) for suspect, _ in outcomes}
+        late = [suspect for suspect in unequal if id(suspect) not in settled and self._is_late(suspect)]
+        return outcomes + [(suspect, Unsettled(pair.source, suspect.id, suspect.why)) for suspect in late]
 
     def _digests(self, client: Client, namespace: Namespace, ids: Sequence[bytes]) -> dict[Key, tuple[bytes, int]]:
         documents = by_ids(collection(client, namespace), ids)
         normal = in_one_order if self.ignore_field_order else bytes
-        return {one: (hashlib.sha256(normal(raw)).digest(), len(raw)) for one, raw in documents}
+        return {key: (hashlib.sha256(normal(raw)).digest(), len(raw)) for key, raw in documents}
 
     def _start(self, group: Sequence[Suspect]) -> Timestamp | None:
-        """A moment that the pipeline has passed, as far as can be known."""
-        moments = [suspect.moment for suspect in group if suspect.moment is not None]
-        return self._passed_until if self.passed is not None else max(moments, default=None)
+        """A cluster time that the pipeline has passed, as far as can be known."""
+        times = [suspect.seen_at for suspect in group if suspect.seen_at is not None]
+        return self._passed_until if self.passed is not None else max(times, default=None)
 
     def _is_late(self, suspect: Suspect) -> bool:
         waited = time.monotonic() - suspect.since
         return suspect.tried >= self.recheck.tries and waited > self.recheck.patience
 
     def _passed(self, suspects: list[Suspect]) -> list[Suspect]:
-        """Those that the pipeline is past."""
-        if self.passed is None or any(suspect.moment is None for suspect in suspects):
+        """Those that the pipeline has passed since they were first seen to differ."""
+        if self.passed is None or any(suspect.seen_at is None for suspect in suspects):
             return [suspect for suspect in suspects if suspect.tried >= self.recheck.tries]
-        moments = sorted({suspect.moment for suspect in suspects if suspect.moment is not None})
-        for moment in (moments[-1], moments[0]) if moments else ():  # the newest speaks for all
-            if self._passed_until is None or moment > self._passed_until:
-                if not self.passed(moment):
+        times = sorted({suspect.seen_at for suspect in suspects if suspect.seen_at is not None})
+        for cluster_time in (times[-1], times[0]) if times else ():  # the newest includes all others
+            if self._passed_until is None or cluster_time > self._passed_until:
+                if not self.passed(cluster_time):
                     continue
-                self._passed_until = moment
+                self._passed_until = cluster_time
         until = self._passed_until
         for suspect in suspects:
-            suspect.why = f"the pipeline has not passed {suspect.moment}"
-        return [suspect for suspect in suspects if until and suspect.moment and suspect.moment <= until]
+            suspect.why = f"the pipeline has not passed {suspect.seen_at}"
+        return [suspect for suspect in suspects if until and suspect.seen_at and suspect.seen_at <= until]
 
 
 def _up_to(most: int, suspects: Sequence[Suspect]) -> tuple[list[Suspect], list[Suspect]]:
-    """The first of them whose documents may be held together, one at least, and the others."""
+    """The first suspects whose documents weigh up to `most` bytes together, one at least, and the others."""
     sizes = itertools.accumulate(suspect.size for suspect in suspects)
     taken = max(1, sum(size <= most for size in sizes))
     return list(suspects[:taken]), list(suspects[taken:])
 
 
-#: Whether everything that the source had written up to this moment has been applied at the destination.
+#: Whether everything that the source had written up to and including this cluster time has been applied at the
+#: destination. It is called between reads, and one that waits holds them up. Until it returns True nothing is proven.
 Passed: TypeAlias = Callable[[Timestamp], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Recheck:
-    """Pauses in seconds between reads of a document that differed; the defaults suit a lag of about a second.
+    """Pauses between the reads of a document that differed.
 
-    `patience` is how long a difference may wait after its last try for the pipeline to pass it, or for a document
-    that never stands still.
+    The defaults suit a replication lag of about a second: six reads in 31.5 seconds. Raises `ValueError` for values out
+    of range.
     """
 
     first: float = 0.5
+    """Seconds before the first re-read; 0 or more."""
     factor: float = 2.0
+    """Each pause is so many times the one before; 1 or more."""
     jitter: float = 0.1
+    """Each pause is longer or shorter at random by up to this fraction of it; 0 or more, below 1."""
     tries: int = 6
+    """Reads after which a difference counts where nothing better can prove it; from then on pauses stay the same."""
     patience: float = 300.0
+    """Seconds since the document first differed, after which one that has had all tries is given up, unsettled."""
 
     def __post_init__(self) -> None:
-        even = all(map(math.isfinite, (self.first, self.factor, self.patience)))
+        finite = all(map(math.isfinite, (self.first, self.factor, self.patience)))
         fits = self.first >= 0 and self.factor >= 1 and 0 <= self.jitter < 1 and self.tries >= 1 and self.patience >= 0
-        if not (even and fits):
+        if not (finite and fits):
             raise ValueError(
-                f"{self} cannot be: first and patience are 0 or more, factor 1 or more, jitter 0 to 1, tries 1 or more"
+                f"{self} is not valid: first and patience are 0 or more, factor 1 or more, jitter 0 to 1 (exclusive),"
+                " tries 1 or more, all of them finite"
             )
 
     def pause(self, tried: int, chance: random.Random) -> float:
-        """Seconds until the next read, after so many."""
-        even = self.first * self.factor ** min(tried, self.tries - 1)
-        return even * (1 + self.jitter * (2 * chance.random() - 1))
+        """Seconds until the next read, after `tried` re-reads."""
+        middle = self.first * self.factor ** min(tried, self.tries - 1)
+        return middle * (1 + self.jitter * (2 * chance.random() - 1))

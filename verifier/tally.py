@@ -1,4 +1,4 @@
-"""What a comparison came to, namespace by namespace."""
+"""The result of a verification, namespace by namespace."""
 
 from __future__ import annotations
 
@@ -16,23 +16,30 @@ Way: TypeAlias = Literal["compared", "hashed", "screened"]
 
 @dataclass(slots=True)
 class Tally:
-    """One namespace. `expected` is about how many documents there are; `read` counts bytes from both servers."""
+    """The result for one namespace; it grows while the verification runs."""
 
     pair: Pair
     way: Way = "compared"
     expected: int = 0
+    """About how many documents the larger side has, by the server's own count (`$collStats`)."""
     documents: int = 0
+    """Documents compared; one that both sides have counts once."""
     size: int = 0
+    """Bytes of these documents, of the source's where both sides have one; 0 when digests were compared."""
     read: int = 0
+    """Bytes of BSON that both servers sent for it, re-reads not included."""
     kinds: Counter[Kind] = field(default_factory=Counter)
+    """Proven differences by kind."""
     unsettled: int = 0
+    """Documents that could not be judged in time."""
     notes: list[str] = field(default_factory=list)
+    """What qualifies the verdict, in words: a collection does not exist at one side, or is capped."""
     trouble: list[str] = field(default_factory=list)
-    """Why there is no verdict on it."""
+    """Why there is no verdict on the namespace, in words."""
 
     @property
     def verdict(self) -> str:
-        """`same`, `screened`, `not the same` or `no verdict`."""
+        """`same`, `screened` (equal by digests), `not the same`, or `no verdict` (no difference, part not judged)."""
         if self.kinds.total():
             return "not the same"
         if self.trouble or self.unsettled:
@@ -42,57 +49,71 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a comparison has come; `waiting` documents differed when they were read, and are looked at again."""
+    """How far a verification is, over all namespaces; the first four fields are sums of those of the tallies."""
 
     documents: int
     expected: int
     size: int
     read: int
     ranges: int
+    """Ranges to read, those that an interrupted run has read included."""
     done: int
+    """Ranges read to their end."""
     waiting: int
+    """Documents that differed when they were read, and wait for a re-read."""
     seconds: float
+    """Since the run was set up."""
 
     @property
     def per_second(self) -> float:
+        """Documents compared a second, on average since the start."""
         return self.documents / self.seconds if self.seconds else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """As far as can be told; None before it can."""
+        """An estimate from the average so far; None before the first document."""
         left = max(0, self.expected - self.documents)
         return left / self.per_second if self.per_second else None
 
 
 @dataclass(slots=True)
 class Verdict:
-    """All namespaces of one run."""
+    """The result of one run; complete once the iteration over its `Verification` has ended without an error."""
 
     tallies: list[Tally]
+    """One for each pair, in the order of the pairs."""
     began: float = field(default_factory=time.monotonic)
+    """`time.monotonic()` when the run was set up."""
     seconds: float = 0.0
+    """How long the run took; 0 until it has ended."""
 
     def total(self, kind: Kind) -> int:
+        """Proven differences of this kind."""
         return sum(tally.kinds[kind] for tally in self.tallies)
 
     @property
     def compared(self) -> int:
+        """Documents compared."""
         return sum(tally.documents for tally in self.tallies)
 
     @property
     def read(self) -> int:
+        """Bytes of BSON that both servers sent, re-reads not included."""
         return sum(tally.read for tally in self.tallies)
 
     @property
     def differences(self) -> int:
+        """Number of proven differences."""
         return sum(tally.kinds.total() for tally in self.tallies)
 
     @property
     def trouble(self) -> list[str]:
-        return [words for tally in self.tallies for words in _troubles(tally)]
+        """Why there is no verdict on part of the documents, in words; empty if there is one on all."""
+        return [reason for tally in self.tallies for reason in _troubles(tally)]
 
     @property
     def clean(self) -> bool:
+        """Whether nothing differs and nothing was left without a verdict; digests alone can make it true."""
         return not self.differences and not self.trouble
 
 

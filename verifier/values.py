@@ -1,4 +1,4 @@
-"""Values for people and for JSON: canonical Extended JSON, or bytes where that would lose something."""
+"""Values for people and for JSON: canonical Extended JSON, or hexadecimal bytes where that would lose something."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
     document_class=SON, tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO
 )
 _WIDTH = 1_000  # characters of one value
-_LARGE = 1 << 16  # bytes from which a value is not decoded to be shown
+_LARGE = 1 << 16  # bytes; a larger value is not decoded to be shown
 _PATHS = 20  # of one document
 
 #: Path, value at the source, value at the destination; None where a side has none. The empty path is the document.
@@ -28,7 +28,7 @@ Shown = tuple[str, str | None, str | None]
 
 
 def extended_json(document: bytes) -> str | None:
-    """A document as canonical Extended JSON; None when that would not tell it exactly."""
+    """A document as canonical Extended JSON; None if that would not represent it exactly."""
     try:
         decoded = bson.decode(document, _OPTIONS)
         if bson.encode(decoded, codec_options=_OPTIONS) != document:
@@ -38,20 +38,24 @@ def extended_json(document: bytes) -> str | None:
         return None
 
 
-def paths(found: Difference) -> list[Shown]:
-    """What differs in a document that both sides have: the first paths and both values, cut short where long."""
-    if found.source is None or found.destination is None:
+def paths(difference: Difference) -> list[Shown]:
+    """The first 20 paths that differ in a document that both sides have, with both values, of 1,000 characters at most.
+
+    Empty for a document that one side does not have.
+    """
+    if difference.source is None or difference.destination is None:
         return []
-    return list(_shown(islice(differing(found.source, found.destination), _PATHS)))
+    return list(_shown(islice(differing(difference.source, difference.destination), _PATHS)))
 
 
 def _shown(parts: Iterator[Part]) -> Iterator[Shown]:
     for part in parts:
-        texts = [None if one is None else text(one) for one in (part.source, part.destination)]
-        if texts[0] == texts[1]:  # as two NaNs
-            texts = [None if one is None else _bytes(one) for one in (part.source, part.destination)]
+        values = (part.source, part.destination)
+        texts = [None if value is None else text(value) for value in values]
+        if texts[0] == texts[1]:  # as of two NaNs
+            texts = [None if value is None else _bytes(value) for value in values]
         if part.order:
-            texts = [None if one is None else _names(one) for one in (part.source, part.destination)]
+            texts = [None if value is None else _names(value) for value in values]
         yield part.path, texts[0], texts[1]
 
 
@@ -71,16 +75,16 @@ def text(element: Element) -> str:
 
 
 def whole(document: bytes) -> str:
-    """A document for people, over several lines, cut short."""
-    found = extended_json(document) if len(document) <= _LARGE else None
-    if found is None:
+    """A document for people, on several lines, truncated if long."""
+    json_text = extended_json(document) if len(document) <= _LARGE else None
+    if json_text is None:
         return _cut(f"BSON {document[: _WIDTH * 2].hex()}", len(document), 4 * _WIDTH)
-    return _cut(json.dumps(json.loads(found), indent=2, ensure_ascii=False), len(document), 4 * _WIDTH)
+    return _cut(json.dumps(json.loads(json_text), indent=2, ensure_ascii=False), len(document), 4 * _WIDTH)
 
 
 def _bytes(element: Element) -> str:
     return _cut(f"BSON type 0x{element.kind:02x} {element.value[:_WIDTH].hex()}", len(element.value))
 
 
-def _cut(words: str, size: int, width: int = _WIDTH) -> str:
-    return words if len(words) <= width else f"{words[:width]}… ({size:,} bytes)"
+def _cut(shown: str, size: int, width: int = _WIDTH) -> str:
+    return shown if len(shown) <= width else f"{shown[:width]}… ({size:,} bytes)"

@@ -1,4 +1,4 @@
-"""Many namespaces compared by many processes: planned, read, looked at again until settled, tallied."""
+"""Many namespaces compared by many processes: plan, read, re-read until settled, tally."""
 
 from __future__ import annotations
 
@@ -12,40 +12,54 @@ from verifier.differences import Difference, Pair
 from verifier.hashes import Watch, same_by_hash, watch
 from verifier.journal import Done, Journal
 from verifier.order import Key, id_key
-from verifier.pairs import Looked, look
+from verifier.pairs import ListedPair, look
 from verifier.plan import Plan, about, plan
 from verifier.proof import Outcome, Same, Unsettled
 from verifier.ranges import RANGE_BYTES, size
 from verifier.reads import Client, collection
 from verifier.settlement import Passed, Recheck, Settling
 from verifier.tally import Progress, Tally, Verdict
-from verifier.workers import Advanced, Finished, Job, Message, Range, Said, Suspected, running
+from verifier.workers import Advanced, Finished, Job, Message, Notice, Range, Suspected, running
 
-_HELD, _HELD_BYTES = 100_000, 64 << 20  # documents that wait to be looked at again; beyond it the workers wait
-_TICK = 0.25  # seconds between two words of progress
+_HELD, _HELD_BYTES = 100_000, 64 << 20  # ids that wait for a re-read; beyond that the workers wait
+_TICK = 0.25  # seconds between two reports of progress
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to compare. `lost_for`: seconds that a server may be lost."""
+    """How to compare."""
 
     processes: int = field(default_factory=lambda: os.cpu_count() or 1)
+    """Worker processes, 1 or more; no more than there are ranges are started."""
     recheck: Recheck = field(default_factory=Recheck)
+    """Pauses between the reads of a document that differed; not used with `quiet`."""
     ignore_field_order: bool = False
+    """Documents that differ in nothing but the order of fields are equal."""
     screen: bool = False
+    """Compare digests that the servers compute (`$toHashedIndexKey`); they see only the integral part of a number."""
     quiet: bool = False
+    """Nobody writes: compare whole collections by `dbHash`, and read only those that differ."""
     lost_for: float = 60.0
+    """Seconds for which a server may be unreachable before the run ends with `ServerLost`."""
     range_bytes: int = RANGE_BYTES
+    """About how many bytes of documents one range has, by the server's count; 1 or more."""
     journal: Path | None = None
+    """A file that lets an interrupted run go on; removed when all namespaces have a verdict. Not used with `quiet`."""
     resume: bool = False
+    """Go on where the run in `journal` ended; it must be a run over the same collections, compared in the same way."""
 
 
 class Verification:
-    """One run: iterate over it for the differences as they settle, then see `verdict`.
+    """One run: iterate over it once for the differences as they are proven, then read `verdict`.
 
-    `passed` tells whether the pipeline between the two sides has passed a moment of the source's; without it a
-    difference counts after all tries. Starts processes: a script calls it under `if __name__ == "__main__"`.
-    Raises `VerifierError`; what was done until then is in the journal, if there is one.
+    It starts processes, which import the main module again: a script calls it under `if __name__ == "__main__"`. Name
+    each pair once. With `passed` (see `Passed`) a proof holds for any replication lag; without it a difference counts
+    after all tries of `Options.recheck`. `tell` receives the progress about four times a second, `say` messages for
+    people, for example that a server is unreachable.
+
+    The iteration raises `ServerLost` when a server is unreachable for too long, `Unsuitable` when `quiet` does not
+    work, `WorkerDied` when a worker process ends unexpectedly, and `VerifierError` when a server refuses a command or
+    the journal cannot be used. Finished ranges are in the journal then, if there is one.
     """
 
     def __init__(
@@ -65,7 +79,7 @@ class Verification:
         self._job = Job(source_uri, destination_uri, chosen.ignore_field_order, chosen.screen, chosen.lost_for)
         self._passed = passed
         self._tallies = {tally.pair: tally for tally in self.verdict.tallies}
-        self._told = 0.0
+        self._reported_at = 0.0
 
     def __iter__(self) -> Iterator[Difference]:
         began = time.monotonic()
@@ -78,10 +92,10 @@ class Verification:
 
     def _run(self, source: Client, destination: Client) -> Iterator[Difference]:
         pairs = list(self._tallies)
-        looked = [one for one in look(source, destination, pairs, self._options.lost_for) if self._suits(one)]
-        watches = self._watch(source, destination, looked) if self._options.quiet else []
+        listed = [pair for pair in look(source, destination, pairs, self._options.lost_for) if self._suits(pair)]
+        watches = self._watch(source, destination, listed) if self._options.quiet else []
         if watches:
-            looked = self._hashed(source, destination, looked)
+            listed = self._hashed(source, destination, listed)
         recheck = Recheck(first=0, tries=1) if watches else self._options.recheck
         settling = Settling(
             source,
@@ -92,11 +106,11 @@ class Verification:
             self._options.lost_for,
             say=self._say,
         )
-        yield from self._compared(source, destination, looked, settling)
-        for one in watches:
-            one.refuse_writes()
-        later = look(source, destination, [one.pair for one in looked], self._options.lost_for)
-        for before, after in zip(looked, later, strict=True):
+        yield from self._compared(source, destination, listed, settling)
+        for watched in watches:
+            watched.refuse_writes()
+        later = look(source, destination, [before.pair for before in listed], self._options.lost_for)
+        for before, after in zip(listed, later, strict=True):
             self._tallies[before.pair].trouble += before.gone(after)
         if self._journal and not self.verdict.trouble:
             self._journal.end()
@@ -105,48 +119,47 @@ class Verification:
     def _journal(self) -> Journal | None:
         return Journal(self._options.journal) if self._options.journal and not self._options.quiet else None
 
-    def _suits(self, looked: Looked) -> bool:
-        tally = self._tallies[looked.pair]
-        tally.notes += looked.notes
-        if looked.cannot:
-            tally.trouble.append(looked.cannot)
-        return not looked.cannot
+    def _suits(self, listed: ListedPair) -> bool:
+        tally = self._tallies[listed.pair]
+        tally.notes += listed.notes
+        if listed.obstacle:
+            tally.trouble.append(listed.obstacle)
+        return not listed.obstacle
 
-    def _watch(self, source: Client, destination: Client, looked: Sequence[Looked]) -> list[Watch]:
+    def _watch(self, source: Client, destination: Client, listed: Sequence[ListedPair]) -> list[Watch]:
         return [
-            watch(source, [one.pair.source for one in looked], "source"),
-            watch(destination, [one.pair.destination for one in looked], "destination"),
+            watch(source, [each.pair.source for each in listed], "source"),
+            watch(destination, [each.pair.destination for each in listed], "destination"),
         ]
 
-    def _hashed(self, source: Client, destination: Client, looked: Sequence[Looked]) -> list[Looked]:
-        """Those of which the hashes differ; the others are told to be the same."""
-        same = same_by_hash(source, destination, [one.pair for one in looked])
-        for one in looked:
-            if same[one.pair]:
-                found, tally = size(collection(source, one.pair.source)), self._tallies[one.pair]
-                tally.way = "hashed"
-                tally.expected, tally.documents, tally.size = found.documents, found.documents, found.bytes
-        return [one for one in looked if not same[one.pair]]
+    def _hashed(self, source: Client, destination: Client, listed: Sequence[ListedPair]) -> list[ListedPair]:
+        """Those whose hashes differ; the tallies of the others are complete."""
+        same = same_by_hash(source, destination, [each.pair for each in listed])
+        for pair in (each.pair for each in listed if same[each.pair]):
+            counts, tally = size(collection(source, pair.source)), self._tallies[pair]
+            tally.way = "hashed"
+            tally.expected, tally.documents, tally.size = counts.documents, counts.documents, counts.bytes
+        return [each for each in listed if not same[each.pair]]
 
     def _compared(
-        self, source: Client, destination: Client, looked: Sequence[Looked], settling: Settling
+        self, source: Client, destination: Client, listed: Sequence[ListedPair], settling: Settling
     ) -> Iterator[Difference]:
         chosen = self._options
-        twice = [one.pair for one in looked if not one.ordered_alike]
-        underway = Underway(self._tallies, settling, self._journal, self._say, twice)
+        repeatable = [each.pair for each in listed if not each.ordered_alike]
+        ranges = RangeStates(self._tallies, settling, self._journal, self._say, repeatable)
         planned = plan(
             source,
             destination,
-            looked,
+            listed,
             range_bytes=chosen.range_bytes,
             lost_for=chosen.lost_for,
             journal=self._journal,
             resume=chosen.resume,
-            run=about(looked, ignore_field_order=chosen.ignore_field_order, screen=chosen.screen),
+            run=about(listed, ignore_field_order=chosen.ignore_field_order, screen=chosen.screen),
         )
         if chosen.resume and not planned.done:
-            self._say("no range was done by an interrupted run: all are read")
-        underway.begin(planned)
+            self._say("no interrupted run has finished a range: all ranges are read")
+        ranges.begin(planned)
         unread = len(planned.ranges)
         with running(self._job, planned.ranges, min(chosen.processes, unread)) as workers:
             while unread or len(settling):
@@ -154,17 +167,17 @@ class Verification:
                 if unread and len(settling) < _HELD and settling.size < _HELD_BYTES:
                     message = workers.message(min(_TICK, _TICK if pause is None else pause))
                     unread -= isinstance(message, Finished)
-                    underway.take(message)
+                    ranges.take(message)
                 else:
                     time.sleep(min(_TICK, pause or 0))
-                yield from underway.settled()
-                self._progress(underway)
-        self._progress(underway, last=True)
+                yield from ranges.settled()
+                self._progress(ranges)
+        self._progress(ranges, last=True)
 
-    def _progress(self, underway: Underway, *, last: bool = False) -> None:
-        if not last and time.monotonic() - self._told < _TICK:
+    def _progress(self, ranges: RangeStates, *, last: bool = False) -> None:
+        if not last and time.monotonic() - self._reported_at < _TICK:
             return
-        self._told = time.monotonic()
+        self._reported_at = time.monotonic()
         tallies = self.verdict.tallies
         self._tell(
             Progress(
@@ -172,20 +185,20 @@ class Verification:
                 sum(tally.expected for tally in tallies),
                 sum(tally.size for tally in tallies),
                 self.verdict.read,
-                underway.ranges,
-                underway.done,
-                len(underway.settling),
-                self._told - self.verdict.began,
+                ranges.ranges,
+                ranges.done,
+                len(ranges.settling),
+                self._reported_at - self.verdict.began,
             )
         )
 
 
-_TOLD = 5  # documents that could not be judged, and are told one by one
+_NAMED = 5  # so many documents of a namespace that could not be judged are reported one by one
 
 
 @dataclass(slots=True)
 class _State:
-    """A range; it is done when it was read to its end and none of its documents waits any more."""
+    """A range; it is done when it is read to its end and none of its documents waits for a re-read."""
 
     range: Range
     documents: int = 0
@@ -197,34 +210,34 @@ class _State:
 
 
 @dataclass(slots=True)
-class Underway:
-    """`twice`: pairs of which a document may be named twice, as a collation orders their `_id`s."""
+class RangeStates:
+    """All ranges of a run. Workers may name a document of `repeatable` pairs twice: a collation orders their `_id`s."""
 
     tallies: Mapping[Pair, Tally]
     settling: Settling
     journal: Journal | None
     say: Callable[[str], None]
-    twice: Collection[Pair] = ()
+    repeatable: Collection[Pair] = ()
     ranges: int = 0
     done: int = 0
     _states: dict[int, _State] = field(default_factory=dict)
     _known: set[tuple[Pair, Key]] = field(default_factory=set)
 
     def begin(self, plan: Plan) -> None:
-        """Take up a plan; what differed in ranges that an earlier run has read is looked at again."""
+        """Take up a plan; documents that differed in ranges that an earlier run has read are read again."""
         for pair, documents in plan.expected.items():
             self.tallies[pair].expected = documents
         for work, done in plan.done:
             self._count(work.pair, done.documents, done.size, done.read)
             if done.differing:
-                again = replace(work, number=-1 - work.number)  # no range's number: it is not noted as done twice
+                again = replace(work, number=-1 - work.number)  # no range's number: the journal does not get it twice
                 self._states[again.number] = _State(again, waiting=len(done.differing))
                 self.settling.add(work.pair, done.differing, again.number)
         self.ranges, self.done = len(plan.ranges) + len(plan.done), len(plan.done)
         self._states |= {work.number: _State(work) for work in plan.ranges}
 
     def take(self, message: Message | None) -> None:
-        """Take in what a worker says."""
+        """Take in a worker's message."""
         match message:
             case Advanced():
                 state = self._states[message.number]
@@ -239,36 +252,36 @@ class Underway:
                 self._states[message.number].finished = True
                 self.done += 1
                 self._finish(message.number)
-            case Said():
-                self.say(message.words)
+            case Notice():
+                self.say(message.text)
 
     def settled(self) -> Iterator[Difference]:
-        """Look at documents that are due, and yield those that are proven to differ."""
+        """Re-read documents that are due, and yield the differences that are proven."""
         for number, outcome in self.settling.step():
             state = self._states[number]
             state.waiting -= 1
             if not isinstance(outcome, Same) and self._is_new(state.range.pair, outcome):
                 state.differing.append(outcome.id)
-                yield from self._tell(self.tallies[state.range.pair], outcome)
+                yield from self._count_outcome(self.tallies[state.range.pair], outcome)
             self._finish(number)
 
-    def _tell(self, tally: Tally, outcome: Difference | Unsettled) -> Iterable[Difference]:
+    def _count_outcome(self, tally: Tally, outcome: Difference | Unsettled) -> Iterable[Difference]:
         if not isinstance(outcome, Unsettled):
             tally.kinds[outcome.kind] += 1
             return (outcome,)
         tally.unsettled += 1
-        if tally.unsettled <= _TOLD:
+        if tally.unsettled <= _NAMED:
             self.say(f"a document of {outcome.namespace} could not be judged: {outcome.why}")
         return ()
 
     def _is_new(self, pair: Pair, outcome: Outcome) -> bool:
-        if pair not in self.twice:
+        if pair not in self.repeatable:
             return True
-        known, one = self._known, (pair, id_key(outcome.id))
-        if one in known:
+        document = (pair, id_key(outcome.id))
+        if document in self._known:
             self.tallies[pair].documents -= 1
             return False
-        known.add(one)
+        self._known.add(document)
         return True
 
     def _count(self, pair: Pair, documents: int, size: int, read: int) -> None:

@@ -1,4 +1,4 @@
-"""Processes that compare ranges, each with clients of its own; they and their parent talk in values."""
+"""Worker processes that compare ranges, each with clients of its own; they send their parent messages."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from verifier.merge import Equal, RangeRead
 from verifier.ranges import Bounds
 from verifier.reads import Client, collection
 
-_SUSPECTS, _SUSPECT_BYTES = 1_000, 1 << 20  # ids that are told at once
-_TOLD_EVERY = 4 << 20  # bytes compared between two words of how far it has come
+_SUSPECTS, _SUSPECT_BYTES = 1_000, 1 << 20  # ids in one message
+_REPORT_BYTES = 4 << 20  # compared between two messages about progress
 _QUEUED = 64  # messages that may wait for the parent; then the workers wait
 _SILENCE_MS = 60_000
-_SELECTION = 2.0  # seconds; whoever asks tries again
-_LOOK = 1.0  # seconds between looks whether the others live
+_SELECTION = 2.0  # seconds; callers retry
+_CHECK = 1.0  # seconds between checks whether the parent is alive
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What all workers are to know. URIs may hold passwords: they go through a pipe, and nothing prints them."""
+    """What all workers need. URIs may hold passwords: they go through a pipe, and nothing prints them."""
 
     source_uri: str
     destination_uri: str
@@ -47,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A piece of work."""
+    """A stretch of `_id`s of one pair, read by one worker."""
 
     number: int
     pair: Pair
@@ -59,7 +59,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """So many documents more of a range are compared, and so many bytes came over the network."""
+    """So many more documents of a range are compared: their bytes, and the bytes that came over the network."""
 
     number: int
     documents: int
@@ -77,31 +77,31 @@ class Suspected:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A range was read to its end."""
+    """A range is read to its end."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Words for people."""
+class Notice:
+    """A message for people."""
 
-    words: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A worker cannot go on."""
+    """A worker cannot go on; `lost`: because a server is unreachable."""
 
-    words: str
+    text: str
     lost: bool
 
 
-Message: TypeAlias = Advanced | Suspected | Finished | Said | Failed
+Message: TypeAlias = Advanced | Suspected | Finished | Notice | Failed
 
 
 def client(uri: str, lost_for: float, silence_ms: int | None = None) -> Client:
-    """A client that gives a server up which says nothing for `silence_ms`; hashing a collection may take long."""
+    """A client that gives up on a server that is silent for `silence_ms`; None for replies that may take long."""
     return MongoClient(
         uri,
         appname="towpath verify",
@@ -124,23 +124,23 @@ def _compared(job: Job, clients: tuple[Client, Client], work: Range, say: Any) -
         lost_for=job.lost_for,
         say=say,
     )
-    documents = size = told = 0
+    documents = size = reported = 0
     suspects: list[bytes] = []
-    for one in reading:
-        if isinstance(one, Equal):
-            documents, size = documents + one.documents, size + one.bytes
+    for stretch in reading:
+        if isinstance(stretch, Equal):
+            documents, size = documents + stretch.documents, size + stretch.bytes
         else:
-            documents, size = documents + 1, size + len(one.source or one.destination or b"")
-            suspects.append(one.id)
-            if len(suspects) == _SUSPECTS or len(one.id) > _SUSPECT_BYTES // _SUSPECTS:
+            documents, size = documents + 1, size + len(stretch.source or stretch.destination or b"")
+            suspects.append(stretch.id)
+            if len(suspects) == _SUSPECTS or len(stretch.id) > _SUSPECT_BYTES // _SUSPECTS:
                 yield Suspected(work.number, tuple(suspects))
                 suspects.clear()
-        if size >= _TOLD_EVERY:
-            yield Advanced(work.number, documents, size, reading.read - told)
-            documents, size, told = 0, 0, reading.read
+        if size >= _REPORT_BYTES:
+            yield Advanced(work.number, documents, size, reading.read - reported)
+            documents, size, reported = 0, 0, reading.read
     if suspects:
         yield Suspected(work.number, tuple(suspects))
-    yield Advanced(work.number, documents, size, reading.read - told)
+    yield Advanced(work.number, documents, size, reading.read - reported)
 
 
 def _screened(job: Job, clients: tuple[Client, Client], work: Range, say: Any) -> Iterator[Message]:
@@ -150,12 +150,12 @@ def _screened(job: Job, clients: tuple[Client, Client], work: Range, say: Any) -
     screen = Screen(source, destination, job.lost_for, say)
     documents = 0
     suspects: list[bytes] = []
-    for one in screen.range(work.bounds):
-        if isinstance(one, int):
-            documents += one
+    for equal_or_id in screen.range(work.bounds):
+        if isinstance(equal_or_id, int):
+            documents += equal_or_id
             continue
         documents += 1
-        suspects.append(one)
+        suspects.append(equal_or_id)
         if len(suspects) == _SUSPECTS:
             yield Suspected(work.number, tuple(suspects))
             suspects.clear()
@@ -165,17 +165,17 @@ def _screened(job: Job, clients: tuple[Client, Client], work: Range, say: Any) -
 
 
 def _work(job: Job, tasks: Any, results: Any) -> None:
-    """A worker's life: until it is told to end, or its parent has gone."""
+    """A worker's loop, until there is no more work or its parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     parent = multiprocessing.parent_process()
 
     def lives() -> bool:
         return parent is None or parent.is_alive()
 
-    def tell(message: Message) -> None:
+    def send(message: Message) -> None:
         while lives():
             try:
-                results.put(message, timeout=_LOOK)
+                results.put(message, timeout=_CHECK)
             except queue.Full:
                 continue
             return
@@ -185,52 +185,52 @@ def _work(job: Job, tasks: Any, results: Any) -> None:
     try:
         while lives():
             try:
-                work = tasks.get(timeout=_LOOK)
+                work = tasks.get(timeout=_CHECK)
             except queue.Empty:
                 continue
             if work is None:
                 return
-            does = _screened if job.screen else _compared
-            for message in does(job, clients, work, lambda words: tell(Said(words))):
-                tell(message)
-            tell(Finished(work.number))
+            compare = _screened if job.screen else _compared
+            for message in compare(job, clients, work, lambda text: send(Notice(text))):
+                send(message)
+            send(Finished(work.number))
     except VerifierError as error:
-        tell(Failed(str(error), isinstance(error, ServerLost)))
+        send(Failed(str(error), isinstance(error, ServerLost)))
 
 
 class Workers:
-    """Running processes; `messages` is what they say until all work is done."""
+    """Running worker processes."""
 
     def __init__(self, processes: list[BaseProcess], tasks: Any, results: Any) -> None:
         self._processes, self._tasks, self._results = processes, tasks, results
 
     def message(self, timeout: float) -> Message | None:
-        """What a worker says next; None when nobody says anything for `timeout` seconds.
+        """The next message of a worker; None if there is none for `timeout` seconds.
 
-        Raises `ServerLost` or `VerifierError` when a worker cannot go on, `WorkerDied` when one has gone.
+        Raises `ServerLost` or `VerifierError` when a worker cannot go on, `WorkerDied` when one has ended unexpectedly.
         """
         try:
-            found: Message = self._results.get(timeout=timeout)
+            message: Message = self._results.get(timeout=timeout)
         except queue.Empty:
             for process in self._processes:
                 if process.exitcode:
                     raise WorkerDied(
-                        f"a worker process ended with status {process.exitcode}: was it killed, or is memory short?"
+                        f"a worker process ended with status {process.exitcode}: was it killed, or did memory run out?"
                     ) from None
             return None
-        if isinstance(found, Failed):
-            raise (ServerLost if found.lost else VerifierError)(found.words)
-        return found
+        if isinstance(message, Failed):
+            raise (ServerLost if message.lost else VerifierError)(message.text)
+        return message
 
 
 @contextmanager
 def running(job: Job, work: Iterable[Range], processes: int) -> Iterator[Workers]:
-    """So many processes that share out this work; ended at the end, whatever happens."""
+    """So many processes that share this work; they end with the `with`, whatever happens."""
     context = multiprocessing.get_context("spawn")  # a MongoClient does not survive a fork
     tasks, results = context.Queue(), context.Queue(_QUEUED)
     started = [context.Process(target=_work, args=(job, tasks, results), daemon=True) for _ in range(processes)]
-    for one in (*work, *(None for _ in started)):
-        tasks.put(one)
+    for task in (*work, *(None for _ in started)):
+        tasks.put(task)
     try:
         for process in started:
             process.start()
