@@ -88,6 +88,13 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
         (LOST, ["resnapshot", "verify"]),
         (BAD, ["check", "deploy"]),
         (GAP, ["restart", "verify", "repair"]),
+        ("x: TWP-DELETES-MISSED: deletes may be missing", ["restart", "verify", "repair"]),
+        ("x: TWP-HISTORY-LOST: the source's oplog no longer holds the changes", ["resnapshot", "verify"]),
+        ("x: TWP-COPY-TOO-SLOW: the first copy would take 9 hours", ["deploy"]),
+        ("x: TWP-COLLATION: shop.orders cannot be captured", ["check", "deploy"]),
+        ("x: TWP-SHARED-POSITION: another task has taken over", ["check", "deploy"]),
+        ("x: TWP-CONFIG: transaction.boundary is 'interval'", ["check", "deploy"]),
+        ("x: TWP-NOT-EXACTLY-ONCE: this worker writes without transactions", ["check"]),
     ],
 )
 def test_what_no_restart_mends_says_what_does(trace, verbs):
@@ -99,7 +106,7 @@ def test_a_code_comes_first_in_a_reason():
     assert reason(GAP).startswith("TWP-LOG-GAP: ")
 
 
-@pytest.mark.parametrize("trace", [REFUSES, STEPPED, "java.lang.NullPointerException", "code 2860", ""])
+@pytest.mark.parametrize("trace", [REFUSES, STEPPED, "java.lang.NullPointerException", "code 2860", "TWP-OTHER: x", ""])
 def test_everything_else_is_restarted(trace):
     assert lasting(reason(trace)) is None
 

@@ -27,7 +27,8 @@ Code = Literal["TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC"]
 #: Of each partition: the first offset, and the end.
 Log = Mapping[Place, tuple[int, int]]
 #: In the reason of a failure, or in `Break.words`.
-CODE = re.compile(r"\bTWP-LOG-(?:GAP|END|TOPIC)\b")
+CODES = ("TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC")
+CODE = re.compile(rf"\b(?:{'|'.join(CODES)})\b")
 _AGAIN = 1.0  # seconds until it is looked again at what is found: a transaction may be under way
 
 _FOUND: dict[Code, str] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from towpath.bookkeeping.positions import LOG_GAP, MISSED_DELETES
@@ -18,24 +18,35 @@ Verbs = tuple[tuple[str, ...], ...]
 _MISSED = (("restart", MISSED_DELETES), ("verify",), ("repair",))
 _GAP = (("restart", LOG_GAP), ("verify",), ("repair",))
 _AGAIN = (("resnapshot",), ("verify",))
-#: Words in the reason of a failure that comes back however often the task is restarted, and what to run then.
-_LASTING: tuple[tuple[re.Pattern[str], str, Verbs], ...] = (
-    (bounds.CODE, "the log does not go on where the sink is", _GAP),
+_CONFIG = (("check",), ("deploy",))
+_NO_HISTORY = "the source's history since the pipeline's position is gone"
+_UNUSABLE = "its configuration cannot work"
+#: The code of a failure that comes back however often the task is restarted → why, and what to run then.
+_LASTING: Mapping[str, tuple[str, Verbs]] = {
+    **dict.fromkeys(bounds.CODES, ("the log does not go on where the sink is", _GAP)),
+    "TWP-DELETES-MISSED": ("deletes may be gone from the log", _MISSED),
+    "TWP-HISTORY-LOST": (_NO_HISTORY, _AGAIN),
+    "TWP-COPY-TOO-SLOW": ("the copy would outlive the oplog", (("deploy",),)),
+    "TWP-CONFIG": (_UNUSABLE, _CONFIG),
+    "TWP-COLLATION": (_UNUSABLE, _CONFIG),
+    "TWP-SHARED-POSITION": (_UNUSABLE, _CONFIG),
+    "TWP-NOT-EXACTLY-ONCE": ("its worker writes without transactions", (("check",),)),
+}
+_CODE = re.compile(r"\bTWP-[A-Z-]+[A-Z]\b")
+#: The same of failures without a code: those of Debezium, MongoDB, Kafka Connect, and a plugin of the version before.
+_WITHOUT_CODE: tuple[tuple[re.Pattern[str], str, Verbs], ...] = (
     (re.compile(re.escape(MISSED_DELETES)), "deletes may be gone from the log", _MISSED),
     (
         re.compile(r"towpath resnapshot|ChangeStreamHistoryLost|may no longer be in the oplog|error 286\b|code 286\b"),
-        "the source's history since the pipeline's position is gone",
+        _NO_HISTORY,
         _AGAIN,
     ),
-    (re.compile(r"source's oplog now begins at"), "the source's history since the copy began is gone", _AGAIN),
-    (re.compile(r"first copy would take .* at its rate limit"), "the copy would outlive the oplog", (("deploy",),)),
     (
         re.compile(
-            r"ConfigException|Invalid value .* for configuration|is used by two connectors"
-            r"|cannot be captured: its default collation|Failed to find any class|ClassNotFound|NoClassDefFound"
+            r"ConfigException|Invalid value .* for configuration|Failed to find any class|ClassNotFound|NoClassDefFound"
         ),
-        "its configuration cannot work",
-        (("check",), ("deploy",)),
+        _UNUSABLE,
+        _CONFIG,
     ),
 )
 
@@ -50,8 +61,11 @@ class Lasting:
 
 def lasting(reason: str) -> Lasting | None:
     """What is known of a failure's reason; None when a restart may mend it."""
-    found = ((why, verbs) for pattern, why, verbs in _LASTING if pattern.search(reason))
-    return next((Lasting(why, verbs) for why, verbs in found), None)
+    for code in _CODE.findall(reason):
+        if code in _LASTING:
+            return Lasting(*_LASTING[code])
+    found = (Lasting(why, verbs) for pattern, why, verbs in _WITHOUT_CODE if pattern.search(reason))
+    return next(found, None)
 
 
 @dataclass(slots=True)

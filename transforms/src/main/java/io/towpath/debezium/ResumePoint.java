@@ -84,7 +84,7 @@ public record ResumePoint(ClusterTime time, Optional<BsonDocument> token) {
     /** The error without a cause, as Connect shows users the deepest one. */
     private ConnectException lost(SourceCluster source) {
         return new ConnectException(
-                "the source's oplog no longer holds the changes since %s (%s), up to which they are captured%s. What changed after that cannot be read any more, and a restart brings nothing back: `towpath resnapshot PIPELINE` reads all documents again and removes what is gone, without emptying the destination"
+                "TWP-HISTORY-LOST: the source's oplog no longer holds the changes since %s (%s), up to which they are captured%s. What changed after that cannot be read any more, and a restart brings nothing back: `towpath resnapshot PIPELINE` reads all documents again and removes what is gone, without emptying the destination"
                         .formatted(time, Instant.ofEpochSecond(time.seconds()), oplogStart(source)));
     }
 

@@ -111,7 +111,7 @@ public final class SourceCluster implements AutoCloseable {
                 .getValue();
         if (!locale.equals("simple"))
             throw new ConnectException(
-                    "%s cannot be captured: its default collation (%s) treats different _ids as equal; exclude it"
+                    "TWP-COLLATION: %s cannot be captured: its default collation (%s) treats different _ids as equal; exclude it"
                             .formatted(namespace, locale));
     }
 

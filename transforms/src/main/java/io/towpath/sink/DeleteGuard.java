@@ -125,7 +125,7 @@ final class DeleteGuard {
     private void require(TopicPartition partition, AppliedTimes applied, long nowMs) {
         if (nowMs <= applied.atMs + log.deletesKeptMs() || nowMs <= applied.beganMs + log.deleteRetentionMs()) return;
         throw new ConnectException(
-                ("deletes may be missing in what is left to apply of %s: it is applied up to what came in until %s, and the log keeps "
+                ("TWP-DELETES-MISSED: deletes may be missing in what is left to apply of %s: it is applied up to what came in until %s, and the log keeps "
                                 + "deletes for %s (%s + %s). `towpath restart PIPELINE --accept-missed-deletes` has the sink go on; then "
                                 + "`towpath verify PIPELINE` finds the documents that should be gone, and `towpath repair PIPELINE` "
                                 + "deletes them. A replay has to start again")

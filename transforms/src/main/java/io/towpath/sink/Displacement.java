@@ -64,7 +64,7 @@ final class Displacement {
         long now = System.nanoTime();
         if (fencedSince < 0) fencedSince = now;
         if (now - fencedSince > settings.retryTimeout().toNanos()) {
-            return new ConnectException(message
+            return new ConnectException("TWP-SHARED-POSITION: " + message
                     + "%s '%s' is used by two connectors".formatted(SinkSettings.PIPELINE, settings.pipeline()));
         }
         context.timeout(PAUSE_MS);

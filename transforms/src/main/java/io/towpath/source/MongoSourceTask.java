@@ -114,7 +114,7 @@ public final class MongoSourceTask extends SourceTask {
         List<String> everything = source.namespaces(SourceCluster.selection(configuration));
         if (!everything.stream().allMatch(settings.isResnapshot())) {
             throw new ConnectException(
-                    "the changes of all collections since %s are missing: a resnapshot of some would leave the others as they were then. Run `towpath resnapshot PIPELINE` without --only"
+                    "TWP-HISTORY-LOST: the changes of all collections since %s are missing: a resnapshot of some would leave the others as they were then. Run `towpath resnapshot PIPELINE` without --only"
                             .formatted(point.time()));
         }
         ClusterTime captured = ledger.isStreaming() ? point.time() : ledger.start();
