@@ -101,9 +101,10 @@ def down(directory: Path) -> None:
     help="Folder for a worker's plugin.path.",
 )
 def plugin(directory: Path) -> None:
-    """Write the plugin folder for your own Connect workers to DIR/towpath.
+    """Write the plugin folder for your own Connect workers.
 
-    Run it before you deploy to your own Connect cluster, and after each upgrade. It replaces the whole folder.
+    Run it before you deploy to your own Connect cluster, and after each upgrade. It writes DIR/towpath, and replaces
+    the whole folder.
 
     Exit codes: 0 written; 2 it cannot be done.
     """
