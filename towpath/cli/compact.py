@@ -43,7 +43,7 @@ def compact(
 
     Leave it running as a service when the file has [log] compact = true. The cleaner keeps only the last record of
     each document. That record may be an update, which is useless without the document. In each round, the source
-    connector therefore re-reads the documents that have only updates since their last whole record. These documents
+    connector therefore re-reads the documents with updates since their last whole record. These documents
     enter the log in order. Several processes may run side by side; they share the work.
 
     Exit codes: 0 done, or the service was stopped; 1 --once left documents unprotected; 2 it cannot be done.

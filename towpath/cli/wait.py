@@ -17,9 +17,9 @@ from towpath.cli.options import opened, pipeline_argument, say
 def wait(file: Path, timeout: float) -> None:
     """Wait until everything that was written to the source before the call is at the destination.
 
-    Run it as a barrier, for example before you read from the destination. Writers may go on. It waits until nothing is
-    left to copy, until the log has passed the source's cluster time at the call and holds all requested re-reads, and
-    until every partition is applied up to its end. It writes nothing to the source.
+    Run it as a barrier, for example before you read from the destination. Writers may continue. It waits until nothing
+    is left to copy, until the log has passed the source's cluster time at the call, until all re-read requests are
+    answered, and until every partition is applied up to its end. It writes nothing to the source.
 
     Exit codes: 0 caught up; 1 not caught up in time; 2 it cannot be done.
     """
