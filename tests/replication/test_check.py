@@ -74,8 +74,8 @@ def test_a_good_pipeline_has_no_error_and_check_changes_nothing(filled: Pipeline
     found = check(filled, expect=0)
     assert set(levels(found)) == {"ok"}
     one(found, "ok", "deploy", "nothing to change")
-    one(found, "ok", f"connect {filled.name}-source", "validated by Kafka Connect")
-    one(found, "ok", f"connect {filled.name}-sink", "validated by Kafka Connect")
+    one(found, "ok", f"connect {filled.name}-source", "Kafka Connect validated it")
+    one(found, "ok", f"connect {filled.name}-sink", "Kafka Connect validated it")
 
 
 def test_text_for_people_has_errors_first(filled: Pipeline) -> None:
@@ -134,7 +134,7 @@ def test_collections_at_the_destination(pipeline: Pipeline) -> None:
     one(found, "warning", f"{place}.strict", "validator")
     one(found, "error", f"{place}.view", "is a view")
     one(found, "error", f"{place}.folded", "default collation")
-    one(found, "ok", f"{place}.empty", "is there and empty")
+    one(found, "ok", f"{place}.empty", "exists and is empty")
     assert levels(found).count("error") == 2
     assert levels(found).count("warning") == 4
     before = everything_there(pipeline)
@@ -170,7 +170,7 @@ def test_an_upgrade_that_was_not_finished_is_finished_as_is_advised(filled: Pipe
 def test_the_same_replica_set_on_both_sides(filled: Pipeline) -> None:
     found = check(filled, expect=1, destination=filled.addresses.source)
     one(found, "error", "destination", "which the pipeline captures again")
-    one(found, "warning", "destination", "is the replica set of the source")
+    one(found, "warning", "destination", "is the same replica set as the source")
 
 
 def test_servers_out_of_reach_are_told_each(filled: Pipeline) -> None:

@@ -144,7 +144,7 @@ def test_a_worker_without_the_settings_that_are_needed(
     one(found, level, source, "no exactly-once support")
     for subject in (source, sink):
         assert "config.providers=file" in one(found, "error", subject, "finds no URI through ${file:")["advice"]
-        assert "override.policy=All" in one(found, "error", subject, "do not let a connector set ")["advice"]
+        assert "override.policy=All" in one(found, "error", subject, "do not allow a connector to set ")["advice"]
 
 
 def test_validation_says_what_deploy_puts(filled: Pipeline) -> None:

@@ -118,7 +118,7 @@ def test_a_privilege_that_the_source_lacks(filled: Pipeline, user_with: UserWith
 
 def test_a_source_user_of_one_database(filled: Pipeline, user_with: UserWith) -> None:
     uri = user_with([{"resource": {"db": filled.name, "collection": ""}, "actions": COPIER[0]["actions"]}])
-    one(check(filled, expect=1, source=uri), "error", "source", "Debezium watches all of them")
+    one(check(filled, expect=1, source=uri), "error", "source", "Debezium watches all databases")
 
 
 @pytest.mark.parametrize("lacking", WRITER_ACTIONS)
@@ -149,6 +149,6 @@ def test_what_mongo_kafka_validates_is_foreseen(filled: Pipeline, user_with: Use
         text = other.write().read_text().replace("[collections.rename]", rename)
         other.file.write_text(text)
         said = towpath("check", other.file, "--json", expect=int(refused)).stdout
-        assert ("own validation would find insert, update, remove missing" in said) is refused
+        assert ("own validation would report insert, update, remove missing" in said) is refused
         said = towpath("deploy", other.file, expect=2 if refused else 0).stderr
-        assert ("own validation would find insert, update, remove missing" in said) is refused
+        assert ("own validation would report insert, update, remove missing" in said) is refused

@@ -230,12 +230,12 @@ def test_a_broken_rule_is_found_and_mended_also_when_the_updates_were_committed(
     assert broken(pipeline) == keys
     assert "has not been at" in towpath("status", pipeline.file).stdout
     said = towpath("compact", pipeline.file, "--once").stdout
-    assert "asked for 2" in said
+    assert "requested 2" in said
     assert "oldest unprotected update: none" in said
     assert broken(pipeline) == set()
     keys = break_the_rule(pipeline, list(range(10, 30)), 49)
     commit_the_end(pipeline)
-    assert "asked for 0" in towpath("compact", pipeline.file, "--once").stdout
+    assert "requested 0" in towpath("compact", pipeline.file, "--once").stdout
     assert broken(pipeline) == keys
     towpath("compact", pipeline.file, "--once", "--from-beginning")
     assert broken(pipeline) == set()

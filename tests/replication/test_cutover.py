@@ -256,7 +256,7 @@ def refused(pipeline: Pipeline, folder: Path) -> None:
     assert kept(pipeline) == before
     pipeline.destination("users").drop_index("more")
     before = kept(pipeline)
-    assert "all is ready" in towpath("cutover", pipeline.file, "--dry-run").stdout
+    assert "everything is ready" in towpath("cutover", pipeline.file, "--dry-run").stdout
     assert kept(pipeline) == before
 
 
@@ -314,7 +314,7 @@ def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: P
     with ready(pipeline):
         refused(pipeline, tmp_path)
         assert "nothing to undo" in towpath("cutover", pipeline.file, "--undo").stdout
-        assert "no way to go back" in towpath("cutover", pipeline.file, "--back", expect=2).stderr
+        assert "cannot fail back" in towpath("cutover", pipeline.file, "--back", expect=2).stderr
         seen_late(pipeline, tmp_path)
         assert_as_before(pipeline)
         pipeline.assert_same("audit_12", at_least=1)
@@ -390,7 +390,7 @@ def test_of_two_tools_only_the_later_goes_on(
             second.answer()
             second.ended(0)
         before = kept(pipeline)
-        assert "all is ready" in towpath("cutover", pipeline.file, "--back", "--dry-run").stdout
+        assert "everything is ready" in towpath("cutover", pipeline.file, "--back", "--dry-run").stdout
         assert kept(pipeline) == before
         towpath("cutover", pipeline.file, "--back", "--stop-with", "true")
         assert_as_before(pipeline)

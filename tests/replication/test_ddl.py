@@ -69,10 +69,10 @@ def test_drops_renames_indexes_and_options_are_told_until_both_sides_are_the_sam
     left = json.loads(towpath("ddl", pipeline.file, "--json", expect=1).stdout)["unfollowed"]
     assert [one["kind"] for one in left] == ["createIndexes", "modify"]
     mend(pipeline)
-    assert towpath("ddl", pipeline.file).stdout == "0 things to settle\n"
+    assert towpath("ddl", pipeline.file).stdout == "0 schema changes to settle\n"
     database["kept2"].drop()
     until("the drop told", lambda: of(pipeline, {("drop", "kept2")}), 20)
-    assert "accepted 1 thing" in towpath("ddl", pipeline.file, "--accept").stdout
+    assert "accepted 1 schema change" in towpath("ddl", pipeline.file, "--accept").stdout
     fill(pipeline, "kept2", 2, life=2)
     pipeline.wait()
     assert {one["life"] for one in pipeline.destination("kept2").find({"_id": {"$lt": 2}})} == {2}

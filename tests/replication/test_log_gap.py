@@ -107,7 +107,7 @@ def test_records_that_are_gone_before_they_are_applied_stop_everything_until_tha
     assert pipeline.destination("docs").count_documents({}) == 100
 
     said = towpath("restart", pipeline.file, "--accept-log-gap").stderr
-    assert f"it goes on at {first:,}" in said and "towpath verify" in said and "towpath repair" in said
+    assert f"the sink continues at offset {first:,}" in said and "towpath verify" in said and "towpath repair" in said
     mend(pipeline, 1200)
     assert pipeline.status()["log_breaks"] == []
     assert "nothing to accept" in towpath("restart", pipeline.file, "--accept-log-gap", expect=2).stderr
@@ -191,7 +191,7 @@ def test_a_topic_that_was_made_again_stops_the_sink_wherever_its_end_is(make_pip
     rebuild = ("replay", pipeline.file, "--rebuild", "--yes")
     assert f"missing  {topic}, partition 0: TWP-LOG-TOPIC" in towpath(*rebuild, expect=1).stderr
     said = towpath("restart", pipeline.file, "--accept-log-gap").stderr
-    assert "it goes on at 0" in said
+    assert "the sink continues at offset 0" in said
     pipeline.wait()
     assert "TWP-LOG-TOPIC" in towpath(*rebuild, expect=1).stderr  # the new topic lacks what the old one held
     pipeline.assert_same("docs", at_least=110)
@@ -235,5 +235,5 @@ def test_in_plain_mode_a_gap_is_told_while_the_sink_stands(make_pipeline: MakePi
     insert(pipeline, 150, 50)
     assert "TWP-LOG-GAP" in towpath("wait", pipeline.file, expect=2).stderr
     assert [(one["code"], one["first"]) for one in broken(pipeline)] == [("TWP-LOG-GAP", first)]
-    assert f"it goes on at {first:,}" in towpath("restart", pipeline.file, "--accept-log-gap").stderr
+    assert f"the sink continues at offset {first:,}" in towpath("restart", pipeline.file, "--accept-log-gap").stderr
     mend(pipeline, 200)

@@ -243,7 +243,7 @@ def test_a_second_destination_follows_until_it_is_removed(pipeline: Pipeline, th
     third.assert_same(pipeline, "docs", "later", at_least=50)
     towpath("remove", pipeline.file, "--replay", "second")
     assert (connectors(pipeline), third.kept("second")) == (set(), [])
-    assert "there are: none" in towpath("remove", pipeline.file, "--replay", "second", expect=2).stderr
+    assert "existing replays: none" in towpath("remove", pipeline.file, "--replay", "second", expect=2).stderr
     third.assert_same(pipeline, "docs", "later", at_least=50)
 
 

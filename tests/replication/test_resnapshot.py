@@ -81,7 +81,7 @@ def test_a_pipeline_whose_resume_point_is_gone_is_brought_back_by_the_log(
     with Ticker(0.05, lambda: documents.update_many({"_id": {"$gte": COUNT - 20}}, {"$inc": {"v": 1}})):
         _interrupted(pipeline)
         said = words("resnapshot", file, "--yes", expect=0)
-        assert "going on with the resnapshot" in said
+        assert "continuing the resnapshot" in said
     pipeline.wait()
     pipeline.assert_same("docs", "others", at_least=COUNT - 100 + 10)
     assert pipeline.status()["state"] == "running"
@@ -94,8 +94,13 @@ def _is_warned_of(pipeline: Pipeline, stack: embedded.Stack) -> None:
     connector(pipeline, "stop")
     history.fill(pipeline.source_client, 0.92)
     # from when it is behind by as long as the server was there before
-    until("warning", lambda: "behind: what is not captured" in words("status", pipeline.file, expect=1), 240, every=1)
-    assert "behind: what is not captured by then is lost" in words("check", pipeline.file, expect=0)
+    until(
+        "warning",
+        lambda: "behind: if the oplog drops changes" in words("status", pipeline.file, expect=1),
+        240,
+        every=1,
+    )
+    assert "behind: if the oplog drops changes before they are captured" in words("check", pipeline.file, expect=0)
     connector(pipeline, "resume")
     log = stack.directory / "logs" / "connect-0.log"
     until("warning in the worker's log", lambda: f"{pipeline.name}-source|task-0] capture is" in log.read_text())
@@ -120,13 +125,15 @@ def _lose_history(pipeline: Pipeline) -> str:
 def _is_told(pipeline: Pipeline, lost: str) -> None:
     status = until("failure", lambda: (said := words("status", pipeline.file, expect=1)) and "FAILED" in said and said)
     assert "no longer holds the changes since" in status
-    assert "A restart does not help: towpath resnapshot PIPELINE" in status
+    assert "A restart does not help; run: towpath resnapshot PIPELINE" in status
     assert "`towpath resnapshot PIPELINE` reads all documents again" in words("wait", pipeline.file, expect=2)
     assert "no longer holds the changes since" in words("restart", pipeline.file, expect=2)
     assert "no longer holds the changes since" in words("check", pipeline.file, expect=1)
     one = pipeline.namespace("others")
-    assert "leave --only out" in words("resnapshot", pipeline.file, "--only", one, "--yes", expect=2)
-    assert "are read again, and the stream begins anew" in words("resnapshot", pipeline.file, "--dry-run", expect=0)
+    assert "run it without --only" in words("resnapshot", pipeline.file, "--only", one, "--yes", expect=2)
+    assert "are re-read, and the stream restarts after them" in words(
+        "resnapshot", pipeline.file, "--dry-run", expect=0
+    )
 
 
 def _interrupted(pipeline: Pipeline) -> None:
@@ -161,7 +168,7 @@ def test_documents_are_read_again_in_place_where_nothing_is_lost(pipeline: Pipel
     assert "nothing is lost" in words("resnapshot", pipeline.file, "--dry-run", expect=0)
     said = words("resnapshot", pipeline.file, "--only", one, "--yes", expect=1)  # for what is refused
     assert "documents of" in said
-    assert "stream begins anew" not in said
+    assert "stream restarts" not in said
     assert pipeline.destination("docs").count_documents({}) == COUNT
     assert pipeline.destination("others").count_documents({}) == 0
     after = offset(pipeline)

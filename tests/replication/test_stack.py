@@ -232,7 +232,7 @@ def test_down_stops_every_process_even_one_whose_pid_was_never_written_down(runn
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.removeprefix("stopped ").strip().split(", ")) == set(running.processes)
     assert not any(process.running for process in running.processes.values())
-    assert "nothing runs in" in _towpath("down", "--dir", place).stdout
+    assert "no process is running in" in _towpath("down", "--dir", place).stdout
     assert _towpath("status", "--dir", place).returncode == 1
 
 

@@ -79,12 +79,12 @@ def test_the_screen_shows_the_trouble_below_what_was_seen(deployed: Pipeline, pr
     try:
         os.set_blocking(ours, False)
         with proxy.refusing(), watching(deployed, theirs) as process:
-            shown(ours, b"not seen at ")
+            shown(ours, b"no status at ")
             assert interrupted(process) == 2, "it was never seen"
         with watching(deployed, theirs) as process:
             shown(ours, b"dead letters")
             with proxy.refusing():
-                assert b"dead letters" in shown(ours, b"not seen at ").rpartition(b"not seen at ")[0]
+                assert b"dead letters" in shown(ours, b"no status at ").rpartition(b"no status at ")[0]
             shown(ours, b"dead letters")
             assert interrupted(process) == 0
     finally:

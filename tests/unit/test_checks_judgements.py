@@ -200,13 +200,13 @@ def test_a_foreign_connector_that_is_none_of_our_business(config: dict[str, str]
 @pytest.mark.parametrize(
     ("found", "level", "words"),
     [
-        (None, "warning", "cannot be seen"),
+        (None, "warning", "its window is unknown"),
         (oplog.Oplog(span=3600 * 5, size=100, limit=100), "warning", "reaches back 5.0 hours"),
         (oplog.Oplog(span=3600 * 2, size=50, limit=100), "warning", "reaches back 4.0 hours"),
         (oplog.Oplog(span=3600 * 30, size=100, limit=100), "ok", "reaches back 30 hours"),
         (oplog.Oplog(span=3600 * 5, size=100, limit=100, kept=48), "ok", "reaches back 48 hours"),
         (oplog.Oplog(span=3600 * 2, size=1, limit=100), "ok", "reaches back 200 hours"),
-        (oplog.Oplog(span=60, size=1, limit=1000), "ok", "too young"),
+        (oplog.Oplog(span=60, size=1, limit=1000), "ok", "is too new"),
         (oplog.Oplog(span=60, size=95, limit=100), "warning", "reaches back 0.0 hours"),
     ],
 )
@@ -221,8 +221,8 @@ def test_how_far_the_oplog_reaches(found: oplog.Oplog | None, level: str, words:
     [
         (oplog.Oplog(4000, 95, 100, last=5000), 3000, False, "ok", "capture is 33 minutes behind"),
         (oplog.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 minutes, and capture is 33"),
-        (oplog.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "it reaches back 3 hours"),
-        (oplog.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "it reaches back 9 hours"),
+        (oplog.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 3 hours, and capture is"),
+        (oplog.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9 hours, and capture is"),
         (oplog.Oplog(4000, 95, 100, last=5000), 4999, True, "error", "no longer holds the changes since 4999:1"),
         (None, 4999, True, "error", "no longer holds the changes since 4999:1"),
     ],
@@ -247,8 +247,8 @@ def test_a_resnapshot_that_is_not_over_is_told() -> None:
     [
         (10**6, 2**30, (0, 0), "ok", "a copy of 1.0 GiB takes 0.1 hours at 5 MiB/s"),
         (10**6, 200 * 2**30, (0, 0), "warning", "takes 11.4 hours at 5 MiB/s"),
-        (10**6, 2**30, (20, 0), "error", "takes 13.9 at the limits of [capture]"),
-        (10**6, 2**30, (0, 2**14), "error", "takes 18.2 at the limits of [capture]"),
+        (10**6, 2**30, (20, 0), "error", "takes 13.9 hours at the limits in [capture]"),
+        (10**6, 2**30, (0, 2**14), "error", "takes 18.2 hours at the limits in [capture]"),
     ],
 )
 def test_the_oplog_has_to_reach_back_over_the_copy(

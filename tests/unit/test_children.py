@@ -171,7 +171,10 @@ def test_a_repair_that_hangs_or_prints_no_json_is_told(file: Path, monkeypatch: 
 def test_a_deployment_that_says_nothing_is_given_up(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_SILENCE", 0.5)
     monkeypatch.setattr(Child, "start", lambda verb, arguments: child(SILENT, verb))
-    with opened(file) as it, pytest.raises(TowpathError, match="not deployed: it said nothing for 0 s, and was killed"):
+    with (
+        opened(file) as it,
+        pytest.raises(TowpathError, match="not deployed: it printed nothing for 0 s and was killed"),
+    ):
         run._deploy(it, Events(lambda event: None), lambda: None)
 
 

@@ -93,9 +93,11 @@ def test_every_character_is_escaped_as_toml_has_it() -> None:
 def test_a_file_that_is_there_stays_unless_it_is_forced(tmp_path: Path) -> None:
     file = tmp_path / "shop.toml"
     file.write_text("mine")
-    with pytest.raises(TowpathError, match="is there already; pass --force"):
+    with pytest.raises(TowpathError, match="exists already; pass --force"):
         write_pipeline_file(file, include=["shop.*"])
-    with pytest.raises(TowpathError, match=r"(?s)no pipeline file is written: .*shop.toml.*is not a namespace pattern"):
+    with pytest.raises(
+        TowpathError, match=r"(?s)no pipeline file was written: .*shop.toml.*is not a namespace pattern"
+    ):
         write_pipeline_file(file, include=["shop"], force=True)
     assert file.read_text() == "mine"
     assert read(write_pipeline_file(file, include=["shop.*"], force=True)).include == ("shop.*",)

@@ -50,7 +50,7 @@ def test_a_password_is_refused_on_the_command_line_and_read_from_a_private_file_
     tmp_path, monkeypatch
 ):
     uri, file = "mongodb://me:secret@db:27017/?replicaSet=rs0", tmp_path / "uri"
-    with pytest.raises(TowpathError, match="list of processes") as told:
+    with pytest.raises(TowpathError, match="in the process list") as told:
         destination(Given(uri, None, None))
     assert "secret" not in str(told.value)
     assert destination(Given("mongodb://me@db:27017/", None, None)) == "mongodb://me@db:27017/"

@@ -41,9 +41,9 @@ def test_the_progress_of_a_copy(capsys):
     said = shown(capsys, snapshot_done=False, snapshot=copies, held=(Held("shop.b", "9:10"), Held("shop.x", "10:2")))
     assert "570 of about 1,070 in 3 collections, 50 a second, 10 s left" in said
     assert "500 of about 1,000, 2 of 4 ranges, 50 a second, 10 s left" in said
-    assert "2 times tried again, the last: [source] no primary" in said
+    assert "retried 2 times, last reason: [source] no primary" in said
     assert "and 2 more, done: 1, not begun: 1" in said
-    assert "shop.b and 1 more; history once the stream has passed 10:2" in said
+    assert "shop.b and 1 more; linear history once the stream has passed 10:2" in said
 
 
 def test_ten_thousand_collections_are_a_few_lines(capsys):
@@ -63,7 +63,7 @@ def test_what_was_refused_retried_and_waits(capsys):
     said = shown(capsys, dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs)
     assert "5: Document failed validation (121)" in said
     assert "towpath tail PIPELINE --dead-letters" in said
-    assert "3 times tried again, the last at 2026-01-02 03:04:05 UTC: no primary." in said
+    assert "retried 3 times, last at 2026-01-02 03:04:05 UTC: no primary." in said
     assert "full response" not in said
     assert "4 requests wait for shop-source: capture lags" in said
     assert "1 to 4 on 4 partitions" in said

@@ -245,9 +245,9 @@ def test_the_documented_access_lists_are_read_whole() -> None:
     [
         ('url = "http://localhost:8083"', ""),
         ('url = "http://127.0.0.2:8083"', ""),
-        ('url = "http://connect:8083"', "without asking who comes"),
-        ('url = "https://10.0.0.1:8083"', "without asking who comes"),
-        ('url = "http://10.0.0.1:8083"\nuser_file = "connect.user"', "goes over the network to 10.0.0.1 as it is"),
+        ('url = "http://connect:8083"', "has no authentication"),
+        ('url = "https://10.0.0.1:8083"', "has no authentication"),
+        ('url = "http://10.0.0.1:8083"\nuser_file = "connect.user"', "goes to 10.0.0.1 over the network unencrypted"),
         ('url = "https://connect:8083"\nuser_file = "connect.user"', ""),
         ('url = "https://connect:8083"\ncertificate = "key.pem"', ""),
     ],

@@ -12,27 +12,27 @@ DIFFERENT, TROUBLE = 1, 2
 
 #: Each verb, in the order in which people meet them: the module that has it, and what it does in one line.
 _VERBS = {
-    "demo": ("towpath.cli.demo", "Try Towpath: start a stack, replicate two stores, compare."),
+    "demo": ("towpath.cli.demo", "Try Towpath: start a stack, replicate two databases, compare."),
     "stack": ("towpath.cli.stack", "Run MongoDB, Kafka and Connect on this machine for tests."),
     "init": ("towpath.cli.init", "Write a commented pipeline file."),
-    "check": ("towpath.cli.check", "Check the pipeline file and all servers it names."),
+    "check": ("towpath.cli.check", "Check the pipeline file and all servers that it names."),
     "prepare": ("towpath.cli.prepare", "Create collections, views and indexes at the destination."),
     "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),
     "status": ("towpath.cli.status", "Show connectors, copy, lag, rate and dead letters."),
     "wait": ("towpath.cli.wait", "Wait until everything written so far is at the destination."),
     "verify": ("towpath.cli.verify", "Compare both sides byte for byte while they change."),
     "repair": ("towpath.cli.repair", "Re-read documents that differ, through the log."),
-    "run": ("towpath.cli.run", "Keep a pipeline running: supervise, verify, repair, compact."),
+    "run": ("towpath.cli.run", "Supervise a pipeline: restart, verify, repair, compact."),
     "tail": ("towpath.cli.tail", "Print records of a change topic as Extended JSON."),
-    "ddl": ("towpath.cli.ddl", "Show schema changes that the destination has not followed."),
-    "compact": ("towpath.cli.compact", "Keep the log small: protect updates from Kafka's cleaner."),
+    "ddl": ("towpath.cli.ddl", "Show schema changes that are not at the destination."),
+    "compact": ("towpath.cli.compact", "Prepare the log for compaction by Kafka's log cleaner."),
     "replay": ("towpath.cli.replay", "Rebuild a destination from the log."),
-    "resnapshot": ("towpath.cli.resnapshot", "Copy again what the oplog no longer holds."),
-    "cutover": ("towpath.cli.cutover", "Make the destination primary, with a way to fail back."),
+    "resnapshot": ("towpath.cli.resnapshot", "Re-read all documents after changes left the oplog."),
+    "cutover": ("towpath.cli.cutover", "Make the destination primary, or fail back to the source."),
     "pause": ("towpath.cli.pause", "Pause all connectors."),
     "resume": ("towpath.cli.pause", "Resume paused connectors."),
-    "restart": ("towpath.cli.restart", "Restart connectors and tasks that have failed."),
-    "remove": ("towpath.cli.remove", "Remove the connectors, and on request the log."),
+    "restart": ("towpath.cli.restart", "Restart failed connectors and tasks."),
+    "remove": ("towpath.cli.remove", "Remove the connectors and, with --topics, the log."),
 }
 
 
@@ -58,8 +58,9 @@ class _Verbs(click.Group):
 def towpath() -> None:
     """Replicate MongoDB collections from one cluster to another through Kafka, continuously.
 
-    Every verb but `demo`, `stack` and `init` takes a pipeline file. Exit status: 0 done, running or same; 1 not
-    running, not yet or different; 2 trouble (the message says what to do).
+    Every verb except `demo` and `stack` takes the path of a pipeline file; `init` writes that file.
+
+    Exit codes: 0 done, running or same; 1 not running, not yet or different; 2 trouble (the message names the remedy).
     """
 
 

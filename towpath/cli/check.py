@@ -19,9 +19,11 @@ _COLOURS = {"error": "red", "warning": "yellow", "ok": "green"}
 @pipeline_argument
 @json_option
 def check(file: Path, as_json: bool) -> None:
-    """Look at PIPELINE and at all servers that it names, and say what to do. Changes nothing.
+    """Check the file PIPELINE and all servers that it names, and print advice for each error and warning.
 
-    Exit 0 when no error was found, 1 when one was, 2 when the file cannot be read. Warnings are traps, not errors.
+    Run it before the first `deploy` and after each change of the file. It changes nothing.
+
+    Exit codes: 0 no errors (warnings are allowed); 1 errors; 2 the file cannot be read.
     """
     with opened(file) as it:
         found = sorted(everything(it, file), key=lambda finding: LEVELS.index(finding.level))

@@ -29,22 +29,24 @@ from towpath.text import counted
 @click.option(
     "--every",
     callback=duration,
-    help="Time between two rounds; an hour, or a quarter of the lag if that is less. At most half of the lag.",
+    help="Time from one round to the next, at most half of compaction_lag. Default: 1 hour, or a quarter of"
+    " compaction_lag if that is less.",
 )
-@click.option("--once", is_flag=True, help="Protect what is in the log now, and end.")
-@click.option("--from-beginning", is_flag=True, help="Read the whole log, also what was protected before.")
-@click.option("--timeout", default=3600.0, show_default=True, help="With --once: seconds after which to give up.")
+@click.option("--once", is_flag=True, help="Run one round, which protects all updates in the log now, then exit.")
+@click.option("--from-beginning", is_flag=True, help="Read the whole log, including updates protected before.")
+@click.option("--timeout", default=3600.0, show_default=True, help="With --once: seconds before it gives up.")
 @json_option
 def compact(
     file: Path, every: timedelta | None, once: bool, from_beginning: bool, timeout: float, as_json: bool
 ) -> None:
-    """Keep the log of PIPELINE fit for Kafka's cleaner: a service, to be left running. Needs [log] compact = true.
+    """Prepare the log of PIPELINE for compaction by Kafka's log cleaner.
 
-    The cleaner keeps the last record of each document, which may be an update. So this follows the log, and every so
-    often has the source connector read those documents again that have updates since they were last whole. They enter
-    the log in order. Several may run: they share the work.
+    Leave it running as a service when the file has [log] compact = true. The cleaner keeps only the last record of
+    each document. That record may be an update, which is useless without the document. In each round, the source
+    connector therefore re-reads the documents with updates since their last whole record. These documents
+    enter the log in order. Several processes may run side by side; they share the work.
 
-    Exit 0 when done, or the service was stopped; 1 when --once did not come to its end; 2 when it cannot be done.
+    Exit codes: 0 done, or the service was stopped; 1 --once left documents unprotected; 2 it cannot be done.
     """
     with opened(file) as it:
         compaction = preconditions.compaction_of(it.pipeline)
@@ -59,7 +61,10 @@ def compact(
             if once:
                 _once(compactor, timeout, tell)
                 return
-            say(f"{it.pipeline.name}: a round every {seconds:,.0f} s; the lag is {compaction.lag_ms / 1000:,.0f} s")
+            say(
+                f"{it.pipeline.name}: a round every {seconds:,.0f} s; compaction_lag is"
+                f" {compaction.lag_ms / 1000:,.0f} s"
+            )
             with suppress(KeyboardInterrupt):
                 _for_ever(compactor, seconds, tell)
 
@@ -99,7 +104,7 @@ def _may_pass(error: BaseException) -> bool:
 def _told(state: tenacity.RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     wait = state.next_action.sleep if state.next_action else 0
-    say(f"{error}; tried again in {wait:.0f} s")
+    say(f"{error}; retrying in {wait:.0f} s")
 
 
 def _json(done: Round) -> None:
@@ -109,11 +114,11 @@ def _json(done: Round) -> None:
 def _line(done: Round) -> None:
     """One line for people."""
     for topic in done.switched_on:
-        say(f"{topic} is protected: Kafka's cleaner is let at it (cleanup.policy)")
+        say(f"{topic} is protected: cleanup.policy now lets Kafka's log cleaner compact it")
     oldest = "none" if done.oldest_seconds is None else f"{done.oldest_seconds:,.0f} s old"
-    odd = f", {done.unreadable:,} not to be asked for (odd _id)" if done.unreadable else ""
+    odd = f", {done.unreadable:,} cannot be requested (odd _id)" if done.unreadable else ""
     click.echo(
         f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC  read {counted(done.records, 'record')} of"
-        f" {counted(done.partitions, 'partition')}; asked for {counted(done.asked, 'document')},"
-        f" {done.arrived:,} came{odd}; oldest unprotected update: {oldest}; {done.seconds:.1f} s"
+        f" {counted(done.partitions, 'partition')}; requested {counted(done.asked, 'document')},"
+        f" {done.arrived:,} arrived{odd}; oldest unprotected update: {oldest}; {done.seconds:.1f} s"
     )

@@ -36,31 +36,51 @@ _MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="re
 
 @click.command()
 @pipeline_argument
-@click.option("--back", "goes_back", is_flag=True, help="Return: the source becomes primary again.")
-@click.option("--undo", "undoes", is_flag=True, help="Take back what an interrupted cutover has begun.")
-@click.option("--dry-run", is_flag=True, help="Only look whether all is ready.")
-@click.option("--block-writes", "blocks", is_flag=True, help="Have the server refuse writes itself (MongoDB 6.0).")
-@click.option("--stop-with", metavar="COMMAND", help="Stops the writers; without it and --block-writes you are asked.")
-@click.option("--switch-with", metavar="COMMAND", help="Run once the other side is primary: sends the writers there.")
+@click.option("--back", "goes_back", is_flag=True, help="Fail back: the source becomes primary again.")
+@click.option("--undo", "undoes", is_flag=True, help="Undo an interrupted cutover.")
+@click.option("--dry-run", is_flag=True, help="Only check that everything is ready.")
+@click.option(
+    "--block-writes", "blocks", is_flag=True, help="Block writes at the server (setUserWriteBlockMode, MongoDB 6.0)."
+)
+@click.option(
+    "--stop-with",
+    metavar="COMMAND",
+    help="Command that stops the writers. Without it and --block-writes, the cutover asks you to stop them.",
+)
+@click.option(
+    "--switch-with", metavar="COMMAND", help="Command that redirects the writers once the other side is primary."
+)
 @click.option(
     "--last",
     "newest",
     default=500_000,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Records of the log that are verified just before the pause.",
+    help="How many of the newest records to verify just before the pause.",
 )
-@click.option("--quiet", is_flag=True, help="In the pause compare all documents as well, by dbHash.")
-@click.option("--max-lag", default=10.0, show_default=True, type=click.FloatRange(min=0), help="In seconds.")
+@click.option("--quiet", is_flag=True, help="During the pause, also compare all documents by dbHash.")
 @click.option(
-    "--verified-within", default="24h", show_default=True, callback=duration, help="Age of the last full verification."
+    "--max-lag",
+    default=10.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Largest lag, in seconds, with which a cutover may begin.",
 )
-@click.option("--no-way-back", is_flag=True, help="Do without one: nothing is written to the source afterwards.")
-@click.option("--timeout", default=120.0, show_default=True, help="Seconds that a step before the pause may wait.")
 @click.option(
-    "--max-pause", default="30s", show_default=True, callback=duration, help="Hold writes up for so long at most."
+    "--verified-within",
+    default="24h",
+    show_default=True,
+    callback=duration,
+    help="Largest age of the last full verification.",
 )
-@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write what was done as an HTML page.")
+@click.option(
+    "--no-way-back", is_flag=True, help="Create no reverse pipeline: nothing is written to the source afterwards."
+)
+@click.option("--timeout", default=120.0, show_default=True, help="Seconds that a step before the pause may take.")
+@click.option(
+    "--max-pause", default="30s", show_default=True, callback=duration, help="Longest time that writes may stop."
+)
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write an HTML report of the cutover.")
 @json_option
 def cutover(
     file: Path,
@@ -80,21 +100,24 @@ def cutover(
     report: Path | None,
     as_json: bool,
 ) -> None:
-    """Make the destination of PIPELINE primary, in a pause of seconds, with a way back.
+    """Make the destination of PIPELINE primary, in a pause of seconds.
 
-    Looks whether all is ready, verifies what the newest records are about, ends the writes at the source, applies and
-    verifies the rest, puts indexes, TTL and validators right, and starts a pipeline in the other direction, so that
-    --back returns without loss. Until the switch everything is taken back when something does not hold, when somebody
-    writes all the same, when the pause reaches --max-pause, and on Ctrl-C.
+    Run it when you want to move the writers to the destination, after a clean `verify`. The cutover checks that
+    everything is ready, verifies the documents of the newest records and stops the writes at the source. Then it
+    applies and verifies the rest, restores indexes, TTL and validators, and starts a reverse pipeline, so that --back
+    fails back without loss. It undoes everything when a check fails, when a write reaches the source after the stop,
+    when the pause reaches --max-pause, and on Ctrl-C. After the switch, only --back returns.
 
-    Exit 0 when it is done, 1 when it is not and all is as before, 2 when there is something left to do, which is said.
+    Exit codes: 0 done; 1 not done, everything is as before; 2 something is left to do, and the message names it.
     """
     if goes_back and undoes:
         raise click.UsageError("give one of --back and --undo")
     if goes_back and no_way_back:
-        raise click.UsageError("--no-way-back is for the cutover; without one there is no --back")
+        raise click.UsageError("--no-way-back belongs to the cutover; a cutover with it cannot fail back with --back")
     if undoes and dry_run:
-        raise click.UsageError("--dry-run looks whether all is ready; --undo needs nothing to be")
+        raise click.UsageError(
+            "give one of --undo and --dry-run: --dry-run checks readiness, which --undo does not need"
+        )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     telling = Telling(_print_json if as_json else _print, say)
     limits = Limits(max_lag, verified_within.total_seconds())
@@ -102,7 +125,7 @@ def cutover(
     with ExitStack() as stack:
         it = stack.enter_context(opened(file))
         if not it.pipeline.exactly_once:
-            raise Refused(f'{file}: a cutover needs mode = "exactly-once", in which positions go with the documents')
+            raise Refused(f'{file}: a cutover needs mode = "exactly-once", which stores positions with the documents')
         if not dry_run:
             stack.enter_context(alone(it.pipeline.name, "cutover"))
         sides = looked_at(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
@@ -146,9 +169,9 @@ class _Command:
         if self.state == "returned":
             fail_back.finish(self.sides, self.asked, self.telling)
         elif self.state == "over":
-            raise Refused(f"the cutover is over: {self._back} returns to the source")
+            raise Refused(f"the cutover is complete and cannot be undone; to fail back to the source: {self._back}")
         elif not self.state:
-            self.telling.tell("end", "there is nothing to undo: no cutover is under way, and the source is primary")
+            self.telling.tell("end", "nothing to undo: no cutover is under way, and the source is primary")
         else:
             self.sides.take()
             undo(self.sides, self.telling)
@@ -156,17 +179,17 @@ class _Command:
     def cut_over(self) -> None:
         if self.state == "over":
             assert self.sides.marker is not None
-            self.telling.tell("end", f"cut over already: {self.sides.marker.words}")
+            self.telling.tell("end", f"already cut over: {self.sides.marker.words}")
             return
         self._look_only("")
         if self.state in ("back to the source", "returned"):
-            raise Refused(f"the way back was begun and not finished; {self._back} goes on with it")
+            raise Refused(f"an earlier fail back was not finished; to continue it: {self._back}")
         if self.state:
-            say("an earlier cutover was interrupted; what it had begun is taken back first")
+            say("an earlier cutover was interrupted; undoing it first")
             self.sides.take()
             undo(self.sides, self.telling)
             if self.has_back is not (self.sides.back is not None):
-                self._fail("the earlier one is taken back; run the same command again")
+                self._fail("the earlier cutover is undone; run the same command again")
         it = self.sides.it
         it.require_deployed()
         checks = gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back)
@@ -178,15 +201,15 @@ class _Command:
 
     def go_back(self) -> None:
         if not self.state or self.state == "to the destination":
-            raise Refused("there is no way to go back: the source is primary")
+            raise Refused("cannot fail back: the source is primary")
         assert self.sides.marker is not None
         if not self.sides.marker.has_back:
-            raise Refused("there is no way to go back: it was cut over with --no-way-back")
+            raise Refused("cannot fail back: the cutover was made with --no-way-back, so there is no reverse pipeline")
         self._look_only("over")
         if not self.dry_run:
             self.sides.take()
         if self.state == "back to the source":
-            say("an earlier return was interrupted; what it had begun is taken back first")
+            say("an earlier fail back was interrupted; undoing it first")
             undo(self.sides, self.telling)
         if self.state == "over":
             back = self.sides.back
@@ -217,9 +240,9 @@ class _Command:
         self.telling.gate(checks)
         if found := red(checks):
             words = ", ".join(one.name for one in found)
-            self._fail(f"not begun, nothing is changed: {words} {'is' if len(found) == 1 else 'are'} red")
+            self._fail(f"not started, nothing is changed: {words} {'is' if len(found) == 1 else 'are'} red")
         if self.dry_run:
-            self.telling.tell("end", "all is ready; nothing was begun")
+            self.telling.tell("end", "everything is ready; nothing was started")
             raise click.exceptions.Exit(0)
 
     def _done(
@@ -229,7 +252,7 @@ class _Command:
         go: Callable[[Sides, Asked, Checked, Telling], float],
     ) -> float:
         enter()
-        say(f"if this is killed, what it has begun is taken back by: towpath cutover {self.sides.it.file} --undo")
+        say(f"if this command is killed, undo it with: towpath cutover {self.sides.it.file} --undo")
         try:
             with undone(self.sides, self.telling):
                 return go(self.sides, self.asked, before(self.sides, self.asked, self.telling), self.telling)
@@ -242,13 +265,13 @@ class _Command:
 
     def _switch(self, side: str, seconds: float) -> None:
         figures = {"primary": side, "pause_seconds": round(seconds, 3)}
-        words = f"the {side} is primary: send the writers there (writes had stopped for {seconds:.1f} s)"
+        words = f"the {side} is primary: redirect the writers there (writes were stopped for {seconds:.1f} s)"
         self.telling.tell("switch", words, **figures)
         if self.asked.switch_with is not None:
             try:
                 hook(self.asked.switch_with)
             except TowpathError as error:
-                self.unsent = f"{error}; send the writers to the {side} by other means"
+                self.unsent = f"{error}; redirect the writers to the {side} by other means"
         if side == "destination":
             self._end(side)
 
@@ -256,11 +279,11 @@ class _Command:
         marker = self.sides.marker
         words = f"done: the {side} is primary"
         if marker is not None:
-            words += f"; it has everything up to {marker.moment} of the source's time"
+            words += f"; it has every change up to the source's cluster time {marker.moment}"
         if marker is not None and marker.blocked:
-            words += f"; the source refuses writes; to open it by hand: {MONGOSH_UNDO}"
+            words += f"; the source blocks writes; to unblock it by hand: {MONGOSH_UNDO}"
         if self.sides.back is not None and side == "destination":
-            words += f"; {self._back} returns"
+            words += f"; to fail back: {self._back}"
         self.telling.tell("end", words)
         self._write()
         if self.unsent:
@@ -274,7 +297,7 @@ class _Command:
     def _write(self) -> None:
         if self.report is not None:
             write_report(self.report, self.sides, self.telling.events)
-            say(f"the report is in {self.report}")
+            say(f"wrote the report to {self.report}")
 
     def _write_failure(self) -> None:
         """What is said of it matters more than that it cannot be written."""

@@ -14,13 +14,16 @@ from towpath.text import counted
 
 @click.command()
 @pipeline_argument
-@click.option("--accept", is_flag=True, help="Take all that is shown for settled, whatever the destination holds.")
+@click.option("--accept", is_flag=True, help="Mark everything shown as settled, whatever the destination holds.")
 @json_option
 def ddl(file: Path, accept: bool, as_json: bool) -> None:
-    """Show what was done to collections of PIPELINE at the source as such, and the destination has not followed.
+    """Show schema changes at the source of PIPELINE that are not at the destination.
 
-    Drops, renames, options and indexes are not in the log. Each is shown with the commands that bring both sides
-    together, until these are the same, or it is accepted. Exit 0 when nothing is left, 1 when something is.
+    Run it after collections were dropped or renamed, or after their options or indexes changed: the log does not
+    hold these changes. Each is shown with the commands that bring both sides in sync, until both sides are the same
+    or you accept it.
+
+    Exit codes: 0 nothing to settle; 1 something to settle.
     """
     with opened(file) as it:
         it.require_deployed()
@@ -33,7 +36,7 @@ def ddl(file: Path, accept: bool, as_json: bool) -> None:
         else:
             for one in left:
                 click.echo(one.line)
-            accepted = f"accepted {counted(len(left), 'thing')}" if left else "nothing to accept"
-            click.echo(accepted if accept else f"{counted(len(left), 'thing')} to settle")
+            accepted = f"accepted {counted(len(left), 'schema change')}" if left else "nothing to accept"
+            click.echo(accepted if accept else f"{counted(len(left), 'schema change')} to settle")
     if left and not accept:
         raise click.exceptions.Exit(1)

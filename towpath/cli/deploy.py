@@ -21,22 +21,26 @@ from towpath.schema.plan import NOTHING, Plan
 
 @click.command()
 @pipeline_argument
-@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
 @click.option("--allow-missing", is_flag=True, help="Accept namespaces and patterns that match no collection yet.")
 @click.option(
     "--prepare/--no-prepare",
     "prepares",
     default=True,
-    help="Make the source's collections at the destination first, with their options, as `towpath prepare` does.",
+    help="First create the source's collections and views at the destination, with their options, as `towpath prepare`"
+    " does.",
 )
-@click.option("--timeout", default=120.0, show_default=True, help="Seconds to wait until all connectors run.")
+@click.option("--timeout", default=120.0, show_default=True, help="Seconds to wait until all connectors are running.")
 @json_option
 def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeout: float, as_json: bool) -> None:
     """Create or update the topics and connectors of PIPELINE.
 
-    Deploying again changes only what differs from the file. What would break the order of records or lose some of
-    them (another partition count, a renamed pipeline, colliding topic names, …) is refused, and so is what `towpath
-    check` calls an error; nothing is made then. Warnings do not stop it.
+    Run it to start a pipeline, and again after each change of the file: it then changes only what differs from the
+    file. It stops before it changes anything when a change would break the order of records or lose some of them
+    (another partition count, a renamed pipeline, colliding topic names, …), and when `towpath check` finds an error.
+    Warnings do not stop it.
+
+    Exit codes: 0 deployed and running, or nothing to change; 1 a connector does not run yet; 2 it cannot be done.
     """
     with opened(file) as it:
         servers = look(it.pipeline, allow_missing=allow_missing)
@@ -69,5 +73,8 @@ def _prepared(pipeline: Pipeline) -> Plan:
     try:
         return plan.plan(pipeline)
     except MongoUnreachable as error:
-        say(f"nothing is prepared: {error}; a collection comes with its first document, without options")
+        say(
+            f"no collections are created at the destination: {error}; the first document of each creates it, without"
+            " options"
+        )
         return NOTHING

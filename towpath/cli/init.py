@@ -22,7 +22,12 @@ _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
 @click.command()
 @click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path, dir_okay=False))
 @click.option(
-    "--include", "include", multiple=True, required=True, metavar="NS", help="Namespace or pattern; repeatable."
+    "--include",
+    "include",
+    multiple=True,
+    required=True,
+    metavar="NS",
+    help="Namespace or pattern to replicate; repeatable.",
 )
 @click.option(
     "--exclude", "exclude", multiple=True, metavar="NS", help="Namespace or pattern to leave out; repeatable."
@@ -32,7 +37,7 @@ _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
     type=click.Choice(["exactly-once", "plain"]),
     default="exactly-once",
     show_default=True,
-    help="Each change once, in transactions; or stock connectors, at least once.",
+    help="exactly-once: each change once, in transactions; plain: stock connectors, at least once.",
 )
 @click.option("--name", help="Name of the pipeline and prefix of its topics; default: the file's name.")
 @click.option(
@@ -41,7 +46,7 @@ _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
     type=click.Path(path_type=Path, file_okay=False),
     help="Fill in the addresses of the embedded stack in this folder.",
 )
-@click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 def init(
     file: Path,
     include: tuple[str, ...],
@@ -51,7 +56,12 @@ def init(
     stack_dir: Path | None,
     force: bool,
 ) -> None:
-    """Write a commented pipeline file to PIPELINE."""
+    """Write a commented pipeline file to PIPELINE.
+
+    Run it first, then edit the addresses and options in the file.
+
+    Exit codes: 0 written; 2 the file exists already or cannot be written, or an option is not valid.
+    """
     stack = embedded.status(stack_dir) if stack_dir is not None else None
     write_pipeline_file(file, include=include, exclude=exclude, mode=mode, name=name, stack=stack, force=force)
     say(f"wrote {file}; next: towpath check {file}, towpath deploy {file}")
@@ -103,7 +113,7 @@ def _toml(value: str | Sequence[str]) -> str:
 def _write(file: Path, text: str, *, force: bool) -> None:
     """Only a file that can be read again comes to be there, and it comes in one piece."""
     if file.exists() and not force:
-        raise TowpathError(f"{file} is there already", "pass --force to overwrite it")
+        raise TowpathError(f"{file} exists already", "pass --force to overwrite it")
     new = file.with_name(f".{file.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
@@ -111,9 +121,9 @@ def _write(file: Path, text: str, *, force: bool) -> None:
         read(new)
         new.replace(file)
     except BadPipelineFile as error:
-        raise TowpathError(f"no pipeline file is written: {str(error).replace(str(new), str(file))}") from error
+        raise TowpathError(f"no pipeline file was written: {str(error).replace(str(new), str(file))}") from error
     except UnicodeEncodeError as error:
-        raise TowpathError(f"no pipeline file is written: {error.object[:80]!r} is not text in UTF-8") from error
+        raise TowpathError(f"no pipeline file was written: {error.object[:80]!r} is not valid UTF-8 text") from error
     except OSError as error:
         raise TowpathError(f"cannot write {file}: {error.strerror}") from error
     finally:

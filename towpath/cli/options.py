@@ -24,7 +24,7 @@ def duration(context: click.Context, option: click.Parameter, text: str | None) 
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
     if found is None:
-        raise click.BadParameter(f"{text!r} is no time; write a number with s, m, h or d, such as 10m")
+        raise click.BadParameter(f"{text!r} is not a duration; write a whole number and s, m, h or d, such as 10m")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 

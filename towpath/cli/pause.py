@@ -15,9 +15,12 @@ from towpath.deploy.loops import refuse_ring_on_resuming
 @click.command()
 @pipeline_argument
 def pause(file: Path) -> None:
-    """Pause all connectors of PIPELINE; they keep their positions.
+    """Pause all connectors of PIPELINE. They keep their positions.
 
-    Mind the source's oplog: it must still hold the moment of the pause when you resume.
+    Run it before maintenance, for example. `resume` must come while the source's oplog still holds the changes since
+    the pause; after that only `resnapshot` helps.
+
+    Exit codes: 0 paused; 2 it cannot be done.
     """
     with opened(file) as it:
         it.require_deployed()
@@ -28,9 +31,14 @@ def pause(file: Path) -> None:
 
 @click.command()
 @pipeline_argument
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors run.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors are running.")
 def resume(file: Path, timeout: float) -> None:
-    """Resume the connectors of PIPELINE where they were paused."""
+    """Resume the paused connectors of PIPELINE where they stopped.
+
+    Run it after `pause`.
+
+    Exit codes: 0 running; 1 a connector does not run yet; 2 it cannot be done.
+    """
     with opened(file) as it:
         it.require_deployed()
         cutover.refuse(it.pipeline)

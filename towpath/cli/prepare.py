@@ -26,16 +26,18 @@ _DIFFERENT = 1
     type=click.Choice(["copied", "now", "none"]),
     default="copied",
     show_default=True,
-    help="When to build indexes: once the first copy is applied, which is waited for; at once; or not.",
+    help="When to build indexes: after the initial copy is applied (the command waits for it), now, or not at all.",
 )
-@click.option("--overwrite", is_flag=True, help="Change what is at the destination and differs. Drops no collection.")
-@click.option("--final", is_flag=True, help="Make the source's own form, for when it is no longer replicated.")
+@click.option(
+    "--overwrite", is_flag=True, help="Change what exists at the destination and differs. Drops no collection."
+)
+@click.option("--final", is_flag=True, help="Restore the schema of the source, after replication has ended.")
 @click.option(
     "--in-place",
     is_flag=True,
-    help="Only stop TTL and validators of what is at the destination, such as a former source.",
+    help="Only disable TTL and validators of collections at the destination, such as those of a former source.",
 )
-@click.option("--timeout", default=86400.0, show_default=True, help="Seconds to wait for the first copy.")
+@click.option("--timeout", default=86400.0, show_default=True, help="Seconds to wait for the initial copy.")
 @json_option
 def prepare(
     file: Path,
@@ -47,14 +49,20 @@ def prepare(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Make at the destination what the source has besides documents: collections with options, views, indexes.
+    """Create the source's collections with their options, views and indexes at the destination.
 
-    What would refuse or delete documents while they stream in arrives in a harmless form: indexes without unique and
-    TTL, validators that only warn, no capped collections. What is there and differs is named (exit status 1), and
-    left as it is. Running it again makes only what is missing.
+    Run it after `deploy`, and with --final after replication has ended. Until then the destination gets a relaxed
+    schema that neither rejects nor deletes documents: indexes without unique and TTL, validators that only warn, no
+    capped collections. The command reports what exists and differs, and leaves it as it is. Run again, it creates
+    only what is missing.
+
+    Exit codes: 0 done; 1 something differs at the destination, or the initial copy is not applied in time; 2 it
+    cannot be done.
     """
     if in_place and (final or overwrite):
-        raise click.UsageError("--in-place leaves what --final and --overwrite change; give one of them")
+        raise click.UsageError(
+            "--in-place does not go with --final or --overwrite, which change what --in-place leaves as it is; give one"
+        )
     with opened(file) as it:
         if in_place:
             found = plan.plan_in_place(it.pipeline)
@@ -73,7 +81,10 @@ def _make(it: Session, found: Plan, indexes: str, timeout: float) -> None:
     if not found.indexes or indexes == "none":
         return
     if indexes == "copied" and not _applied(it, timeout):
-        say("the pipeline is not deployed: run `towpath prepare` again when it is copied, or now with --indexes now")
+        say(
+            "no indexes were built, because the pipeline is not deployed: run `towpath prepare` again after the initial"
+            " copy, or now with --indexes now"
+        )
         return
     with bar() as tell:
         apply.run(it.pipeline, found.indexes, lambda step: say(step.words), tell)
@@ -107,20 +118,20 @@ def _print(found: Plan, *, dry_run: bool, as_json: bool) -> None:
         for step in found.steps:
             click.echo(step.command.text)
     elif not found.steps and not found.different:
-        click.echo("nothing to make")
+        click.echo("nothing to create")
     tell_rest(found)
 
 
 def tell_undo(found: Plan) -> None:
     """Before anything is changed, so that it is known however this ends."""
     for step in found.undo:
-        say(f"to put back what is at {step.namespace}: {step.command.text}")
+        say(f"to undo the change of {step.namespace}: {step.command.text}")
 
 
 def tell_rest(found: Plan) -> None:
     """What was left as it is, and what waits."""
     for namespace, words in found.held_back:
-        say(f"{namespace}: {words} waits for the cutover")
+        say(f"{namespace}: {words} is held back until the cutover")
     for one in found.different:
         say(f"{one.pair.destination}: {one.what}; left as it is")
         for line in one.command.splitlines():

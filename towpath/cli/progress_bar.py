@@ -46,5 +46,5 @@ def words(found: Found) -> str:
     if found.done < found.ranges and left is not None:
         line += f", {timedelta(seconds=round(left))} left"
     if found.waiting:
-        line += f"; {found.waiting:,} looked at again"
+        line += f"; {found.waiting:,} being re-read"
     return line

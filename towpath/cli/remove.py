@@ -17,15 +17,18 @@ from towpath.topic_settings import pipeline_topics
 
 @click.command()
 @pipeline_argument
-@click.option("--topics", "log", is_flag=True, help="Delete the log as well: all topics, and the positions.")
+@click.option("--topics", "log", is_flag=True, help="Also delete the log: all topics, and the positions.")
 @click.option("--yes", is_flag=True, help="Do not ask before the log is deleted.")
-@click.option("--replay", "label", metavar="LABEL", help="Remove only this replay: end it, or give it up.")
-@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@click.option("--replay", "label", metavar="LABEL", help="Remove only this replay, finished or not.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -> None:
-    """Remove the connectors of PIPELINE. Neither cluster's documents are touched.
+    """Remove the connectors of PIPELINE. The documents of both clusters stay as they are.
 
-    Without --topics the log and the positions stay, and `deploy` goes on where this ended, as long as the source's
-    oplog reaches back to it. With --topics its replays end as well, for there is nothing left to follow.
+    Run it to end a pipeline. Without --topics the log and the positions stay: `deploy` continues from there while the
+    source's oplog still holds the changes since. With --topics the pipeline's replays end too, because their log is
+    gone.
+
+    Exit codes: 0 removed; 2 it cannot be done, or you did not confirm.
     """
     if label is not None and log:
         raise click.UsageError("give one of --topics and --replay: a replay has no log of its own")
@@ -42,7 +45,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             return
         if doomed and not yes:
             ended = f" and end {len(replays)} replays" if replays else ""
-            words = f"Delete {len(doomed)} topics with all their records{ended}? They can't be brought back"
+            words = f"Delete {len(doomed)} topics with all their records{ended}? This cannot be undone"
             click.confirm(words, abort=True)
         for replay in replays:
             connector.remove(replay, it.connect, it.topics, keep_letters=False, say=say)
@@ -54,7 +57,7 @@ def _remove_replay(it: Session, label: str, *, dry_run: bool) -> None:
     replay = find(it.connect, it.pipeline, label) or left_behind(it.topics, it.pipeline, label)
     if replay is None:
         names = ", ".join(one.label for one in every(it.connect, it.pipeline)) or "none"
-        raise TowpathError(f"{it.pipeline.name} has no replay {label}; there are: {names}")
+        raise TowpathError(f"{it.pipeline.name} has no replay {label}; existing replays: {names}")
     if dry_run:
         say(f"would remove {replay.name}")
         return

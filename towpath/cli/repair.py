@@ -37,21 +37,25 @@ _SHOWN = 50  # documents that are told to people one by one
     "--ids",
     type=(str, click.File(encoding="utf-8")),
     metavar="NAMESPACE FILE",
-    help="These documents: one _id a line, as Extended JSON; - is standard input.",
+    help="Repair these documents: FILE has one _id per line, as Extended JSON; - is standard input.",
 )
-@click.option("--dead-letters", is_flag=True, help="What the destination refused.")
-@click.option("--dry-run", is_flag=True, help="Show what would be read again, and do nothing.")
-@click.option("--timeout", default=300.0, show_default=True, help="Seconds for a batch to be read again and applied.")
+@click.option("--dead-letters", is_flag=True, help="Repair the documents that the destination refused.")
+@click.option("--dry-run", is_flag=True, help="Print what would be re-read, and change nothing.")
+@click.option(
+    "--timeout", default=300.0, show_default=True, help="Seconds in which a batch must be re-read and applied."
+)
 @json_option
 def repair(
     file: Path, ids: tuple[str, TextIO] | None, dead_letters: bool, dry_run: bool, timeout: float, as_json: bool
 ) -> None:
-    """Have the source connector read documents again that differ: those of the last verdict, if not said otherwise.
+    """Re-read documents that differ from the source, and write them through the log.
 
-    They come through the log, in order with every change; what is gone at the source is deleted. Nothing else is
-    written to the destination. Then the same documents are compared again.
+    Run it after `verify` has found differences, or when `status` shows dead letters. Without --ids or --dead-letters
+    it repairs the documents of the last verdict. The source connector re-reads them into the log, in order with all
+    changes; a document that is gone at the source is deleted. Nothing else is written to the destination. Then the
+    same documents are compared again.
 
-    Exit 0 when all are the same now, 1 when something is left (with the reason), 2 when it cannot be done.
+    Exit codes: 0 all are the same now; 1 some are not repaired, with the reason for each; 2 it cannot be done.
     """
     if ids is not None and dead_letters:
         raise click.UsageError("give one of --ids and --dead-letters, not both")
@@ -89,7 +93,7 @@ def _show(documents: Iterable[Wanted], *, as_json: bool) -> None:
             click.echo(json.dumps(_shown_id(one), ensure_ascii=False))
     if not as_json:
         for namespace, count in counts.items():
-            click.echo(f"{namespace}: {count:,} documents would be read again")
+            click.echo(f"{namespace}: {count:,} documents would be re-read")
         if not counts:
             click.echo("nothing to repair")
 

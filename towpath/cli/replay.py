@@ -26,38 +26,38 @@ from towpath.replay.verdict import Verdict
 
 @click.command()
 @pipeline_argument
-@click.option("--destination", "uri", metavar="URI", help="The replica set to write to; a URI without a password.")
+@click.option("--destination", "uri", metavar="URI", help="URI of the replica set to write to, without a password.")
 @click.option(
     "--destination-file",
     "uri_file",
     metavar="PATH",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A file that holds the URI, which only you can read.",
+    help="File that holds the URI and that only you can read.",
 )
-@click.option("--destination-env", "uri_env", metavar="NAME", help="An environment variable that holds the URI.")
-@click.option("--rebuild", is_flag=True, help="Empty the pipeline's own destination and write it anew from the log.")
+@click.option("--destination-env", "uri_env", metavar="NAME", help="Environment variable that holds the URI.")
+@click.option("--rebuild", is_flag=True, help="Empty the pipeline's own destination and rebuild it from the log.")
 @click.option(
     "--only",
     multiple=True,
     metavar="NAMESPACE",
-    help="Only this namespace or pattern, by the source's names; repeatable.",
+    help="Only this namespace or pattern (source's names); repeatable.",
 )
 @click.option(
     "--until",
     metavar="TIME",
-    help="As of this moment: 2026-11-21T18:00:00+01:00, up to the end of that second (UTC without a zone), or a cluster"
-    " time, seconds:ordinal. Every change at or before it is applied, and none after it.",
+    help="Stop at this point in time: 2026-11-21T18:00:00+01:00, which includes that whole second (UTC without a"
+    " zone), or a cluster time, seconds:ordinal. Every change at or before it is applied, and none after it.",
 )
-@click.option("--follow", is_flag=True, help="Go on as a continuous second destination, in Kafka Connect.")
-@click.option("--empty", is_flag=True, help="Delete the documents that these namespaces hold first; asks.")
-@click.option("--force", is_flag=True, help="Rebuild what can be rebuilt when the log is not whole, and list the rest.")
-@click.option("--name", "label", metavar="LABEL", help="What the replay is called; default: a hash of the destination.")
+@click.option("--follow", is_flag=True, help="Continue as a second destination that stays in sync, in Kafka Connect.")
+@click.option("--empty", is_flag=True, help="First delete the documents in these namespaces, after confirmation.")
+@click.option("--force", is_flag=True, help="When the log is not whole, rebuild what is possible and list the rest.")
+@click.option("--name", "label", metavar="LABEL", help="Name of the replay; default: a hash of the destination.")
 @click.option("--yes", is_flag=True, help="Do not ask before documents are deleted.")
 @click.option(
     "--timeout",
     default=300.0,
     show_default=True,
-    help="Seconds without any progress after which to give up waiting; the replay itself stays.",
+    help="Seconds without progress before the command stops waiting; the replay itself stays.",
 )
 @json_option
 def replay(
@@ -76,29 +76,31 @@ def replay(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Read the log of PIPELINE from the beginning and write it to another destination, or to its own anew.
+    """Apply the log of PIPELINE from the beginning to another destination, or rebuild its own.
 
-    The destination is a replica set whose namespaces hold nothing yet. The replay runs in Kafka Connect, beside the
-    pipeline: interrupt this command or kill what you like, and give the same command again to go on. It ends when all
-    that was in the log at its beginning is applied. `towpath remove PIPELINE --replay LABEL` gives one up, or ends one
-    that follows.
+    Run it when you need a second copy, the data of a past point in time, or a new destination. The destination is a
+    replica set whose namespaces are empty. The replay runs in Kafka Connect, beside the pipeline. After an interrupt
+    or a kill, run the same command again to continue. The replay ends when everything that was in the log at its
+    start is applied. `towpath remove PIPELINE --replay LABEL` removes a replay, also one that follows.
 
-    --rebuild stops the pipeline's sink, empties the namespaces at the pipeline's destination (asks), and has the sink
-    apply the log from the beginning and go on from there.
+    --rebuild stops the pipeline's sink, empties the namespaces at the pipeline's destination after confirmation, and
+    lets the sink apply the log from the beginning and continue from there.
 
-    Exit 0 when the destination is whole, 1 when the log was not, or documents were refused (they are named), 2 when it
-    cannot be done.
+    Exit codes: 0 the destination is whole; 1 the log was not whole, or the destination refused documents, which are
+    listed; 2 it cannot be done.
     """
     given = Given(uri, uri_file, uri_env)
     if rebuild:
         if given.count or until or follow or empty or label:
             raise click.UsageError(
-                "--rebuild goes with --only, --force, --yes and --timeout: it is about the pipeline's own destination"
+                "--rebuild goes only with --only, --force, --yes and --timeout: it writes to the pipeline's destination"
             )
     elif given.count != 1:
         raise click.UsageError("give one of --destination, --destination-file, --destination-env, or --rebuild")
     elif until and follow:
-        raise click.UsageError("give one of --until and --follow, not both: a moment of the past does not go on")
+        raise click.UsageError(
+            "give one of --until and --follow, not both: a replay ends at the point in time of --until"
+        )
     target = None if rebuild else destination(given)
     upto = moment(until) if until else None
     with opened(file) as it:
@@ -148,8 +150,8 @@ def destination(given: Given) -> str:
         raise TowpathError(f"{where}: the URI must begin with mongodb:// or mongodb+srv://")
     if given.uri is not None and holds_secret(uri):
         raise TowpathError(
-            "--destination: the URI holds a password, which everyone on this machine can read in the list of processes;"
-            " put it into a file that only you can read and pass --destination-file FILE, or into an environment"
+            "--destination: the URI holds a password, which everyone on this machine can read in the process list;"
+            " put the URI into a file that only you can read and pass --destination-file FILE, or into an environment"
             " variable and pass --destination-env NAME"
         )
     refuse_files(mongo_uri.files(uri), where, plain_sink=False)
@@ -175,9 +177,9 @@ def moment(text: str) -> ClusterTime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise _no_moment(text, "it is neither") from None
+        raise _no_moment(text, "neither a time nor a cluster time") from None
     if not re.search(r"[T ]\d\d:?\d\d:?\d\d", text):
-        raise _no_moment(text, "the time of day is missing, or its seconds")
+        raise _no_moment(text, "the time of day or its seconds are missing")
     if found.microsecond:
         raise _no_moment(text, "cluster times are whole seconds")
     found = found if found.tzinfo else found.replace(tzinfo=UTC)

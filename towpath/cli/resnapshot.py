@@ -31,19 +31,20 @@ _LOST_FOR = 60.0  # seconds for which a server may be lost while both sides are 
 
 @click.command()
 @pipeline_argument
-@click.option("--only", multiple=True, help="Only these namespaces (source's names, * allowed); again for more.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--timeout", default=600.0, show_default=True, help="Seconds that the log may take to be applied.")
+@click.option("--only", multiple=True, help="Only this namespace or pattern (source's names); repeatable.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+@click.option("--timeout", default=600.0, show_default=True, help="Seconds in which the sink must apply the log.")
 @json_option
 def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, timeout: float, as_json: bool) -> None:
-    """Bring PIPELINE back when the source's oplog no longer holds the changes that were to come next.
+    """Re-read all documents of PIPELINE through the log, and continue the stream.
 
-    All documents are read again and come through the log, in order with every change; what was deleted meanwhile is
-    found by comparing both sides, and is removed through the log as well. The destination is not emptied. Interrupt
-    it or kill what you like: the same command goes on. It ends with the verdict of `verify`.
+    Run it when the source's oplog no longer holds the next changes to capture. The source connector re-reads all
+    documents into the log, in order with all changes. Then both sides are compared, and documents that were deleted
+    at the source meanwhile are removed through the log too. The destination is not emptied. After an interrupt or a
+    kill, run the same command again to continue. It ends with the verdict of `verify`.
 
-    Exit 0 when both sides are the same, 1 when they differ, 2 when it cannot be done.
+    Exit codes: 0 both sides are the same; 1 they differ; 2 it cannot be done.
     """
     verify.refuse_bad_patterns(only)
     with opened(file) as it:
@@ -56,7 +57,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         if dry_run:
             return
         if name is None and not yes:
-            click.confirm("Read these documents again?", abort=True)
+            click.confirm("Re-read these documents?", abort=True)
         if any(one.lost for one in found):
             full_verdict.forget(it)
         name = _begun(it, name, only)
@@ -68,30 +69,32 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
 def _going_on(it: Session, found: Sequence[Captured], only: tuple[str, ...]) -> str | None:
     """The name of the resnapshot that was interrupted; None when a new one is to begin. Raises `Refused`."""
     if not found:
-        raise Refused(f"{it.pipeline.name} has not captured anything yet; `towpath status` tells how it is doing")
+        raise Refused(f"{it.pipeline.name} has not captured anything yet; `towpath status` shows its state")
     begun = [one for one in found if one.under_way]
     if begun:
         if any(one.only != resnapshots.expression(it.pipeline, only) for one in begun):
             raise Refused(
-                f"a resnapshot of {it.pipeline.name} with other --only was begun ({begun[0].asked}) and is not over;"
-                " give the same to go on with it"
+                f"a resnapshot of {it.pipeline.name} with a different --only ({begun[0].asked}) is not finished;"
+                " to continue it, pass the same --only"
             )
         lost_anew = any(one.lost and one.state.resnapshot == one.asked for one in begun)
         return None if lost_anew else begun[0].asked
     copying = next((one for one in found if one.state.phase == "copy" and not one.lost), None)
     if copying:
-        raise Refused(f"{copying.connector} is still copying what was there at its start, and goes on by itself")
+        raise Refused(
+            f"{copying.connector} has not finished the initial copy; wait until it has, it continues by itself"
+        )
     if only and any(one.lost for one in found):
         raise Refused(
-            f"the changes of all collections since {found[0].since} are missing: a resnapshot of {', '.join(only)}"
-            " alone would leave the others as they were then; leave --only out"
+            f"changes of all collections since {found[0].since} are lost: a resnapshot of {', '.join(only)} alone"
+            " would leave the other collections as they were then; run it without --only"
         )
     return None
 
 
 def _words(it: Session, found: Sequence[Captured], name: str | None, only: tuple[str, ...]) -> Iterator[str]:
     if name is not None:
-        yield f"going on with the resnapshot {name}"
+        yield f"continuing the resnapshot {name}"
         return
     chosen = ", ".join(only) or ", ".join(it.pipeline.include)
     for one in found:
@@ -99,18 +102,21 @@ def _words(it: Session, found: Sequence[Captured], name: str | None, only: tuple
         if one.lost:
             yield (
                 f"{one.connector}: the source no longer holds the changes since {one.since} ({since} UTC): all"
-                f" documents of {chosen} are read again, and the stream begins anew there"
+                f" documents of {chosen} are re-read, and the stream restarts after them"
             )
         else:
             yield (
                 f"{one.connector}: the source still holds the changes since {one.since} ({since} UTC), so nothing is"
-                f" lost: documents of {chosen} are read again in their place in the stream, and that goes on"
+                f" lost: documents of {chosen} are re-read in their place in the stream, and the stream continues"
             )
-    yield "then both sides are compared, and what the source does not hold is removed at the destination, by the log"
+    yield (
+        "then both sides are compared; documents that the source does not hold are removed from the destination,"
+        " through the log"
+    )
     if any(one.lost for one in found):
         yield (
-            "what happened to a document in between is not in the log: `replay --until` can give no moment from then"
-            " until the end of this"
+            "the log does not hold the changes in between: `replay --until` cannot rebuild any point in time from then"
+            " until this resnapshot has ended"
         )
 
 
@@ -128,7 +134,7 @@ def _bring_back(it: Session, name: str, only: tuple[str, ...], timeout: float) -
     pipeline = it.pipeline
     resnapshots.wait_copied(pipeline, it.connect, name, say)
     barrier.wait(pipeline, it.connect, it.topics, timeout, say)
-    say("comparing both sides, for what was deleted meanwhile")
+    say("comparing both sides, to find documents that were deleted meanwhile")
     _compare(it, only)
     with passing(it) as passed:
         left = [one for one in repair(it, _gone(it, only), passed, timeout, say) if isinstance(one, Left)]

@@ -20,26 +20,29 @@ from towpath.verification import full_verdict
 
 @click.command()
 @pipeline_argument
-@click.option("--all", "everything", is_flag=True, help="Restart also what has not failed.")
+@click.option("--all", "everything", is_flag=True, help="Also restart what has not failed.")
 @click.option(
     positions.MISSED_DELETES,
     "accept",
     is_flag=True,
-    help="Have a sink go on that stopped because deletes may be gone from the log that it did not apply;"
-    " verify and repair are to be run next.",
+    help="Continue a sink that stopped because the log may have lost deletes before the sink applied them. Run verify"
+    " and repair next.",
 )
 @click.option(
     positions.LOG_GAP,
     "accept_gap",
     is_flag=True,
-    help="Have a sink go on whose position is not in its log, because records are gone that it did not apply, or the"
-    " topic was cut short or made again; verify and repair are to be run next.",
+    help="Continue a sink whose position is not in its log, because the log lost records before the sink applied them,"
+    " or because the topic was truncated or recreated. Run verify and repair next.",
 )
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors run.")
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors are running.")
 def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeout: float) -> None:
-    """Restart the connectors and tasks of PIPELINE that have failed; each goes on where it was.
+    """Restart the failed connectors and tasks of PIPELINE. Each continues where it stopped.
 
-    First ends the transactions whose end Kafka has lost, which a task may wait for, as had been decided.
+    Run it after you have fixed the cause that `status` shows. It first ends hanging transactions in Kafka, which a
+    task may wait for: each is committed or aborted, as its coordinator had decided.
+
+    Exit codes: 0 running; 1 a connector does not run yet; 2 a connector fails again, or it cannot be done.
     """
     with opened(file) as it:
         _end_transactions(it)
@@ -57,13 +60,13 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
         click.echo(f"{it.pipeline.name}: running")
         if accept_gap:
             say(
-                f"changes are missing at the destination: run `towpath verify {file}`, which finds what differs, and"
-                f" then `towpath repair {file}`, which has it read again at the source"
+                f"changes are missing at the destination: run `towpath verify {file}`, which finds the documents that"
+                f" differ, and then `towpath repair {file}`, which re-reads them at the source"
             )
         if accept:
             say(
-                f"deletes may have been missed: run `towpath verify {file}`, which finds the documents that should be"
-                f" gone, and then `towpath repair {file}`, which deletes them"
+                f"deletes may be missing at the destination: run `towpath verify {file}`, which finds the documents"
+                f" that should be gone, and then `towpath repair {file}`, which deletes them"
             )
 
 
@@ -82,7 +85,7 @@ def _accept_log_gap(it: Session) -> None:
     found = bounds.accept(it.pipeline, it.topics, it.connect)
     full_verdict.forget(it)
     for one in found:
-        say(f"{one.words}; it goes on at {one.begin:,}")
+        say(f"{one.words}; the sink continues at offset {one.begin:,}")
     it.connect.resume(it.pipeline.sink_connector)
 
 
@@ -92,10 +95,10 @@ def _accept_missed_deletes(it: Session) -> None:
     [found] = statuses(it.connect, [sink])
     if not any(positions.MISSED_DELETES in reason for reason in found.failures):
         raise Refused(
-            f"{sink} has not stopped because of missed deletes, so there is nothing to accept;"
-            " `towpath restart` without the option restarts what has failed"
+            f"{sink} did not stop because of missed deletes, so there is nothing to accept; run `towpath restart`"
+            " without this option to restart what has failed"
         )
     with connected(it.pipeline.destination_uri, "destination") as client:
         count = positions.accept_missed_deletes(client, it.pipeline)
     full_verdict.forget(it)
-    say(f"{it.pipeline.name}: goes on at {count} positions, whatever deletes were missed there")
+    say(f"{it.pipeline.name}: continues at {count} positions; deletes that were missed there stay missed")

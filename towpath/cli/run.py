@@ -34,14 +34,15 @@ _SILENCE = 900.0  # seconds after which a deployment that says nothing hangs
 @click.option("--deploy", "deploys", is_flag=True, help="Deploy the pipeline first, as `towpath deploy` does.")
 @json_option
 def run(file: Path, deploys: bool, as_json: bool) -> None:
-    """Keep PIPELINE running until interrupted: for a terminal, systemd or a container.
+    """Supervise PIPELINE until interrupted, on a terminal, under systemd or in a container.
 
-    Restarts what has failed, again and again with longer pauses, unless no restart can mend it: then it says what
-    does. Ends transactions whose end Kafka has lost. Repairs what the destination had refused once it takes it; keeps
-    compaction and `verify --follow` going as [run] says. Whatever is away for a while is waited for. It may be
-    killed at any moment.
+    Leave it running for a pipeline that should run unattended. It restarts failed connectors with growing pauses, and
+    reports the remedy where no restart helps. It ends hanging transactions in Kafka. It repairs dead letters once the
+    destination accepts them, and runs compaction and `verify --follow` as [run] in the file sets. It waits for servers
+    that are unavailable. You can kill it at any time.
 
-    Exit 0 when the pipeline ran and nothing differed at the end, 1 when not, 2 when it could not be seen.
+    Exit codes: 0 at the end the pipeline ran and nothing differed; 1 it did not run, or something differed; 2 the
+    state is unknown.
     """
     with opened(file) as it, alone(it.pipeline.name, "run"), _stopping() as stop, run_screen.screen() as screen:
         shown = None if as_json else screen
@@ -81,10 +82,10 @@ def _first(it: Session, events: Events, draw: Callable[[], None], *, deploys: bo
         except NoSuchConnector as error:
             if not deploys:
                 raise TowpathError(
-                    f"{error} run: towpath deploy {it.file}; or have this do it: towpath run {it.file} --deploy"
+                    f"{error} run: towpath deploy {it.file}; or deploy and supervise: towpath run {it.file} --deploy"
                 ) from error
         except TROUBLE as error:
-            events.standing("away", "first", f"{error}; looked again until it answers")
+            events.standing("away", "first", f"{error}; retrying until it answers")
             time.sleep(2)
             continue
         _deploy(it, events, draw)
@@ -100,7 +101,7 @@ def _deploy(it: Session, events: Events, draw: Callable[[], None]) -> None:
             events.tell("deploy", f"deploy: {line.shown}")
         draw()
         if time.monotonic() - child.heard_at > _SILENCE:
-            child.give_up(f"it said nothing for {_SILENCE:.0f} s, and was killed")
+            child.give_up(f"it printed nothing for {_SILENCE:.0f} s and was killed")
         time.sleep(0 if has_ended else _TICK)
     if child.ended:
         raise TowpathError(f"the pipeline was not deployed: {child.why}")

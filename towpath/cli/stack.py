@@ -22,12 +22,15 @@ _DIRECTORY = click.option(
     show_default=True,
     help="Folder of the stack: its data, logs, configuration and secrets.",
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object as the last line.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 
 
 @click.group()
 def stack() -> None:
-    """Two MongoDB replica sets, Kafka and Kafka Connect on this machine, for trying out and for tests."""
+    """Run two MongoDB replica sets, Kafka and Kafka Connect on this machine.
+
+    Use it to try Towpath and for tests, not in production.
+    """
 
 
 @stack.command()
@@ -40,7 +43,12 @@ def stack() -> None:
 @click.option("--port-base", type=click.IntRange(1024, 65500), metavar="N", help="First port; default: free ports.")
 @_JSON
 def up(directory: Path, as_json: bool, **given: int | None) -> None:
-    """Start the stack in DIR, or what of it does not run; the first time this fetches its parts."""
+    """Start the stack in DIR. The first start downloads its parts.
+
+    Run it again to start only the processes that do not run.
+
+    Exit codes: 0 running; 2 it cannot be started.
+    """
     options = embedded.options_of(directory) or embedded.StackOptions(directory)
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     running = embedded.up(dataclasses.replace(options, **changes), _progress)
@@ -53,7 +61,10 @@ def up(directory: Path, as_json: bool, **given: int | None) -> None:
 @_DIRECTORY
 @_JSON
 def status(directory: Path, as_json: bool) -> None:
-    """Tell what runs. Exit status 0 when all of the stack does, 1 when not."""
+    """Show the processes of the stack and its addresses.
+
+    Exit codes: 0 all processes run; 1 one does not run; 2 there is no stack in DIR.
+    """
     found = embedded.status(directory)
     living = {name: process.running for name, process in found.processes.items()}
     if as_json:
@@ -69,12 +80,15 @@ def status(directory: Path, as_json: bool) -> None:
 @stack.command()
 @_DIRECTORY
 def down(directory: Path) -> None:
-    """Stop the stack. Data and logs stay; `up` goes on with them."""
+    """Stop the stack. Its data and logs stay, and `up` continues with them.
+
+    Exit codes: 0 stopped; 2 it cannot be done.
+    """
     stopped = embedded.down(directory, _progress)
     if stopped:
         click.echo(f"stopped {', '.join(stopped)}")
     else:
-        click.echo(f"nothing runs in {embedded.status(directory).directory}")
+        click.echo(f"no process is running in {embedded.status(directory).directory}")
 
 
 @stack.command()
@@ -87,7 +101,13 @@ def down(directory: Path) -> None:
     help="Folder for a worker's plugin.path.",
 )
 def plugin(directory: Path) -> None:
-    """Put the plugin folder for Connect workers of your own together: DIR/towpath, replaced as a whole."""
+    """Write the plugin folder for your own Connect workers.
+
+    Run it before you deploy to your own Connect cluster, and after each upgrade. It writes DIR/towpath, and replaces
+    the whole folder.
+
+    Exit codes: 0 written; 2 it cannot be done.
+    """
     embedded.export_plugins(directory, _progress)
     click.echo(directory / "towpath")
 

@@ -35,12 +35,13 @@ _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 @click.option("--watch", is_flag=True, help="Refresh in place until interrupted.")
 @json_option
 def status(file: Path, watch: bool, as_json: bool) -> None:
-    """Show how PIPELINE is doing: connectors, copy, lag, rate, what the sink wrote, retries, dead letters.
+    """Show the state of PIPELINE: connectors, copy, lag, rate, sink writes, retries and dead letters.
 
-    With --watch a part that does not answer is shown as such, and looked at again until interrupted.
+    Run it at any time; it changes nothing. With --watch it also shows a server that does not answer, and retries
+    until interrupted.
 
-    Exit 0 when it runs; 1 when not, or when records are gone from the log that the sink has not applied; 2 when it
-    could not be seen.
+    Exit codes: 0 running; 1 not running, or the log lost records before the sink applied them; 2 the state is
+    unknown.
     """
     with opened(file) as it:
         if watch:
@@ -111,7 +112,7 @@ def _watch_screen(it: Session) -> Status | None:
 
         def trouble(words: str) -> None:
             at = datetime.now(UTC)
-            line = Text(f"not seen at {at:%H:%M:%S} UTC: {words}; looked again until it answers", style="red")
+            line = Text(f"no status at {at:%H:%M:%S} UTC: {words}; retrying until it answers", style="red")
             live.update(Group(*last, line), refresh=True)
 
         return _watch(it, shown, trouble)

@@ -46,9 +46,9 @@ def screen(
     if found.breaks:
         words.append(Text(f"A restart does not help: {bounds.listed(found.breaks)}", style="red"))
     elif any("towpath resnapshot" in reason for c in found.connectors for reason in c.failures):
-        words.append(Text("A restart does not help: towpath resnapshot PIPELINE"))
+        words.append(Text("A restart does not help; run: towpath resnapshot PIPELINE"))
     elif words:
-        words.append(Text("Mend the cause, then: towpath restart PIPELINE"))
+        words.append(Text("Fix the cause, then run: towpath restart PIPELINE"))
     words += [Text(warning, style="yellow") for warning in warnings]
     return Group(facts, Text(), _connectors(found), *words)
 
@@ -64,7 +64,7 @@ def _copy(found: Status) -> Iterator[tuple[str, RenderableType]]:
         line.add_row(bar, _progress(copied))
         yield f"  {copied.namespace}", line
         if copied.retries:
-            yield "", f"{_times(copied.retries)} tried again, the last: {_short(copied.reason)}"
+            yield "", f"retried {_times(copied.retries)}, last reason: {_short(copied.reason)}"
     more = len(found.snapshot) - min(len(under_way), _SHOWN)
     if more:
         done = sum(copied.done for copied in found.snapshot)
@@ -73,7 +73,7 @@ def _copy(found: Status) -> Iterator[tuple[str, RenderableType]]:
     if found.held:
         first = found.held[0]
         more_held = f" and {len(found.held) - 1:,} more" if len(found.held) > 1 else ""
-        yield "  copied", f"{first.namespace}{more_held}; history once the stream has passed {_latest(found)}"
+        yield "  copied", f"{first.namespace}{more_held}; linear history once the stream has passed {_latest(found)}"
 
 
 def _latest(found: Status) -> str:
@@ -110,13 +110,13 @@ def _short(reason: str) -> str:
 
 def _numbers(found: Status) -> Iterator[tuple[str, str]]:
     if found.lag_records is None:
-        yield "lag", "unknown: the destination tells, and does not answer"
+        yield "lag", "unknown: the destination, which holds the positions, does not answer"
     else:
         yield "lag", f"{found.lag_records:,} records, {found.lag_seconds:.1f} s"
     yield "rate", f"{found.records_per_second:,.0f} records/s into the log, over {RATE_WINDOW} s"
     for waiting in found.waiting:
         why = f": {waiting.reason}" if waiting.reason else ""
-        yield "to read again", f"{waiting.requests:,} requests wait for {waiting.connector}{why}"
+        yield "re-reads", f"{waiting.requests:,} requests wait for {waiting.connector}{why}"
 
 
 def _sink(found: Status) -> Iterator[tuple[str, str]]:
@@ -130,7 +130,7 @@ def _sink(found: Status) -> Iterator[tuple[str, str]]:
             at = f" at {task.retried_at:%Y-%m-%d %H:%M:%S} UTC" if task.retried_at else ""
             yield (
                 f"sink task {task.task}",
-                f"{_times(task.counts.retries)} tried again, the last{at}: {_short(task.reason)}",
+                f"retried {_times(task.counts.retries)}, last{at}: {_short(task.reason)}",
             )
 
 
@@ -149,14 +149,14 @@ def _written(sink: Counts) -> Iterator[tuple[str, str]]:
 
 def _dead_letters(found: Status) -> Iterator[tuple[str, str]]:
     letters = found.dead_letters
-    yield "dead letters", f"{letters.count:,}" + ("" if letters.complete else "; the causes of the newest:")
+    yield "dead letters", f"{letters.count:,}" + ("" if letters.complete else "; causes of the newest ones:")
     for cause in letters.causes[:_SHOWN]:
         code = f" ({cause.code})" if cause.code else ""
         yield f"  {cause.namespace}", f"{cause.records:,}: {cause.reason}{code}"
     if len(letters.causes) > _SHOWN:
         yield "", f"and {len(letters.causes) - _SHOWN:,} more causes"
     if letters.count:
-        yield "", "see them: towpath tail PIPELINE --dead-letters"
+        yield "", "to print them: towpath tail PIPELINE --dead-letters"
 
 
 def _connectors(found: Status) -> Table:

@@ -23,11 +23,11 @@ from towpath.session import Session
 @click.command()
 @pipeline_argument
 @click.argument("namespace", required=False)
-@click.option("--dead-letters", is_flag=True, help="Print what the destination refused, from the first on, and why.")
+@click.option("--dead-letters", is_flag=True, help="Print the dead letters, from the first one, with their reasons.")
 @click.option("--from-beginning", is_flag=True, help="Start at the first record of the log; default: at its end.")
-@click.option("--limit", type=click.IntRange(min=1), help="Stop after so many records.")
-@click.option("--no-follow", is_flag=True, help="Stop at the present end of the log.")
-@click.option("--canonical", is_flag=True, help="Extended JSON with the type of every number.")
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--no-follow", is_flag=True, help="Stop at the current end of the log.")
+@click.option("--canonical", is_flag=True, help="Print canonical Extended JSON, with the type of every number.")
 @json_option
 def tail(
     file: Path,
@@ -39,12 +39,15 @@ def tail(
     canonical: bool,
     as_json: bool,
 ) -> None:
-    """Print the records of NAMESPACE (source's name) as Extended JSON, as they come in.
+    """Print the records of NAMESPACE (source's name) as Extended JSON, as they arrive.
 
-    With --dead-letters: the records that the destination refused, of all namespaces if none is given.
+    Run it to see what the log holds. With --dead-letters it prints the records that the destination refused, of all
+    namespaces if you name none.
+
+    Exit codes: 0 done; 2 it cannot be done, or you interrupted it.
     """
     if namespace is None and not dead_letters:
-        raise click.UsageError("name a NAMESPACE, or pass --dead-letters")
+        raise click.UsageError("give a NAMESPACE, or pass --dead-letters")
     with opened(file) as it:
         lines = (
             _letters(it, namespace, follow=not no_follow, canonical=canonical)
@@ -105,7 +108,7 @@ def _records(it: Session, namespace: str, *, from_beginning: bool, follow: bool)
         known = sorted(n for n in topics if re.fullmatch(it.pipeline.selection.topic_regex(it.pipeline.name), n))
         raise TopicError(
             f"no topic {topic_of(it.pipeline.name, namespace)} at {it.pipeline.bootstrap};"
-            f" there are: {', '.join(n.removeprefix(it.pipeline.name + '.') for n in known) or 'none'}"
+            f" existing ones: {', '.join(n.removeprefix(it.pipeline.name + '.') for n in known) or 'none'}"
         )
     ends = it.topics.ends([topic])
     consumer = it.topics.consumer()

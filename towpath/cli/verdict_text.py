@@ -18,8 +18,8 @@ _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
 _WIDTH = 100  # characters of a value on a line
 
 UNSEEN = (
-    "screened: of a number, digests see only its whole part: not its type, not what is behind the point (5, 5.0 and 5.7"
-    " are one to them), NaN is 0, and a symbol is a string; leave --screen out to compare all bytes"
+    "screened: digests cover only the integer part of a number, not its type and not its fraction (5, 5.0 and 5.7 have"
+    " one digest); NaN counts as 0, and a symbol as a string; run without --screen to compare all bytes"
 )
 
 
@@ -65,12 +65,12 @@ def _metadata(found: Metadata | None) -> Iterator[str]:
     if found is None or not (found.differences or found.held_back):
         return
     yield ""
-    yield from (f"{one.pair.source}: {one.what}; that waits for the cutover" for one in found.held_back)
+    yield from (f"{one.pair.source}: {one.what}; held back until the cutover" for one in found.held_back)
     last = {one.command: place for place, one in enumerate(found.differences)}
     for place, one in enumerate(found.differences):
         yield f"{one.pair.source}: {one.what}"
         if last[one.command] == place:
-            yield from (f"    mend it at the destination: {line}" for line in one.command.splitlines())
+            yield from (f"    run at the destination: {line}" for line in one.command.splitlines())
 
 
 def _end(found: Found) -> Iterator[str]:

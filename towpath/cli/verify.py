@@ -38,27 +38,35 @@ _DIFFERENT, _TROUBLE = 1, 2
 @click.command()
 @pipeline_argument
 @click.option(
-    "-n", "--namespace", "only", multiple=True, help="Compare only these (source's names, * allowed); again for more."
+    "-n",
+    "--namespace",
+    "only",
+    multiple=True,
+    help="Compare only this namespace or pattern (source's names); repeatable.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 64),
     default=os.cpu_count() or 1,
-    help="Processes that read; default: the machine's cores.",
+    help="Number of processes that read; default: the number of cores.",
 )
 @click.option(
-    "--ignore-field-order", is_flag=True, help="Let documents pass of which only the order of fields differs."
+    "--ignore-field-order", is_flag=True, help="Accept documents that differ only in the order of their fields."
 )
-@click.option("--quiet", is_flag=True, help="Nobody writes: compare by dbHash; refused when something is written.")
 @click.option(
-    "--screen", is_flag=True, help="Compare by digests, for a thin line; blind to all but the whole part of numbers."
+    "--quiet", is_flag=True, help="Compare by dbHash while nobody writes. Stops without a verdict when it sees a write."
 )
-@click.option("--first", default=Recheck().first, show_default=True, help="Seconds until a difference is read again.")
 @click.option(
-    "--factor", default=Recheck().factor, show_default=True, help="By which each pause is longer than the last."
+    "--screen",
+    is_flag=True,
+    help="Compare by digests, for a slow network. Digests cover only the integer part of numbers.",
 )
-@click.option("--jitter", default=Recheck().jitter, show_default=True, help="Part of a pause that is left to chance.")
-@click.option("--tries", default=Recheck().tries, show_default=True, help="Times that a difference is read again.")
+@click.option("--first", default=Recheck().first, show_default=True, help="Seconds until a difference is re-read.")
+@click.option(
+    "--factor", default=Recheck().factor, show_default=True, help="Factor by which each pause is longer than the last."
+)
+@click.option("--jitter", default=Recheck().jitter, show_default=True, help="Random share of each pause.")
+@click.option("--tries", default=Recheck().tries, show_default=True, help="How often a difference is re-read.")
 @click.option(
     "--patience",
     default=Recheck().patience,
@@ -70,22 +78,23 @@ _DIFFERENT, _TROUBLE = 1, 2
     type=click.FloatRange(0, 86_400),
     default=60.0,
     show_default=True,
-    help="Seconds to wait for a server that is lost.",
+    help="Seconds to wait for a server that does not answer.",
 )
 @click.option(
-    "--alone", is_flag=True, help="Do not ask Connect and Kafka how far the pipeline is: go by the tries alone."
+    "--alone", is_flag=True, help="Do not query Connect and Kafka for the pipeline's progress; rely on --tries alone."
 )
-@click.option("--resume", is_flag=True, help="Go on with the run that was interrupted.")
-@click.option("--last", type=click.IntRange(min=1), help="Only the documents that the newest N records are about.")
-@click.option("--since", callback=duration, help="Only the documents changed within this time, such as 10m.")
-@click.option("--follow", "follows", is_flag=True, help="Then go on with what changes, until interrupted.")
+@click.option("--resume", is_flag=True, help="Continue the run that was interrupted.")
+@click.option("--last", type=click.IntRange(min=1), help="Compare only the documents of this many newest records.")
+@click.option("--since", callback=duration, help="Compare only the documents changed within this time, such as 10m.")
+@click.option("--follow", "follows", is_flag=True, help="Then compare each document that changes, until interrupted.")
 @click.option(
     "--metadata/--no-metadata",
     "described",
     default=None,
-    help="Options, views and indexes too, and what mends them; default: yes, but not with --last and --since.",
+    help="Also compare options, views and indexes, and print the commands that fix them; default: yes, except with"
+    " --last and --since.",
 )
-@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write the verdict as a page of HTML.")
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write an HTML report of the verdict.")
 @json_option
 def verify(
     file: Path,
@@ -109,10 +118,12 @@ def verify(
     report: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare every document of PIPELINE on both sides, byte for byte, while it runs.
+    """Compare every document of PIPELINE on both sides, byte for byte, while the pipeline runs.
 
-    What differs is read again until it is gone, or the pipeline is past it and it is proven. Exit 0 when both sides
-    are the same, 1 when they differ, 2 when there is no verdict.
+    Run it before a cutover, and whenever you need proof that both sides are the same. A difference is re-read until
+    it is gone, or until the pipeline has passed it, which proves it. Only proven differences are reported.
+
+    Exit codes: 0 both sides are the same; 1 they differ; 2 there is no verdict.
     """
     recent = newest(last, since, only)
     refuse_together(quiet=quiet, screen=screen, resume=resume, log=bool(recent or follows))
@@ -164,7 +175,7 @@ def _follow(it: Session, begin: Beginning, found: Found, asked: Asked, options: 
     begin = replace(begin, state=replace(begin.state, whole=begin.state.whole and not found.verdict.trouble))
     with nullcontext() if asked.alone else asking(it) as passed:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service's stop is an interrupt
-        say("following what changes, until interrupted; `towpath status` shows how that goes")
+        say("comparing what changes, until interrupted; `towpath status` shows the progress")
         ended = follow(it, begin.state, begin.known(it.pipeline.name), passed, tell, asked.only, options)
     click.echo(json.dumps(ended.as_json()) if as_json else ended.words)
     if ended.unsettled:
@@ -182,7 +193,9 @@ def newest(last: int | None, since: timedelta | None, only: Sequence[str]) -> Ne
 def refuse_together(*, quiet: bool, screen: bool, resume: bool, log: bool) -> None:
     """Raise `UsageError` for options that exclude each other."""
     if quiet and (screen or resume):
-        raise click.UsageError(f"--quiet does not go with --{'screen' if screen else 'resume'}: it compares at one go")
+        raise click.UsageError(
+            f"--quiet does not go with --{'screen' if screen else 'resume'}: it compares all at once"
+        )
     if log and (quiet or screen or resume):
         raise click.UsageError("--last, --since and --follow do not go with --quiet, --screen and --resume")
 
@@ -191,7 +204,9 @@ def refuse_bad_patterns(patterns: Sequence[str]) -> None:
     """Raise `UsageError` for what is no pattern of namespaces."""
     for pattern in patterns:
         if not is_pattern(pattern):
-            raise click.UsageError(f"{pattern!r} is no namespace: write database.collection, with * for any characters")
+            raise click.UsageError(
+                f"{pattern!r} is not a namespace: write database.collection, with * for any characters"
+            )
 
 
 def run(
@@ -211,7 +226,7 @@ def run(
         show(replace(found, examples=found.examples[:_EXAMPLES]))
     if report:
         write_report(report, it.pipeline, found)
-        say(f"the report is in {report}")
+        say(f"wrote the report to {report}")
     if not asked.alone:
         tell_unfollowed(it)
     return found

@@ -64,7 +64,7 @@ def topology(found: Seen, side: str, uri: str) -> Iterator[Finding]:
     if found.version < OLDEST:
         yield error(
             side,
-            f"MongoDB {version}: its change events lack wallTime, the source's clock, which every record carries",
+            f"MongoDB {version}: its change events lack wallTime, the source's clock, which every record needs",
             "upgrade the servers to MongoDB 6.0 or later",
         )
 
@@ -73,7 +73,11 @@ def compatibility(client: Client, side: str, found: Seen) -> Iterator[Finding]:
     """A feature compatibility version behind the binaries is where an upgrade was not finished."""
     answer = if_allowed(lambda: client.admin.command("getParameter", 1, featureCompatibilityVersion=1))
     if answer is None:
-        yield ok(side, "feature compatibility version: not looked at, the user may not getParameter (clusterMonitor)")
+        yield ok(
+            side,
+            "feature compatibility version: not checked, because the user lacks the privilege getParameter"
+            " (role clusterMonitor)",
+        )
         return
     yield from judged(str(answer["featureCompatibilityVersion"]["version"]), side, found)
 
@@ -87,15 +91,15 @@ def judged(text: str, side: str, found: Seen) -> Iterator[Finding]:
         )
         yield error(
             side,
-            f"feature compatibility version {text}: its change streams behave as before 6.0",
+            f"feature compatibility version {text}: change streams behave as in versions before 6.0",
             f"{upgrade}: db.adminCommand({{setFeatureCompatibilityVersion: {_wanted(found)}}})",
         )
     elif text != _short(found):
         yield warning(
             side,
-            f"feature compatibility version {text} on servers {_short(found)}: an upgrade that was not finished",
-            f"finish it: db.adminCommand({{setFeatureCompatibilityVersion: {_wanted(found)}}}); or mind it when you"
-            " compare both sides",
+            f"feature compatibility version {text} on servers {_short(found)}: an upgrade is not finished",
+            f"finish it: db.adminCommand({{setFeatureCompatibilityVersion: {_wanted(found)}}}); or take it into account"
+            " when you compare both sides",
         )
     else:
         yield ok(side, f"feature compatibility version {text}")

@@ -45,7 +45,7 @@ def check(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Findin
             yield refusal(SUBJECT, refused)
         else:
             versions = ", ".join(f"{name.rsplit('.', 1)[-1]} {present[name]}" for name in plugins(pipeline))
-            yield ok(SUBJECT, f"the worker that answered has {versions}")
+            yield ok(SUBJECT, f"the worker that answered has the plugins {versions}")
             yield from _validated(pipeline, known, connect)
         configs = {name: connect.config(name) or {} for name in connect.names()}
         yield from others(pipeline, configs)
@@ -63,15 +63,15 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
     if not login.user and not login.certificate:
         yield warning(
             SUBJECT,
-            f"its REST API answers at {host} without asking who comes, and whoever reaches it can have the workers read"
-            " any file that they can, the one with the URIs included",
-            "let it listen on loopback only, or ask for a password or a certificate (README, Security)",
+            f"its REST API at {host} has no authentication: anyone who reaches it can make the workers read any file"
+            " that they have access to, including the one with the URIs",
+            "let it listen on loopback only, or require a password or a certificate (README, Security)",
         )
     elif url.scheme == "http":
         yield warning(
             SUBJECT,
-            f"the password for its REST API goes over the network to {host} as it is",
-            "let it listen with https (listeners=https://…), and write https:// in [connect] url",
+            f"the password for its REST API goes to {host} over the network unencrypted",
+            "let it listen with https (listeners=https://…), and set [connect] url to an https:// address",
         )
 
 
@@ -81,9 +81,9 @@ def same_kafka(ours: str | None, connect: Connect) -> Iterator[Finding]:
     if ours is not None and theirs != ours:
         yield error(
             SUBJECT,
-            f"its workers work with the Kafka cluster {theirs}, and [kafka] bootstrap leads to {ours}: topics"
-            " would be made in one and looked for in the other",
-            "name in [kafka] bootstrap the brokers that are in the workers' bootstrap.servers",
+            f"its workers use the Kafka cluster {theirs}, but [kafka] bootstrap leads to {ours}: topics would be"
+            " created in one and looked for in the other",
+            "set [kafka] bootstrap to the brokers in the workers' bootstrap.servers",
         )
 
 
@@ -96,8 +96,8 @@ def _validated(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[F
     if _outdated(pipeline, known):
         yield warning(
             SUBJECT,
-            f"{pipeline.secrets} holds other URIs than the pipeline file, so the connectors were not validated",
-            "`towpath deploy` writes it anew and restarts the connectors",
+            f"{pipeline.secrets} and the pipeline file hold different URIs, so the connectors were not validated",
+            "run `towpath deploy`, which rewrites the former and restarts the connectors",
         )
         return
     for name, config in definitions(pipeline).items():
@@ -128,14 +128,14 @@ def judged(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> It
     if overrides:
         yield error(
             subject,
-            f"the workers do not let a connector set {', '.join(overrides)}: {errors[overrides[0]][0]}",
+            f"the workers do not allow a connector to set {', '.join(overrides)}: {errors[overrides[0]][0]}",
             "set connector.client.config.override.policy=All on every worker",
         )
     for key, messages in errors.items():
         if key not in overrides:
             yield _fault(subject, key, messages[0], pipeline)
     if not any(key != _EXACTLY_ONCE for key in errors):
-        yield ok(subject, "validated by Kafka Connect, which resolves the URI and reaches the cluster with it")
+        yield ok(subject, "Kafka Connect validated it, resolved the URI and reached the cluster")
 
 
 def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
@@ -143,38 +143,38 @@ def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
     if key == _EXACTLY_ONCE and pipeline.has_own_source:
         return error(
             subject,
-            "the workers have no exactly-once support for sources, without which Towpath's source does not run",
+            "the workers have no exactly-once support for sources, which Towpath's source requires",
             "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`), or"
             ' use mode = "plain" with copy = "debezium"',
         )
     if key == _EXACTLY_ONCE:
         return warning(
             subject,
-            "the workers have no exactly-once support for sources: what was captured shortly before a worker died"
-            " is captured again, and repeated in the log",
+            "the workers have no exactly-once support for sources: what was captured shortly before a worker is killed"
+            " is captured again and appears twice in the log",
             "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)",
         )
     if key in _URIS and any(words in message for words in _NO_URI):
         return error(
             subject,
             f"the worker finds no URI through ${{file:{pipeline.secrets}:…}}: {message}",
-            "give every worker config.providers=file with"
-            " config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider, and if"
-            f" config.providers.file.param.allowed.paths is set, {pipeline.secrets.parent} in it; the file on the"
+            "on every worker set config.providers=file and"
+            " config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider; if"
+            f" config.providers.file.param.allowed.paths is set, add {pipeline.secrets.parent} to it; the file on the"
             " workers' machines must be the one that deploy writes",
         )
-    return error(subject, f"{key}: {message}", "deploy would stop with these words; correct what they name")
+    return error(subject, f"{key}: {message}", f"correct {key}; deploy would stop with the same message")
 
 
 def _unread(name: str, pipeline: Pipeline) -> Finding:
     subject = f"{SUBJECT} {name}"
     if not pipeline.secrets.exists():
-        return ok(subject, f"the worker resolves ${{file:…}}; {pipeline.secrets} is not there yet, deploy writes it")
+        return ok(subject, f"the worker resolves ${{file:…}}; {pipeline.secrets} does not exist yet, deploy writes it")
     return error(
         subject,
-        f"the worker cannot read {pipeline.secrets}, which is on this machine",
-        "let the user that the worker runs as read it; if workers run on other machines, copy it to each, or name a"
-        " folder that they share with [connect] secrets",
+        f"the worker cannot read {pipeline.secrets}, which exists on this machine",
+        "make it readable for the user that runs the worker; if workers run on other machines, copy it to each, or set"
+        " [connect] secrets to a folder that they share",
     )
 
 
@@ -191,7 +191,7 @@ _SOURCES = (
 #: What a stock handler does with changes, by `change.data.capture.handler`.
 _HANDLERS = {
     "com.mongodb.kafka.connect.sink.cdc.mongodb.ChangeStreamHandler": (
-        "it passes over truncatedArrays: arrays that were shortened at the source stay long"
+        "it ignores truncatedArrays: arrays that were shortened at the source stay long"
     ),
     "com.mongodb.kafka.connect.sink.cdc.debezium.mongodb.ChangeStreamHandler": (
         "it replaces documents from `after`, whose JSON has lost types, and fails where `after` is null"
@@ -217,23 +217,23 @@ def _sink(name: str, config: Config, pipeline: Pipeline) -> Iterator[Finding]:
     if _reads(config, pipeline):
         yield warning(
             subject,
-            f"a sink that is not Towpath's reads the pipeline's topics; their values are BSON in Towpath's own form,"
-            f" and {_HANDLERS.get(config.get('change.data.capture.handler', ''), 'it does not know updates')}",
-            "give it other topics, or remove it",
+            f"a sink that is not Towpath's reads the pipeline's topics; their values are BSON in Towpath's own format,"
+            f" and {_HANDLERS.get(config.get('change.data.capture.handler', ''), 'it does not support updates')}",
+            "let it read other topics, or remove it",
         )
     shared = _hosts(config.get("connection.uri", "") or config.get("mongodb.connection.string", ""))
     if shared & _hosts(pipeline.destination_uri):
         trap = _HANDLERS.get(config.get("change.data.capture.handler", ""), "")
         yield warning(
             subject,
-            "a sink that is not Towpath's writes to the destination: on a namespace that both write, the two overtake"
-            f" each other{', and ' + trap if trap else ''}",
-            "see that it writes to no namespace of the pipeline, or remove it",
+            "a sink that is not Towpath's writes to the destination: in a namespace that both write, the two overwrite"
+            f" each other's changes{', and ' + trap if trap else ''}",
+            "make sure that it writes to no namespace of the pipeline, or remove it",
         )
     if config.get("errors.tolerance") == "all" and not config.get("errors.deadletterqueue.topic.name"):
         yield warning(
             subject,
-            "errors.tolerance=all without a dead-letter topic: what it cannot write is lost without a word",
+            "errors.tolerance=all without a dead-letter topic: records that it cannot write are lost silently",
             "set errors.deadletterqueue.topic.name on that connector",
         )
 
@@ -244,8 +244,8 @@ def _source(name: str, config: Config, pipeline: Pipeline) -> Iterator[Finding]:
         yield warning(
             f"connect {name}",
             f"a source that is not Towpath's has the topic.prefix {prefix!r}: it writes JSON to the pipeline's topics,"
-            " at which the sink stops",
-            "give it another topic.prefix, or remove it",
+            " which stops the sink",
+            "set another topic.prefix for it, or remove it",
         )
 
 

@@ -32,7 +32,7 @@ def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Findi
             mine = privileges(client)
             yield from rules(client, pipeline, found, mine, targets)
             if mine is None:
-                yield ok(SIDE, "no user is logged in, so the server must be without access control")
+                yield ok(SIDE, "no user is authenticated, so the server must be without access control")
             if is_seen(mine, targets):
                 yield from _targets(client, targets, pipeline, deployed=deployed)
     except TowpathError as failure:
@@ -70,8 +70,8 @@ def _beside(pipeline: Pipeline, known: Known, found: Seen) -> Iterator[Finding]:
         yield warning(
             SIDE,
             f"is MongoDB {found.version[0]}, older than the source's {known.source.version[0]}: it may refuse documents"
-            " or updates that the source takes",
-            f"upgrade the destination to {known.source.version[0]}",
+            " or updates that the source accepts",
+            f"upgrade the destination to MongoDB {known.source.version[0]}",
         )
     same = known.source.replica_set.is_same(found.replica_set)
     try:
@@ -81,8 +81,8 @@ def _beside(pipeline: Pipeline, known: Known, found: Seen) -> Iterator[Finding]:
     if same:
         yield warning(
             SIDE,
-            "is the replica set of the source: every change is written to its oplog once more",
-            "mean it: for a second cluster name another [destination] uri",
+            "is the same replica set as the source: its oplog gets every change twice",
+            "make sure that this is intended; for a second cluster set another [destination] uri",
         )
 
 
@@ -100,14 +100,14 @@ def _writes(mine: Privileges, targets: list[str]) -> Iterator[Finding]:
             f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{roles}])',
         )
     elif targets:
-        yield ok(SIDE, f"the user {mine.user} may {', '.join(DESTINATION_ACTIONS)} in all namespaces that are written")
+        yield ok(SIDE, f"the user {mine.user} may {', '.join(DESTINATION_ACTIONS)} in all target namespaces")
     blind = _blind(mine, targets)
     if blind and not lacking:
         name, missing = next(iter(blind.items()))
         yield warning(
             SIDE,
-            f"the user {mine.user} may not {', '.join(missing)} in {name}: what is there cannot be seen or compared",
-            f'grant it the role "readWrite" on {name.partition(".")[0]}, which has that too',
+            f"the user {mine.user} may not {', '.join(missing)} in {name}: its contents cannot be checked or compared",
+            f'grant it the role "readWrite" on {name.partition(".")[0]}, which includes these actions',
         )
 
 
@@ -142,9 +142,9 @@ def _validation(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
         user, _, database = mine.user.partition("@")
         yield error(
             SIDE,
-            f"the sink connector's own validation would find {', '.join(missing)} missing for {mine.user}: it looks at"
-            f" the database {pipeline.database!r} (of the first namespace included), at {source!r} where the user"
-            " is kept, and at grants for all databases, not at the namespaces that are written",
+            f"the sink connector's own validation would report {', '.join(missing)} missing for {mine.user}: it checks"
+            f" the database {pipeline.database!r} (that of the first included namespace), the user's database"
+            f" {source!r}, and grants on all databases, but not the target namespaces",
             f'db.getSiblingDB("{database}").grantRolesToUser("{user}",'
             f' [{{role: "readWrite", db: "{pipeline.database}"}}])',
         )
@@ -160,7 +160,7 @@ def _targets(
     new = [name for name in targets if name not in found]
     if new:
         more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
-        yield ok(SIDE, f"would be created by the first document: {', '.join(new[:_SHOWN])}{more}")
+        yield ok(SIDE, f"the first document would create {', '.join(new[:_SHOWN])}{more}")
 
 
 def target(
@@ -184,32 +184,36 @@ def target_rules(collection: Collection, pipeline: Pipeline) -> Iterator[Finding
     if collection.kind != "collection":
         yield error(
             subject,
-            f"is a {collection.kind}, which cannot hold copies of documents",
-            "drop it, or write elsewhere with [collections.rename]",
+            f"is a {collection.kind}, which cannot hold the replicated documents",
+            "drop it, or choose another namespace with [collections.rename]",
         )
     elif "collation" in collection.options and pipeline.partitions > 1:
         yield error(
             subject,
-            "has a default collation, by which two _ids that differ in bytes can be equal: one overwrites the other",
-            "create the collection without one, or use [kafka] partitions = 1 where the source has the same collation",
+            "has a default collation, which can treat two _ids with different bytes as equal: one document would"
+            " overwrite the other",
+            "create the collection without a collation, or set [kafka] partitions = 1 if the source has the same"
+            " collation",
         )
 
 
 def _refused(pipeline: Pipeline) -> str:
-    return "what it refuses becomes a dead letter" if pipeline.exactly_once else "the sink stops at what it refuses"
+    if pipeline.exactly_once:
+        return "a document that it refuses becomes a dead letter"
+    return "a document that it refuses stops the sink"
 
 
 def _contents(subject: str, count: int, *, deployed: bool) -> Iterator[Finding]:
     if not count:
-        yield ok(subject, "is there and empty")
+        yield ok(subject, "exists and is empty")
     elif deployed:
         yield ok(subject, f"holds about {counted(count, 'document')}; the pipeline is deployed")
     else:
         yield warning(
             subject,
-            f"holds about {counted(count, 'document')} already: those whose _id is at the source are overwritten, the"
-            " others stay, so that the two sides are not the same",
-            "empty the collection before the first deploy, unless the documents are meant to be there",
+            f"holds about {counted(count, 'document')} already: documents whose _id is at the source are overwritten,"
+            " the others stay, so the two sides differ",
+            "empty the collection before the first deploy, unless these documents belong there",
         )
 
 
@@ -219,14 +223,14 @@ def _options(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     if "validator" in options and options.get("validationAction", "error") == "error":
         yield warning(
             subject,
-            f"has a validator, which may refuse what the source accepted, and {_refused(pipeline)}",
+            f"has a validator, which may refuse what the source accepted: {_refused(pipeline)}",
             f'in {database}: db.runCommand({{collMod: "{name}", validationLevel: "off"}}) while the pipeline runs',
         )
     if options.get("capped"):
         yield warning(
             subject,
-            "is capped: it drops documents on its own, and the sides differ from then on",
-            "mean it, as for a capped collection at the source; else drop it and let the sink create it",
+            "is capped: it removes documents by itself, and then the two sides differ",
+            "keep it only if the source's collection is capped too; else drop it and let the sink create it",
         )
 
 
@@ -235,13 +239,13 @@ def _index(subject: str, index: dict[str, Any], refused: str) -> Iterator[Findin
     if index.get("unique"):
         yield warning(
             subject,
-            f"has the unique index {name!r}: across documents there is no order, so that a value that moves from one"
-            f" document to another is there twice for a moment, and {refused}",
-            "create unique indexes after the move, when nothing is written any more",
+            f"has the unique index {name!r}: order across documents is not kept, so a value that moves from one"
+            f" document to another can exist twice for a short time: {refused}",
+            "create unique indexes after the migration, when nothing is replicated any more",
         )
     if "expireAfterSeconds" in index:
         yield warning(
             subject,
-            f"has the TTL index {name!r}: it deletes by the destination's clock, besides the source's deletes",
-            "leave deleting to the source, whose deletes are replicated; create TTL indexes after the move",
+            f"has the TTL index {name!r}: it deletes by the destination's clock, in addition to the source's deletes",
+            "leave deletes to the source, whose deletes are replicated; create TTL indexes after the migration",
         )

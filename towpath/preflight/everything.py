@@ -87,7 +87,7 @@ def check(it: Session, held: Collection[str] = ()) -> Iterator[Finding]:
         yield refusal(_SUBJECT, failure)
         return
     if not changes:
-        yield ok(_SUBJECT, "nothing to change: all is as the file says")
+        yield ok(_SUBJECT, "nothing to change: everything matches the file")
     else:
         yield ok(_SUBJECT, f"would make {counted(len(changes), 'change')}; `towpath deploy --dry-run` lists them")
 

@@ -31,7 +31,7 @@ def _collections(pipeline: Pipeline) -> Iterator[Finding]:
         if not pipeline.selection.matches(namespace):
             yield warning(
                 _SUBJECT,
-                f"[collections.rename] names {namespace}, which [collections] does not take in: it has no effect",
+                f"[collections.rename] names {namespace}, which [collections] does not include: it has no effect",
                 "correct the name (the left side is the namespace at the source), or remove the line",
             )
 
@@ -40,16 +40,16 @@ def _writes(pipeline: Pipeline) -> Iterator[Finding]:
     if pipeline.write_concern.partition("+")[0] == "1":
         yield warning(
             _SUBJECT,
-            f'[write] concern = "{pipeline.write_concern}": when the destination\'s primary fails, what only it had is'
-            " rolled back, and the pipeline takes it for written",
+            f'[write] concern = "{pipeline.write_concern}": when the destination\'s primary fails, writes that no other'
+            " member has are rolled back, and the pipeline does not write them again",
             'use "majority"',
         )
     if pipeline.tasks > pipeline.partitions:
         yield warning(
             _SUBJECT,
-            f"[write] tasks = {pipeline.tasks}, and a topic has {pipeline.partitions} partitions: of one collection at"
-            f" most {pipeline.partitions} tasks have anything to do",
-            f"set tasks = {pipeline.partitions}, unless many collections are busy at once",
+            f"[write] tasks = {pipeline.tasks}, but a topic has only {pipeline.partitions} partitions: at most"
+            f" {pipeline.partitions} tasks can write one collection",
+            f"set tasks = {pipeline.partitions}, unless many collections are busy at the same time",
         )
 
 
@@ -58,9 +58,9 @@ def _retention(pipeline: Pipeline) -> Iterator[Finding]:
         hours = pipeline.retention_ms / 3_600_000
         yield warning(
             _SUBJECT,
-            f"[log] retention is {hours:,.1f} hours: records not applied by then are deleted and lost,"
-            " as when it stands still over a weekend",
-            "keep the log for three days or more",
+            f"[log] retention is {hours:,.1f} hours: records that are not applied by then are deleted and lost, for"
+            " example when the pipeline is down over a weekend",
+            "set [log] retention to three days or more",
         )
 
 
@@ -72,7 +72,7 @@ def _secrets(file: Path) -> Iterator[Finding]:
         yield ok(_SUBJECT, f"{file}, from which the workers read both URIs, is not on this machine; deploy writes it")
         return
     if mode & stat.S_IRWXO:
-        found = f"{file} holds both URIs and is open to everybody (mode {mode & 0o777:04o})"
+        found = f"{file} holds both URIs, and all users of this machine have access to it (mode {mode & 0o777:04o})"
         yield warning(_SUBJECT, found, f"chmod o= {file}")
     else:
-        yield ok(_SUBJECT, f"{file} is not open to everybody")
+        yield ok(_SUBJECT, f"{file} is closed to other users")

@@ -40,7 +40,7 @@ def check(pipeline: Pipeline, known: Known, topics: Topics) -> Iterator[Finding]
         for name in (pipeline.request_topic, pipeline.dead_letter_topic):
             if name in existing:
                 yield from single(existing[name])
-        yield ok(SUBJECT, f"topics of the pipeline that are there: {len(mine)}")
+        yield ok(SUBJECT, f"existing topics of the pipeline: {len(mine)}")
     except TowpathError as failure:
         yield refusal(SUBJECT, failure)
 
@@ -51,28 +51,28 @@ def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) ->
     if _bytes(settings, "socket.request.max.bytes") < LARGEST_RECORD:
         yield error(
             subject,
-            f"socket.request.max.bytes={settings['socket.request.max.bytes']}: a record of {LARGEST_RECORD} bytes (a"
-            " document of 16 MiB) is refused",
+            f"socket.request.max.bytes={settings['socket.request.max.bytes']}: the broker would reject a record of"
+            f" {LARGEST_RECORD} bytes (a document of 16 MiB)",
             f"set socket.request.max.bytes={LARGEST_RECORD + 2**20} or more on every broker",
         )
     if brokers > 1 and _bytes(settings, "replica.fetch.max.bytes") < LARGEST_RECORD:
         yield warning(
             subject,
             f"replica.fetch.max.bytes={settings['replica.fetch.max.bytes']}, smaller than the largest record"
-            f" ({LARGEST_RECORD}): such records are copied to followers one by one",
+            f" ({LARGEST_RECORD}): followers fetch such records one by one",
             f"set replica.fetch.max.bytes={LARGEST_RECORD}",
         )
     if settings.get("auto.create.topics.enable") == "true":
         yield warning(
             subject,
-            "auto.create.topics.enable=true: whoever asks for a topic before `deploy` has made it gets one with the"
-            " broker's partition count and settings",
-            "set auto.create.topics.enable=false; Towpath and Connect make their topics themselves",
+            "auto.create.topics.enable=true: a client that requests a topic before `deploy` has created it creates it"
+            " with the broker's partition count and settings",
+            "set auto.create.topics.enable=false; Towpath and Connect create their topics themselves",
         )
     if pipeline.compaction and settings.get("log.cleaner.enable") == "false":
         yield error(
             subject,
-            "log.cleaner.enable=false: nothing is compacted ([log] compact)",
+            "log.cleaner.enable=false: the broker compacts nothing, but the file sets [log] compact = true",
             "set log.cleaner.enable=true on every broker",
         )
     yield from _replication(subject, settings, brokers, pipeline.replication_factor)
@@ -90,13 +90,15 @@ def _replication(subject: str, settings: Settings, brokers: int, wanted: int) ->
         where = "[kafka] replication_factor" if wanted > 0 else "the broker's default.replication.factor"
         yield warning(
             subject,
-            f"topics have one replica ({where}) on {brokers} brokers: a lost broker takes its part of the log along",
+            f"topics have one replica ({where}) on {brokers} brokers: a broker that is lost takes its part of the log"
+            " with it",
             "set [kafka] replication_factor = 3 before the first deploy",
         )
     if insync > factor:
         yield error(
             subject,
-            f"min.insync.replicas={insync}, and topics would have {factor} replicas: nothing can be written",
+            f"min.insync.replicas={insync}, but topics would have {counted(factor, 'replica')}: no record can be"
+            " written",
             f"set [kafka] replication_factor = {insync + 1}, or lower min.insync.replicas",
         )
 
@@ -115,7 +117,8 @@ def would_create(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
         yield error(
             SUBJECT,
             f"the brokers would not create the pipeline's topics: {refused}",
-            "correct what the brokers name: [kafka] replication_factor or partitions, or their policy and rights",
+            "correct what the message names: [kafka] replication_factor or partitions, the brokers' policies, or the"
+            " user's ACLs",
         )
     else:
         yield ok(
@@ -148,8 +151,8 @@ def topic(found: Topic, settings: Settings, begins: int, pipeline: Pipeline) -> 
     if other:
         yield warning(
             subject,
-            f"is set to {_listed(other)}, and the file asks for {_listed({key: wanted[key] for key in other})}",
-            "`towpath deploy` sets what the file says",
+            f"has {_listed(other)}, but the file requires {_listed({key: wanted[key] for key in other})}",
+            "run `towpath deploy`, which applies the file's settings",
         )
 
 
@@ -171,8 +174,8 @@ def strangers(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterator[Fin
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
         yield warning(
             SUBJECT,
-            f"topics under the prefix {pipeline.name!r} that are of no namespace of the pipeline:"
+            f"topics with the prefix {pipeline.name!r} that belong to no namespace of the pipeline:"
             f" {', '.join(others[:_SHOWN])}{more}",
-            "if the file took their namespaces in before, `remove --topics` no longer finds them: delete them by hand;"
-            " if they are somebody else's, give the pipeline another name before the first deploy",
+            "if the file included their namespaces before, `remove --topics` no longer finds them: delete them by hand;"
+            " if they belong to somebody else, give the pipeline another name before the first deploy",
         )

@@ -31,26 +31,27 @@ def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> 
 def _retention(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
     wanted, found = pipeline.retention_ms, int(settings.get("retention.ms", _FOREVER))
     if found != _FOREVER and (wanted == _FOREVER or found < wanted):
-        wants = "for ever" if wanted == _FOREVER else f"{wanted} ms"
+        wants = "forever" if wanted == _FOREVER else f"for {wanted} ms"
         yield warning(
             subject,
-            f"retention.ms={found}: the brokers delete records that the file keeps ({wants}); what was not changed"
-            " since cannot be rebuilt from the log",
-            "`towpath deploy` sets what the file says ([log] retention)",
+            f"retention.ms={found}: the brokers delete records that the file keeps {wants}; the log cannot rebuild"
+            " documents that have not changed since",
+            "run `towpath deploy`, which applies [log] retention",
         )
     if int(settings.get("retention.bytes", _FOREVER)) != _FOREVER:
         yield warning(
             subject,
             f"retention.bytes={settings['retention.bytes']}: the brokers delete the oldest records of a partition that"
-            " grows beyond it",
-            "`towpath deploy` sets retention.bytes=-1",
+            " grows larger",
+            "run `towpath deploy`, which sets retention.bytes=-1",
         )
     if begins and wanted == _FOREVER:
         yield warning(
             subject,
-            f"begins at offset {begins}, not at 0: the first records are gone, and documents that were not changed"
-            " since cannot be rebuilt from the log",
-            "`towpath replay` says which; for a whole log `towpath remove --topics`, empty the destination, deploy",
+            f"begins at offset {begins}, not at 0: the first records are gone, and the log cannot rebuild documents"
+            " that have not changed since",
+            "`towpath replay` lists them; to get a whole log, run `towpath remove --topics`, empty the destination and"
+            " deploy",
         )
 
 
@@ -58,10 +59,10 @@ def _unwanted(subject: str, settings: Settings) -> Iterator[Finding]:
     if is_compacted(settings):
         yield error(
             subject,
-            f"cleanup.policy={settings['cleanup.policy']}: compaction keeps a key's last record, which may be an update"
-            " without the document that it changes",
-            "deploy sets cleanup.policy=delete; or set [log] compact = true, deploy, and run `towpath compact"
-            " --from-beginning`, which has the documents read again",
+            f"cleanup.policy={settings['cleanup.policy']}: compaction keeps only the last record of a key, which may be"
+            " an update without the document that it changes",
+            "run `towpath deploy`, which sets cleanup.policy=delete; or set [log] compact = true, deploy, and run"
+            " `towpath compact --from-beginning`, which re-reads these documents",
         )
 
 
@@ -69,16 +70,16 @@ def _compaction(subject: str, settings: Settings, compaction: Compaction) -> Ite
     if not is_compacted(settings):
         yield warning(
             subject,
-            f"cleanup.policy={settings.get('cleanup.policy')}: it held records before [log] compact was set, and is not"
-            " compacted yet",
-            "leave `towpath compact` running: once all updates are protected it lets the cleaner at the topic",
+            f"cleanup.policy={settings.get('cleanup.policy')}: the topic held records before [log] compact was set, and"
+            " is not compacted yet",
+            "leave `towpath compact` running: it enables compaction once all updates are protected",
         )
     elif int(settings.get(MARK, 0)) < compaction.lag_ms:
         yield error(
             subject,
-            f"{MARK}={settings.get(MARK)}, less than [log] compaction_lag ({compaction.lag_ms}): the cleaner may drop a"
-            " document of which only an update is left then",
-            "`towpath deploy` sets what the file says; then run `towpath compact --once --from-beginning`",
+            f"{MARK}={settings.get(MARK)}, less than [log] compaction_lag ({compaction.lag_ms}): the log cleaner may"
+            " drop a whole document of which then only an update is left",
+            "run `towpath deploy`, which applies the file's settings, then `towpath compact --once --from-beginning`",
         )
 
 
@@ -91,15 +92,15 @@ def plan(pipeline: Pipeline) -> Iterator[Finding]:
         yield warning(
             "file",
             f"[log] compaction_lag is {compaction.lag_ms // 1000} s: when Connect, a broker or `towpath compact` is"
-            " away for longer, documents are lost to the cleaner that rebuilds need",
-            "set hours rather than minutes; 24h is the default",
+            " down for longer, the log cleaner drops documents that a rebuild needs",
+            "set hours, not minutes; the default is 24h",
         )
     if pipeline.retention_ms != _FOREVER and pipeline.retention_ms <= compaction.lag_ms:
         yield warning(
             "file",
             f"[log] retention ({pipeline.retention_ms // 1000} s) is not longer than compaction_lag"
-            f" ({compaction.lag_ms // 1000} s): records are deleted before the cleaner may touch them",
-            "compaction gains nothing so: set a longer retention, or compact = false",
+            f" ({compaction.lag_ms // 1000} s): records are deleted before the log cleaner may compact them",
+            "compaction has no effect here: set a longer retention, or compact = false",
         )
 
 

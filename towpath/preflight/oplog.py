@@ -75,23 +75,23 @@ def judge(found: Oplog | None) -> Iterator[Finding]:
     if found is None:
         yield warning(
             _SUBJECT,
-            "its window cannot be seen: the user may not read local.oplog.rs",
-            'grant find and collStats on {db: "local", collection: "oplog.rs"}, or see rs.printReplicationInfo()'
-            f" as another user: less than {SHORT_HOURS:.0f} hours are too few",
+            "its window is unknown: the user may not read local.oplog.rs",
+            'grant find and collStats on {db: "local", collection: "oplog.rs"}, or run rs.printReplicationInfo() as'
+            f" another user: the window should be {SHORT_HOURS:.0f} hours or more",
         )
     elif found.young:
         share = f"{found.size / max(found.limit, 1):.1%} of {found.limit / 2**20:,.0f} MiB"
-        yield ok(_SUBJECT, f"too young to tell how far it will reach: {share} in {found.span / 60:.0f} minutes")
+        yield ok(_SUBJECT, f"is too new to estimate its window: {share} in {found.span / 60:.0f} minutes")
     elif found.hours < SHORT_HOURS:
         yield warning(
             _SUBJECT,
-            f"reaches back {found.hours:.1f} hours at the pace of writes so far ({found.limit / 2**20:,.0f} MiB): a"
-            " capture that stands still for longer, or a first copy that takes longer, has to start over",
-            f"enlarge it for {SHORT_HOURS:.0f} hours or more: db.adminCommand({{replSetResizeOplog: 1, size: <MiB>,"
+            f"reaches back {found.hours:.1f} hours at the current write rate ({found.limit / 2**20:,.0f} MiB): a"
+            " capture that is down for longer, or an initial copy that takes longer, has to start over",
+            f"enlarge it to {SHORT_HOURS:.0f} hours or more: db.adminCommand({{replSetResizeOplog: 1, size: <MiB>,"
             f" minRetentionHours: {SHORT_HOURS:.0f}}}) on every member",
         )
     else:
-        yield ok(_SUBJECT, f"reaches back {found.hours:,.0f} hours at the pace of writes so far")
+        yield ok(_SUBJECT, f"reaches back {found.hours:,.0f} hours at the current write rate")
 
 
 def judge_capture(found: Oplog | None, captured: Captured) -> Iterator[Finding]:
@@ -101,27 +101,27 @@ def judge_capture(found: Oplog | None, captured: Captured) -> Iterator[Finding]:
     if captured.lost:
         yield error(
             subject,
-            f"no longer holds the changes since {captured.since}, up to which everything is captured: what changed"
-            " after that cannot be read any more, and a restart brings nothing back",
-            "`towpath resnapshot PIPELINE` reads all documents again, without emptying the destination",
+            f"no longer holds the changes since {captured.since}, the end of what is captured: the changes after that"
+            " are lost to the stream, and a restart does not help",
+            "run `towpath resnapshot PIPELINE`, which re-reads all documents and does not empty the destination",
         )
     elif captured.state.gap is not None:
         yield warning(
             f"log, {captured.connector}",
-            f"lacks the changes since {captured.state.gap}, and the resnapshot that makes up for them is not over:"
+            f"lacks the changes since {captured.state.gap}, and the resnapshot that replaces them is not finished:"
             " documents that were deleted since are still at the destination",
-            "`towpath resnapshot PIPELINE` goes on with it",
+            "run `towpath resnapshot PIPELINE` to continue it",
         )
     elif found and found.is_near(captured.since.seconds):
         yield warning(
             subject,
-            f"reaches back {_time(found.hours * 3600)}, and capture is {_time(behind)} behind: what is not captured by"
-            " then is lost to it, and `towpath resnapshot` has to read everything again",
-            "see that the connector runs (`towpath status`), or enlarge the oplog (replSetResizeOplog, with"
+            f"reaches back {_time(found.hours * 3600)}, and capture is {_time(behind)} behind: if the oplog drops"
+            " changes before they are captured, `towpath resnapshot` has to re-read everything",
+            "make sure that the connector runs (`towpath status`), or enlarge the oplog (replSetResizeOplog, with"
             " minRetentionHours) on every member",
         )
     elif found:
-        yield ok(subject, f"capture is {_time(behind)} behind, and it reaches back {_time(found.hours * 3600)}")
+        yield ok(subject, f"reaches back {_time(found.hours * 3600)}, and capture is {_time(behind)} behind")
 
 
 def _time(seconds: float) -> str:
@@ -142,8 +142,8 @@ def judge_copy(found: Oplog | None, documents: int, size: int, copy: Copy) -> It
     if limited > found.hours:
         yield error(
             _SUBJECT,
-            f"reaches back {found.hours:.1f} hours, and a copy of {extent} takes {limited:.1f} at the limits of"
-            " [capture]: the stream could not go on where the copy began",
+            f"reaches back {found.hours:.1f} hours, but a copy of {extent} takes {limited:.1f} hours at the limits in"
+            " [capture]: the stream could not start where the copy began",
             f"raise documents_per_second or bytes_per_second, or {enlarge}",
         )
         return
@@ -152,9 +152,9 @@ def judge_copy(found: Oplog | None, documents: int, size: int, copy: Copy) -> It
     if slow > found.hours:
         yield warning(
             _SUBJECT,
-            f"reaches back {found.hours:.1f} hours, and {words}, which a small machine manages: if it is no faster, the"
-            " stream cannot go on where the copy began",
-            f"{enlarge}, or see that the copy is faster",
+            f"reaches back {found.hours:.1f} hours, but {words}, the rate of a small machine: if the copy is no faster,"
+            " the stream cannot start where the copy began",
+            f"{enlarge}, or make sure that the copy is faster",
         )
     else:
-        yield ok(_SUBJECT, f"{words} at most, and it reaches back {found.hours:,.1f} hours")
+        yield ok(_SUBJECT, f"reaches back {found.hours:,.1f} hours, and {words} or less")

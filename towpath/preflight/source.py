@@ -63,14 +63,14 @@ def privileged(client: MongoClient[dict[str, Any]], pipeline: Pipeline) -> Itera
     actions = SOURCE_ACTIONS + (COPY_ACTIONS if pipeline.copy.way == "towpath" else ())
     mine = privileges(client)
     if mine is None:
-        yield ok(SIDE, "no user is logged in, so the server must be without access control")
+        yield ok(SIDE, "no user is authenticated, so the server must be without access control")
         return
     missing = mine.missing_everywhere(actions)
     if missing:
         yield error(
             SIDE,
-            f"the user {mine.user} may not {', '.join(missing)} in every database, and Debezium watches all of them"
-            " in one change stream",
+            f"the user {mine.user} may not {', '.join(missing)} in every database, but Debezium watches all databases"
+            " with one change stream",
             f'db.getSiblingDB("{mine.user.partition("@")[2]}").grantRolesToUser("{mine.user.partition("@")[0]}",'
             ' [{role: "readAnyDatabase", db: "admin"}])',
         )
@@ -100,7 +100,7 @@ def _collections(
     yield from _names(pipeline, known.namespaces)
     shown = ", ".join(known.namespaces) if len(known.namespaces) <= _SHOWN else ""
     total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
-    yield ok(SIDE, f"collections that match: {shown or len(known.namespaces)}; {total}")
+    yield ok(SIDE, f"matching collections: {shown or len(known.namespaces)}; {total}")
     return documents, size
 
 
@@ -108,7 +108,7 @@ def _kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     """What speaks against a collection by what it is."""
     subject = f"{SIDE} {collection.namespace}"
     if collection.kind == "view":
-        yield ok(subject, "is a view, and is not replicated: only collections have a change stream")
+        yield ok(subject, "is a view and is not replicated: only collections have a change stream")
     try:
         refuse_collection(collection, pipeline)
     except Refused as refused:
@@ -117,8 +117,8 @@ def _kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     if collection.options.get("capped"):
         yield warning(
             subject,
-            "is capped: what falls out of it causes no change event, and stays at the destination for ever",
-            "make the collection at the destination capped as well, or leave it out with [collections] exclude",
+            "is capped: documents that it drops cause no change event and stay at the destination forever",
+            "make the collection at the destination capped too, or leave it out with [collections] exclude",
         )
 
 
@@ -189,8 +189,8 @@ def sample(client: MongoClient[dict[str, Any]], namespace: str, count: int, pipe
     if largest > LARGE:
         yield warning(
             subject,
-            f"holds a document of {largest / 2**20:.2f} MiB: a change event has to fit into 16 MiB together with what"
-            " wraps it, and an update of such a document may stop capture (BSONObjectTooLarge)",
+            f"holds a document of {largest / 2**20:.2f} MiB: a change event, which wraps the document, must fit into"
+            " 16 MiB; an update of such a document may stop capture (BSONObjectTooLarge)",
             "make such documents smaller, or leave the collection out with [collections] exclude",
         )
     yield ok(
@@ -201,12 +201,12 @@ def sample(client: MongoClient[dict[str, Any]], namespace: str, count: int, pipe
 
 def _odd_finding(subject: str, namespace: str, odd: list[str], pipeline: Pipeline) -> Finding:
     more = f" and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
-    found = f"has fields whose names hold a dot, begin with $ or are empty: {', '.join(odd[:_NAMED])}{more}"
+    found = f"has fields whose names contain a dot, begin with $ or are empty: {', '.join(odd[:_NAMED])}{more}"
     if pipeline.captured_whole and pipeline.captured_whole.matches(namespace):
-        return ok(subject, f"{found}; [capture] whole_documents looks its documents up")
+        return ok(subject, f"{found}; [capture] whole_documents looks up its whole documents")
     return warning(
         subject,
-        f"{found}; in an update a change stream cannot tell the field a.b from b inside a",
+        f"{found}; in an update, a change stream does not distinguish the field a.b from b inside a",
         f'if updates touch them, add "{namespace}" to [capture] whole_documents before the first deploy',
     )
 
