@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -82,7 +83,7 @@ def test_a_dead_child_does_not_run_although_nobody_waited_for_it(tmp_path: Path)
 
 def test_a_living_process_whose_pid_was_never_written_down_is_found_by_its_command(sleeper: Process) -> None:
     forgotten = dataclasses.replace(sleeper, pid=None, created=None)
-    unique = dataclasses.replace(forgotten, command=("/bin/sleep", "299.75"))
+    unique = dataclasses.replace(forgotten, command=("/bin/sleep", f"299.{os.getpid()}"))
     assert processes.adopted(unique).pid is None
     living = processes.spawn(unique)
     try:
