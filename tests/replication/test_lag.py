@@ -149,6 +149,15 @@ def _above(found: float | None, before: float | None) -> float | None:
     return found if found is not None and before is not None and found > before else None
 
 
+def threads(pid: int) -> list[Path]:
+    return list(Path(f"/proc/{pid}/task").iterdir())
+
+
+def state(thread: Path) -> str:
+    """As proc(5) has it: T is stopped by a signal."""
+    return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+
+
 def test_a_server_that_sleeps_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "ANSWER", 1.0)
     with replica_set(tmp_path) as address:
@@ -156,6 +165,7 @@ def test_a_server_that_sleeps_is_not_waited_for_without_end(tmp_path: Path, monk
         with pytest.raises(MongoUnreachable, match=address), briefly(uri, "source") as client:
             pid = client.admin.command("serverStatus")["pid"]
             os.kill(pid, signal.SIGSTOP)
+            until("every thread of it asleep", lambda: {state(thread) for thread in threads(pid)} == {"T"})
             began = time.monotonic()
             try:
                 client["any"]["thing"].find_one()
