@@ -1,8 +1,8 @@
 """`wait`: everything that was written to the source before the call is at the destination.
 
 Not silence, but a proof in steps, without a write to the source: the source's time at the call has passed through
-the log, with nothing left to copy; what was asked to be read again is in the log; and then every partition of every
-topic is applied up to the end that it had at that moment.
+the log, with nothing left to copy; the answers to all re-read requests are in the log; and then every partition of
+every topic is applied up to the end that it had at that time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, s
     asked = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
     _wait_captured(pipeline, connect, moment, deadline, say)
     if asked:
-        say("waiting until all that was asked for is read again")
+        say("waiting until all requested documents are re-read")
         for name in pipeline.source_connectors:
             _wait_answered(pipeline, connect, topics, name, asked, deadline)
     ends = _committed_ends(pipeline, connect, topics, deadline)
@@ -109,7 +109,7 @@ def _wait_answered(
         if reread_requests.waiting(pipeline, topics, name, answered, asked) is None:
             return
         why = f" ({found.waiting})" if found and found.waiting else ""
-        words = f"{name} has answered requests to read again up to {answered} of {asked}{why}"
+        words = f"{name} has answered re-read requests up to {answered} of {asked}{why}"
         _go_on(pipeline, connect, deadline, words)
 
 
@@ -165,7 +165,7 @@ def _go_on(pipeline: Pipeline, connect: Connect, deadline: float, last_seen: str
             raise TowpathError(f"{connector.name} has failed: {'; '.join(connector.failures)}")
     if time.monotonic() > deadline:
         stopped = ", ".join(f"{c.name} is {c.state}" for c in found if c.state != "RUNNING")
-        raise NotYet(f"not in step in time: {last_seen}{'; ' + stopped if stopped else ''}")
+        raise NotYet(f"not caught up in time: {last_seen}{'; ' + stopped if stopped else ''}")
     time.sleep(_PAUSE)
 
 

@@ -303,7 +303,7 @@ def ended_at_its_limit(pipeline: Pipeline, folder: Path) -> None:
             told = running.ended(1)
     seconds = seconds_until(told, "everything is as before", stopped)
     print(f"all was as before {seconds:.2f} s after the beginning of a pause of 3 s at most")
-    assert "has reached its limit of 3 s while applying what is left (not in step in time: " in told[-1]["words"]
+    assert "has reached its limit of 3 s while applying what is left (not caught up in time: " in told[-1]["words"]
     assert 3 <= seconds < 15, told
     with cutover(pipeline, folder, "--max-pause", "1s", "--stop-with", "sleep 600") as running:
         told = running.ended(1)

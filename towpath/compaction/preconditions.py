@@ -22,7 +22,7 @@ def compaction_of(pipeline: Pipeline) -> Compaction:
     reread_requests.refuse_unable(pipeline)
     if pipeline.compaction is None:
         raise Refused(
-            f"the log of {pipeline.name} is not compacted: it keeps every record, so that documents read again would"
+            f"the log of {pipeline.name} is not compacted: it keeps every record, so re-read documents would"
             " only make it longer; set [log] compact = true, `towpath deploy`, and start this again"
         )
     return pipeline.compaction

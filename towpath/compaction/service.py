@@ -1,6 +1,6 @@
 """Compaction: every update in the log is followed by the whole document of its key before the cleaner may touch it.
 
-Round by round the documents with updates since their last whole record are read again by the source connector, in
+Round by round the documents with updates since their last whole record are re-read by the source connector, in
 their place in the log. A round ends when they have come by; what is committed is never beyond an update without its
 document, so that another life, or another instance, begins rightly.
 """
@@ -192,9 +192,7 @@ class Compactor:
         for part in self._reader.parts.values():
             part.awaited.clear()
         if left:
-            self._tell(
-                f"{left:,} documents were asked for and not read again; the log of the source connector says why"
-            )
+            self._tell(f"{left:,} requested documents were not re-read; the log of the source connector shows why")
         return left
 
     def _answered(self, last: Mapping[str, int], *, tell: bool) -> bool:
@@ -209,7 +207,7 @@ class Compactor:
                         found = self._connect.status(connector).state
                         stands = "" if found == "RUNNING" else f", which is {found}"
                         words = stands + (f": {why}" if why else "")
-                        self._tell(f"{self._reader.awaited:,} documents wait to be read again by {connector}{words}")
+                        self._tell(f"{self._reader.awaited:,} documents wait to be re-read by {connector}{words}")
                     return False
             return True
         except TowpathError as error:  # the answers may come all the same

@@ -169,7 +169,7 @@ class PipelineFile(_Section):
             )
         if self.log.compact and self.mode == "plain" and self.capture.copy_way != "towpath":
             raise ValueError(
-                "[log] compact = true needs documents that are read again, which Debezium's own connector does not do;"
+                "[log] compact = true needs re-read documents, which Debezium's own connector does not support;"
                 ' set mode = "exactly-once", or [capture] copy = "towpath"'
             )
         return self

@@ -1,21 +1,21 @@
-"""The way back of a pipeline: a pipeline of the other direction, which begins at a moment when nobody writes.
+"""The reverse pipeline: a pipeline of the other direction, which begins when nobody writes.
 
-In this order, by whoever knows that nobody writes:
+To begin it, by whoever knows that nobody writes:
 
     make_ready             while all goes on: topics, the sink, which has nothing to do, the source connectors, STOPPED
-    barrier.wait           of the way there: its sink has applied all
-    lifecycle.stop_sink    of the way there; its capture goes on
-    begin                  from here on what is written at its destination comes back to its source
+    barrier.wait           of the pipeline: its sink has applied all
+    control.stop_sink      of the pipeline; its capture goes on
+    begin                  from here on, what is written at its destination is replicated to its source
 
-and to return, when nobody writes once more:
+To fail back, when nobody writes once more:
 
-    barrier.wait           of the way back: its sink has applied all
-    lifecycle.remove       the way back, with its log
-    barrier.wait_captured  of the way there: what the way back wrote is in its log as well
-    skip_to_end            and the sink of the way there passes over that, for it came from its destination
-    lifecycle.resume_sink  of the way there
+    barrier.wait           of the reverse pipeline: its sink has applied all
+    deployment.remove      the reverse pipeline, with its log
+    barrier.wait_captured  of the pipeline: what the reverse pipeline wrote is in its log as well
+    skip_to_end            the pipeline's sink skips that, because it came from its destination
+    control.resume_sink    of the pipeline
 
-So there is no moment at which both sinks write, and neither ever reads what the other wrote.
+So the two sinks never write at the same time, and neither ever reads what the other wrote.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _once(client: Client, *, on: bool) -> None:
         while client.admin.command("hello")["lastWrite"]["majorityOpTime"]["ts"] < at:
             time.sleep(_LOOK_S)
         if is_on(client) is not on:
-            raise AutoReconnect("the primary that it was told to lost its office before a majority knew of it")
+            raise AutoReconnect("the primary stepped down before a majority had the change")
 
 
 def _passes(error: BaseException) -> bool:

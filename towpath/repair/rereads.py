@@ -53,7 +53,7 @@ def repair(
 ) -> Iterator[Repaired]:
     """Repair these documents, a batch at a time, and tell of each what came of it.
 
-    `timeout` is in seconds, for each batch to be read again and applied. Raises `Refused` where nobody would read
+    `timeout` is in seconds, for each batch to be re-read and applied. Raises `Refused` where nobody would read
     again, `NotYet` when a batch is not applied in time; what was asked for until then is applied all the same.
     """
     it.require_deployed()
@@ -137,7 +137,7 @@ class _Reasons:
         if self._known is None:
             self._known = dict(self._read())
         said = self._known.get((wanted.namespace, id_key(wanted.id)))
-        return said or "it was read again and applied; does something else write to the destination?"
+        return said or "it was re-read and applied; does something else write to the destination?"
 
     def _read(self) -> Iterator[tuple[tuple[Namespace, Key], str]]:
         pipeline, topics = self._it.pipeline, self._it.topics

@@ -154,7 +154,7 @@ def checked(
             it.say("what was cut short or made again is begun anew by `towpath remove PIPELINE --topics` and `deploy`")
         raise NotWhole(
             "the log cannot rebuild all documents, and nothing was changed. --force rebuilds what can be rebuilt, and"
-            " lists the rest; `towpath repair --ids` has documents read again at the source, which puts them whole into"
+            " lists the rest; `towpath repair --ids` re-reads documents at the source, which puts them whole into"
             " the log"
         )
     return found

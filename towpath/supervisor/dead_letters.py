@@ -1,7 +1,7 @@
 """What the destination refused and is still not the same: tried again, cause by cause, until it is taken.
 
 A cause is tried with one document, since each that is refused again is another dead letter. Once one is taken, the
-others follow. What was set aside and is the same by now, whoever mended it, is forgotten.
+others follow. Dead letters whose documents are the same by now are forgotten.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from verifier.values import extended_json
 _FIRST, _LONGEST = 5.0, 1800.0  # seconds between two tries of a cause
 _KEPT = 50_000  # documents that are remembered; of more only the newest
 _AT_ONCE = 1_000  # documents of one cause that are repaired together
-_TIMEOUT = 120  # seconds for them to be read again and applied
+_TIMEOUT = 120  # seconds for them to be re-read and applied
 _HANGS = 900.0  # seconds after which a repair that has not ended hangs
 
 _Id = tuple[Namespace, Key]

@@ -107,7 +107,7 @@ class Supervisor:
         breaks = bounds.listed(found.breaks) if found.breaks else ""
         self.events.standing("gap", "gap", breaks, more={"log_breaks": [one.as_json() for one in found.breaks]})
         for waiting in found.waiting:
-            why = f"requests to read again wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
+            why = f"re-read requests wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
             self.events.standing("trouble", f"requests {waiting.connector}", why)
 
     def _connector(self, connector: Connector) -> None:

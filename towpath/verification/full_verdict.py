@@ -75,7 +75,7 @@ class Standing:
         if doubt := self.doubt(last):
             return None, doubt
         if last is here and here["at_destination"]:
-            why = self.unread or "it was restored from a backup, or is being read again or rebuilt"
+            why = self.unread or "it was restored from a backup, or is being re-read or rebuilt"
             return None, f"the destination no longer shows that verdict: {why}"
         return last, ""
 
@@ -158,7 +158,7 @@ class Verified:
         elif full is None or last.get("id") != full["id"]:
             why = standing.doubt(last)
             if full is None and last.get("of") == EVERYTHING:
-                why = why or doubt or "the documents were rebuilt or read again since"
+                why = why or doubt or "the documents were rebuilt or re-read since"
             if why:
                 last, doubt = full, why
         return cls(last, full, doubt, _following(pipeline, standing))

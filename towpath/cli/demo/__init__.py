@@ -98,7 +98,7 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
         say("5/6 The writer has stopped; waiting until everything it wrote is at the destination")
         start = time.monotonic()
         barrier.wait(it.pipeline, it.connect, it.topics, 240, lambda words: None)
-        say(f"    in step after {time.monotonic() - start:.1f} s")
+        say(f"    caught up after {time.monotonic() - start:.1f} s")
         say("6/6 Comparing both sides, document by document, byte for byte")
         comparisons = compare_all(source, destination)
         summary(comparisons, writer.counts, pushes(it))
@@ -124,7 +124,7 @@ def _watch(it: Session, seconds: float) -> None:
         if found.snapshot_done and done_at is None:
             done_at = time.monotonic()
         copied = ", ".join(f"{c.namespace} {c.documents:,} of {c.of:,}" for c in found.snapshot if c.documents)
-        copy = "first copy done" if found.snapshot_done else f"first copy: {copied or 'starting'}"
+        copy = "initial copy done" if found.snapshot_done else f"initial copy: {copied or 'starting'}"
         lag = f"lag {found.lag_records or 0:,} records, {found.lag_seconds:.1f} s"
         say(f"    {copy}; {lag}; {found.records_per_second:,.0f} records/s")
         time.sleep(1)
