@@ -161,7 +161,7 @@ def _compacting(scene: Scene) -> Iterator[Holds]:
     """`towpath compact` has asked for documents, behind others that take a while, and the answer is not there yet."""
     until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
     with Command(scene.folder, scene.pipeline.file, "compact", "--every", "1s") as service:
-        until("round of compaction", lambda: not service.alive or "asked for" in service.said, 120, 0.1)
+        until("round of compaction", lambda: not service.alive or "; requested " in service.said, 120, 0.1)
         read_again(scene, 50)
         end = scene.offsets.requests_end()
         until("request of compaction", lambda: not service.alive or scene.offsets.requests_end() > end, 180, 0.01)
