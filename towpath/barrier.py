@@ -16,14 +16,13 @@ from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
 from connectors.rest import Connect, Connector
-from towpath.cluster_time import ClusterTime
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.kafka.topics import Place, Topics
 from towpath.log import bounds, reread_requests
 from towpath.log.lag import applied, gaps, peek, pipeline_ends
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
 from towpath.mongo.client import connected, operation_time
-from towpath.pipeline import Pipeline
+from towpath.pipeline import ClusterTime, Pipeline
 from towpath.session import Session
 
 _PAUSE = 0.2  # seconds between two looks

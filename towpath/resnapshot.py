@@ -20,13 +20,12 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from connectors.control import statuses
 from connectors.rest import Connect
-from towpath.cluster_time import ClusterTime
 from towpath.errors import MongoUnreachable, NotYet, TopicError, TowpathError
 from towpath.kafka.topics import Topics
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.mongo.client import connected
 from towpath.namespaces import Selection
-from towpath.pipeline import Pipeline
+from towpath.pipeline import ClusterTime, Pipeline
 
 NAME, ONLY = "towpath.resnapshot", "towpath.resnapshot.only"
 #: What a deployment leaves as it is.

@@ -13,8 +13,8 @@ from pymongo.errors import PyMongoError
 from verifier.differences import Difference, Pair, difference
 from verifier.errors import VerifierError
 from verifier.merge import Equal, Side, Unequal, merged
-from verifier.order import Key, id_key
 from verifier.proof import Outcome, Same, Unsettled
+from verifier.raw import Key, id_key
 from verifier.reads import Client, chunks, in_id_order, in_words, patiently
 from verifier.settlement import Passed, Recheck, Settling
 

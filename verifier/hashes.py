@@ -17,9 +17,8 @@ from pymongo.errors import PyMongoError
 from verifier import proof, raw
 from verifier.differences import Namespace, Pair
 from verifier.errors import Unsuitable
-from verifier.order import Key, id_key, key
 from verifier.ranges import Bounds, between, match
-from verifier.raw import Element
+from verifier.raw import Element, Key, id_key, key
 from verifier.reads import RAW, Client, in_words, now, patiently
 
 _QUIET = "the option quiet requires that nobody writes"

@@ -2,7 +2,7 @@
 
 Nearly all documents are equal, so whole blocks are compared at once; only a block that differs is compared document by
 document. Documents of equal bytes are the same document, whatever the order. Where the order is not the one that
-`verifier.order` knows (a collation), documents that do not differ may be named too, and no difference is missed.
+`verifier.raw` knows (a collation), documents that do not differ may be named too, and no difference is missed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from pymongo.collection import Collection
 from pymongo.errors import PyMongoError
 
 from verifier.differences import same_but_for_order
-from verifier.order import Key, id_key
 from verifier.ranges import Bounds
-from verifier.raw import id_document
+from verifier.raw import Key, id_document, id_key
 from verifier.reads import brief, in_id_order, in_words, is_passing, patiently
 
 _BLOCK = 1 << 18  # bytes that are compared at once
@@ -160,7 +159,7 @@ class RangeRead:
     bounds: Bounds
     batch_size: int
     ordered: bool = True
-    """Whether `verifier.order` knows the order of the `_id`s; otherwise an interrupted read cannot go on."""
+    """Whether `verifier.raw` knows the order of the `_id`s; otherwise an interrupted read cannot go on."""
     ignore_field_order: bool = False
     lost_for: float = 60.0
     """Seconds for which a server may be unreachable."""

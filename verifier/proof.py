@@ -19,8 +19,7 @@ from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
 from verifier.differences import Difference, Different, Namespace, Pair, difference, differing, same_but_for_order
-from verifier.order import Key, key
-from verifier.raw import id_document, id_element
+from verifier.raw import Key, id_document, id_element, key
 from verifier.reads import RAW, Client, among, by_ids, collection, now
 
 _STRIKES = 3  # a sink may split a transaction of the source, and briefly show a state that the source never had

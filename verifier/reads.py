@@ -14,7 +14,7 @@ from pymongo import MongoClient
 from pymongo.collection import Collection
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WaitQueueTimeoutError
 
-from verifier import order, raw
+from verifier import raw
 from verifier.differences import Namespace
 from verifier.errors import ServerLost, VerifierError
 from verifier.raw import Element
@@ -50,7 +50,7 @@ def among(path: bytes, ids: Sequence[bytes]) -> RawBSONDocument:
 
 def by_ids(
     documents: Collection[Any], ids: Sequence[bytes], at: Timestamp | None = None
-) -> Iterator[tuple[order.Key, bytes]]:
+) -> Iterator[tuple[raw.Key, bytes]]:
     """Key and bytes of the documents that have one of these ids; `at`: as they were at this cluster time."""
     command: dict[str, Any] = {"find": documents.name, "filter": among(b"_id", ids), "batchSize": IDS}
     if at is not None:
@@ -61,7 +61,7 @@ def by_ids(
         batch = reply["firstBatch"]
         while True:
             for document in batch:
-                yield order.id_key(bytes(document.raw)), bytes(document.raw)
+                yield raw.id_key(bytes(document.raw)), bytes(document.raw)
             if not reply["id"]:
                 return
             more = {"getMore": reply["id"], "collection": documents.name, "batchSize": IDS}

@@ -15,8 +15,8 @@ from typing import TypeAlias
 from bson.timestamp import Timestamp
 
 from verifier.differences import Namespace, Pair, in_one_order
-from verifier.order import Key, id_key
 from verifier.proof import Judge, Outcome, Same, Suspect, Unsettled
+from verifier.raw import Key, id_key
 from verifier.reads import ID_BYTES, IDS, Client, by_ids, collection, now, patiently
 
 _JUDGED_BYTES = 1 << 24  # of documents that are held at once while they are judged

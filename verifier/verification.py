@@ -11,11 +11,10 @@ from pathlib import Path
 from verifier.differences import Difference, Pair
 from verifier.hashes import Watch, same_by_hash, watch
 from verifier.journal import Done, Journal
-from verifier.order import Key, id_key
-from verifier.pairs import ListedPair, look
-from verifier.plan import Plan, about, plan
+from verifier.plan import ListedPair, Plan, about, look, plan
 from verifier.proof import Outcome, Same, Unsettled
 from verifier.ranges import RANGE_BYTES, size
+from verifier.raw import Key, id_key
 from verifier.reads import Client, collection
 from verifier.settlement import Passed, Recheck, Settling
 from verifier.tally import Progress, Tally, Verdict

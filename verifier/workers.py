@@ -54,7 +54,7 @@ class Range:
     bounds: Bounds
     batch_size: int
     ordered: bool = True
-    """Whether `verifier.order` knows the order of the `_id`s; a collation has another."""
+    """Whether `verifier.raw` knows the order of the `_id`s; a collation has another."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.measured import Run
-from towpath.stack.versions import versions
+from towpath.stack.tools import versions
 
 #: What the other sides are divided by.
 BASE = "towpath"

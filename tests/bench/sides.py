@@ -18,13 +18,13 @@ from connectors.control import statuses
 from connectors.rest import Connect
 from tests.bench.measured import await_fact
 from towpath import stack as embedded
-from towpath.cluster_time import ClusterTime
 from towpath.deploy.deployment import Deployment, remove
 from towpath.deploy.inventory import look
 from towpath.errors import NoSuchConnector
 from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import applied, gaps, peek
 from towpath.log.source_offsets import read_state
+from towpath.pipeline import ClusterTime
 from towpath.session import Session, opened
 from towpath.topic_settings import TOPIC_SETTINGS
 

@@ -23,8 +23,7 @@ from tests.bench.report import BASE, Found, Part, at_most
 from tests.bench.sides import COLLECTION, DATABASE
 from towpath import stack as embedded
 from verifier import Options, Pair, Recheck, Verification
-from verifier.pairs import look
-from verifier.plan import plan
+from verifier.plan import look, plan
 from verifier.ranges import RANGE_BYTES
 from verifier.reads import collection, in_id_order
 from verifier.workers import Range

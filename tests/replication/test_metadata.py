@@ -16,8 +16,7 @@ from pymongo.database import Database
 from towpath.stack import mongod
 from verifier.descriptions import described
 from verifier.differences import Pair
-from verifier.metadata import Looked, MetadataDifference, differences
-from verifier.relaxed_schema import HARMLESS, HARMLESS_IN_PLACE, held_back, stopped
+from verifier.metadata import HARMLESS, HARMLESS_IN_PLACE, Looked, MetadataDifference, differences, held_back, stopped
 
 Client = MongoClient[dict[str, Any]]
 Made = Callable[[Database[dict[str, Any]]], None]

@@ -9,8 +9,8 @@ from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.support import awaited, log
 from tests.support.pipeline import Pipeline, Settings, towpath
-from towpath.cluster_time import ClusterTime, cluster_time
 from towpath.log.source_offsets import read_state
+from towpath.pipeline import ClusterTime, cluster_time
 
 COMPACTED = '[log]\ncompact = true\ncompaction_lag = "1s"\ndelete_retention = "8s"'
 

@@ -15,7 +15,7 @@ from tests.support.pipeline import Pipeline, towpath
 from tests.support.swapping import Swapping
 from tests.support.ticker import Ticker
 from verifier.descriptions import Options, described
-from verifier.relaxed_schema import NEVER
+from verifier.metadata import NEVER
 
 VALIDATOR = {"$jsonSchema": {"required": ["email"]}}
 INDEXES: list[dict[str, Any]] = [

@@ -15,7 +15,7 @@ from tests.support import log
 from tests.support.pipeline import Pipeline
 from towpath.config import loading as pipeline_file
 from towpath.kafka.topics import Topics
-from towpath.log.recent_keys import ids
+from towpath.log.changed_keys import ids
 from towpath.pipeline import Pipeline as Spec
 from towpath.topic_settings import TOPIC_SETTINGS
 

@@ -23,10 +23,10 @@ from pymongo.errors import OperationFailure
 
 from tests.support.started import started
 from towpath import stack as embedded
-from towpath.stack import cache, mongod, parts, state
+from towpath.stack import mongod, parts, state
 from towpath.stack.mongod import Root
-from towpath.stack.ports import free
-from towpath.stack.versions import version
+from towpath.stack.state import free_ports
+from towpath.stack.tools import version
 
 TOWPATH = Path(sys.executable).parent / "towpath"
 
@@ -161,7 +161,7 @@ def test_a_process_that_dies_while_it_starts_is_told_with_its_last_lines(running
 
 
 def test_a_fixed_port_in_use_is_told_with_its_holder_and_nothing_is_started(tmp_path: Path) -> None:
-    base = free(1)[0]
+    base = free_ports(1)[0]
     with socket.create_server(("127.0.0.1", base + 2)):
         done = _towpath("up", "--dir", tmp_path / "other", "--port-base", str(base))
     assert done.returncode == 2
@@ -174,7 +174,7 @@ def test_a_mongod_that_does_not_run_is_fetched_again(
 ) -> None:
     whole = parts.mongod(_quiet).parent
     monkeypatch.setenv("TOWPATH_CACHE", str(tmp_path))
-    damaged = cache.cache_directory() / "mongod" / whole.name
+    damaged = parts.cache_directory() / "mongod" / whole.name
     shutil.copytree(whole, damaged)
     with (damaged / "mongod").open("r+b") as program:
         program.write(bytes(4096))  # as long as before, but no program

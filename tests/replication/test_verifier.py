@@ -15,7 +15,7 @@ from tests.support.corpus import DOCUMENTS as SPECIMENS
 from tests.support.corpus import RAW_DOCUMENTS, Specimen
 from towpath.stack.mongod import start_replica_set
 from verifier import Pair, Recheck, check_ids, compare
-from verifier.order import id_key
+from verifier.raw import id_key
 from verifier.reads import RAW
 
 DOCUMENTS = [{"_id": n, "n": n, "list": [{"t": n, "v": "x" * n}], "z": 1.5} for n in range(500)]

@@ -12,7 +12,7 @@ from kafka.admin import AbortTransactionSpec, KafkaAdminClient
 
 from tests.support.pipeline import Pipeline, towpath
 from towpath.errors import TopicError
-from towpath.log import open_transactions
+from towpath.log import lag
 from towpath.log.lag import pipeline_ends
 from towpath.session import opened
 
@@ -82,11 +82,11 @@ def test_a_transaction_that_has_lost_its_end_is_told_until_it_is_ended(pipeline:
     with opened(pipeline.file) as it, closing(admin):
 
         def told(longest: float) -> None:
-            open_transactions.refuse(it.pipeline, it.topics, pipeline_ends(it.pipeline, it.topics), longest)
+            lag.refuse_hanging_transactions(it.pipeline, it.topics, pipeline_ends(it.pipeline, it.topics), longest)
 
         told(60)
         ends = pipeline_ends(it.pipeline, it.topics)
-        assert [(one.place, one.seconds < 60) for one in open_transactions.look(it.pipeline, it.topics, ends, 0)] == [
+        assert [(one.place, one.seconds < 60) for one in lag.open_transactions(it.pipeline, it.topics, ends, 0)] == [
             ((place.topic, 0), True)
         ]
         with pytest.raises(TopicError, match=f"{place.topic}, partition 0: .* has not ended"):

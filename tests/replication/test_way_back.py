@@ -19,7 +19,7 @@ from towpath import barrier
 from towpath.bookkeeping.positions import positions
 from towpath.cli.options import say
 from towpath.cutover import reverse_pipeline
-from towpath.cutover.reverse_file import write_back_file
+from towpath.cutover.reverse_pipeline import write_back_file
 from towpath.deploy import deployment
 from towpath.errors import Refused
 from towpath.log.lag import pipeline_ends

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.test_pipeline_file import MINIMAL, PLAIN
 from towpath.config.loading import parse, read
-from towpath.cutover.reverse_file import back_file, other_refused, renamed, reverse, write_back_file
+from towpath.cutover.reverse_pipeline import back_file, other_refused, renamed, reverse, write_back_file
 from towpath.errors import Refused, TowpathError
 from towpath.namespaces import Renames, Selection
 from towpath.pipeline import Copy, Keeps

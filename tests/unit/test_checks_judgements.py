@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from towpath.cluster_time import ClusterTime
 from towpath.deploy.preconditions import DESTINATION_SET
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
 from towpath.finding import Finding, refusal
@@ -14,8 +13,8 @@ from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SourceState
 from towpath.mongo.client import ReplicaSet
 from towpath.namespaces import Renames
-from towpath.pipeline import Copy, CopyWay, Pipeline
-from towpath.preflight import cluster, connect, file, kafka, oplog
+from towpath.pipeline import ClusterTime, Copy, CopyWay, Pipeline
+from towpath.preflight import cluster, connect, file, kafka, log
 from towpath.resnapshot import Captured
 from towpath.topic_settings import LARGEST_RECORD, TOPIC_SETTINGS
 
@@ -201,17 +200,17 @@ def test_a_foreign_connector_that_is_none_of_our_business(config: dict[str, str]
     ("found", "level", "words"),
     [
         (None, "warning", "its window is unknown"),
-        (oplog.Oplog(span=3600 * 5, size=100, limit=100), "warning", "reaches back 5.0 hours"),
-        (oplog.Oplog(span=3600 * 2, size=50, limit=100), "warning", "reaches back 4.0 hours"),
-        (oplog.Oplog(span=3600 * 30, size=100, limit=100), "ok", "reaches back 30 hours"),
-        (oplog.Oplog(span=3600 * 5, size=100, limit=100, kept=48), "ok", "reaches back 48 hours"),
-        (oplog.Oplog(span=3600 * 2, size=1, limit=100), "ok", "reaches back 200 hours"),
-        (oplog.Oplog(span=60, size=1, limit=1000), "ok", "is too new"),
-        (oplog.Oplog(span=60, size=95, limit=100), "warning", "reaches back 0.0 hours"),
+        (log.Oplog(span=3600 * 5, size=100, limit=100), "warning", "reaches back 5.0 hours"),
+        (log.Oplog(span=3600 * 2, size=50, limit=100), "warning", "reaches back 4.0 hours"),
+        (log.Oplog(span=3600 * 30, size=100, limit=100), "ok", "reaches back 30 hours"),
+        (log.Oplog(span=3600 * 5, size=100, limit=100, kept=48), "ok", "reaches back 48 hours"),
+        (log.Oplog(span=3600 * 2, size=1, limit=100), "ok", "reaches back 200 hours"),
+        (log.Oplog(span=60, size=1, limit=1000), "ok", "is too new"),
+        (log.Oplog(span=60, size=95, limit=100), "warning", "reaches back 0.0 hours"),
     ],
 )
-def test_how_far_the_oplog_reaches(found: oplog.Oplog | None, level: str, words: str) -> None:
-    (finding,) = oplog.judge(found)
+def test_how_far_the_oplog_reaches(found: log.Oplog | None, level: str, words: str) -> None:
+    (finding,) = log.judge(found)
     assert finding.level == level
     assert words in finding.finding
 
@@ -219,26 +218,26 @@ def test_how_far_the_oplog_reaches(found: oplog.Oplog | None, level: str, words:
 @pytest.mark.parametrize(
     ("found", "since", "lost", "level", "words"),
     [
-        (oplog.Oplog(4000, 95, 100, last=5000), 3000, False, "ok", "capture is 33 minutes behind"),
-        (oplog.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 minutes, and capture is 33"),
-        (oplog.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 3 hours, and capture is"),
-        (oplog.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9 hours, and capture is"),
-        (oplog.Oplog(4000, 95, 100, last=5000), 4999, True, "error", "no longer holds the changes since 4999:1"),
+        (log.Oplog(4000, 95, 100, last=5000), 3000, False, "ok", "capture is 33 minutes behind"),
+        (log.Oplog(4000, 95, 100, last=5000), 2999, False, "warning", "reaches back 67 minutes, and capture is 33"),
+        (log.Oplog(4000, 40, 100, last=5000), 1000, False, "ok", "reaches back 3 hours, and capture is"),
+        (log.Oplog(4000, 95, 100, kept=9, last=5000), 500, False, "ok", "reaches back 9 hours, and capture is"),
+        (log.Oplog(4000, 95, 100, last=5000), 4999, True, "error", "no longer holds the changes since 4999:1"),
         (None, 4999, True, "error", "no longer holds the changes since 4999:1"),
     ],
 )
 def test_capture_has_to_stay_within_the_oplog(
-    found: oplog.Oplog | None, since: int, lost: bool, level: str, words: str
+    found: log.Oplog | None, since: int, lost: bool, level: str, words: str
 ) -> None:
     captured = Captured("move-source", SourceState(None), ClusterTime(since, 1), lost, "", ".*")
-    (finding,) = oplog.judge_capture(found, captured)
+    (finding,) = log.judge_capture(found, captured)
     assert (finding.level, words in finding.finding) == (level, True), finding.finding
 
 
 def test_a_resnapshot_that_is_not_over_is_told() -> None:
     state = SourceState(None, gap=ClusterTime(4000, 1))
     captured = Captured("move-source", state, ClusterTime(4999, 1), False, "x", ".*")
-    (finding,) = oplog.judge_capture(oplog.Oplog(4000, 95, 100, last=5000), captured)
+    (finding,) = log.judge_capture(log.Oplog(4000, 95, 100, last=5000), captured)
     assert (finding.level, "lacks the changes since 4000:1" in finding.finding) == ("warning", True)
 
 
@@ -254,13 +253,13 @@ def test_a_resnapshot_that_is_not_over_is_told() -> None:
 def test_the_oplog_has_to_reach_back_over_the_copy(
     documents: int, size: int, limits: tuple[int, int], level: str, words: str
 ) -> None:
-    window = oplog.Oplog(span=3600 * 10, size=100, limit=100)
+    window = log.Oplog(span=3600 * 10, size=100, limit=100)
     copy = Copy("towpath", 4, "primary", *limits)
-    (finding,) = oplog.judge_copy(window, documents, size, copy)
+    (finding,) = log.judge_copy(window, documents, size, copy)
     assert finding.level == level
     assert words in finding.finding
     assert finding.advice or level == "ok"
-    assert list(oplog.judge_copy(window, documents, size, replace(copy, way="none"))) == []
+    assert list(log.judge_copy(window, documents, size, replace(copy, way="none"))) == []
 
 
 @pytest.mark.parametrize(("way", "level"), [("debezium", "warning"), ("towpath", "error")])

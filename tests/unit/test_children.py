@@ -26,9 +26,8 @@ from towpath.session import opened
 from towpath.supervisor import children, services
 from towpath.supervisor import dead_letters as set_aside
 from towpath.supervisor import supervisor as supervising
-from towpath.supervisor.children import Child, Line
+from towpath.supervisor.children import Child, Event, Events, Line
 from towpath.supervisor.dead_letters import SetAside
-from towpath.supervisor.events import Event, Events
 from towpath.supervisor.restarts import Ends, Pulse
 from towpath.supervisor.services import Service, Services
 from towpath.supervisor.supervisor import Supervisor

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from towpath.stack.jvm import broker_properties, worker_properties
-from towpath.stack.versions import version
+from towpath.stack.plan import broker_properties, worker_properties
+from towpath.stack.tools import version
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = (ROOT / "docker-compose.yml").read_text()

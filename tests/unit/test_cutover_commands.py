@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath.cutover.write_stop import unanswered, why_not
+from towpath.cutover.writes import unanswered, why_not
 
 
 @pytest.fixture

@@ -10,11 +10,10 @@ from typing import cast
 
 import pytest
 
-from towpath.cutover.comparison import Red
 from towpath.cutover.events import Telling
-from towpath.cutover.pause import Pause
+from towpath.cutover.pause import Pause, Red
 from towpath.cutover.sides import Sides
-from towpath.cutover.write_stop import Stopping
+from towpath.cutover.writes import Stopping
 from towpath.errors import NotYet, Overtaken
 from towpath.session import unsaid
 

@@ -6,9 +6,9 @@ import bson
 import pytest
 
 from connectors.rest import Connector, Task, reason
-from towpath.cluster_time import ClusterTime, SourcePosition, resume_token_time, source_position
 from towpath.errors import TowpathError
 from towpath.log.lag import gaps
+from towpath.pipeline import ClusterTime, SourcePosition, resume_token_time, source_position
 
 
 def token(text):

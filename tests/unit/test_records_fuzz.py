@@ -23,7 +23,7 @@ from towpath.log.records import Record, is_key, record, source_milliseconds
 from towpath.log.unprotected import Part
 from towpath.repair.targets import of_file, refused, unreadable
 from towpath.replay.verdict import _key
-from verifier.order import id_key
+from verifier.raw import id_key
 
 KEY = bson.encode({"_id": Int64(5)})
 DOCUMENT = bson.encode(

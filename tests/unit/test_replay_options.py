@@ -6,11 +6,11 @@ import pytest
 
 from towpath.cli.init import write_pipeline_file
 from towpath.cli.replay import Given, destination, moment
-from towpath.cluster_time import ClusterTime
 from towpath.config.loading import read
 from towpath.deploy.preconditions import is_written
 from towpath.errors import Refused, TowpathError
 from towpath.kafka.topics import Topic
+from towpath.pipeline import ClusterTime
 from towpath.replay import preconditions as refuse
 from towpath.replay.plan import END_OF_SECOND, Plan, refuse_label
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from towpath.barrier import uncaptured
-from towpath.cluster_time import ClusterTime
 from towpath.errors import TowpathError
 from towpath.log.source_offsets import SourceState, source_state
+from towpath.pipeline import ClusterTime
 from towpath.resnapshot import Captured
 from towpath.status.figures import copied_by_ranges, held
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath.stack import cache, parts
+from towpath.stack import parts
 from towpath.stack.errors import FolderUnusable, PartUnavailable
 
 
@@ -30,7 +30,7 @@ class Maker:
         (folder / "jars" / "a.jar").write_bytes(b"0123456789")
 
     def part(self) -> Path:
-        return cache.part("jars", "k1", "fetching a", self, self.said.append)
+        return parts.part("jars", "k1", "fetching a", self, self.said.append)
 
 
 def test_a_part_is_made_once(place: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_part_whose_making_failed_is_not_there(place: Path) -> None:
         raise PartUnavailable("no network")
 
     with pytest.raises(PartUnavailable):
-        cache.part("jars", "k1", "fetching", fail, print)
+        parts.part("jars", "k1", "fetching", fail, print)
     assert [it.name for it in (place / "jars").iterdir()] == ["k1.lock"]
 
 

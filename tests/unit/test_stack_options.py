@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from towpath.stack import StackError, StackOptions, jvm
+from towpath.stack import StackError, StackOptions, plan
 from towpath.stack.options import bootstrap
 
 
 def test_one_broker_is_called_and_set_up_as_ever(tmp_path: Path) -> None:
     options = StackOptions(tmp_path)
     assert options.port_names == ["source-0", "destination-0", "kafka", "kafka-controller", "connect-0"]
-    values = jvm.broker_properties(tmp_path, 1, [2])
+    values = plan.broker_properties(tmp_path, 1, [2])
     assert values["controller.quorum.voters"] == "1@127.0.0.1:2"
     assert {value for name, value in values.items() if "replication.factor" in name or "min.isr" in name} == {"1"}
     assert "min.insync.replicas" not in values
@@ -25,7 +25,7 @@ def test_three_brokers_elect_the_controller_and_copy_every_topic(tmp_path: Path)
     ports = {name: 20_000 + place for place, name in enumerate(options.port_names)}
     assert len(set(ports)) == 9
     assert bootstrap(options, ports) == ",".join(f"127.0.0.1:{ports[name]}" for name in options.brokers)
-    values = jvm.broker_properties(tmp_path, 1, [11, 12, 13], node=2)
+    values = plan.broker_properties(tmp_path, 1, [11, 12, 13], node=2)
     assert (values["node.id"], values["controller.quorum.voters"]) == (
         "2",
         "1@127.0.0.1:11,2@127.0.0.1:12,3@127.0.0.1:13",
@@ -33,7 +33,7 @@ def test_three_brokers_elect_the_controller_and_copy_every_topic(tmp_path: Path)
     assert values["listeners"].endswith(":12")
     assert {value for name, value in values.items() if name.endswith("replication.factor")} == {"3"}
     assert {value for name, value in values.items() if "min.isr" in name or "min.insync" in name} == {"2"}
-    worker = jvm.worker_properties(tmp_path, "127.0.0.1:1", 2, tmp_path, 3)
+    worker = plan.worker_properties(tmp_path, "127.0.0.1:1", 2, tmp_path, 3)
     assert {value for name, value in worker.items() if name.endswith("replication.factor")} == {"3"}
 
 

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from connectors.rest import reason
-from towpath.cli import run_screen
+from towpath.cli import run
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
-from towpath.supervisor.events import Event, Events
+from towpath.supervisor.children import Event, Events
 from towpath.supervisor.restarts import Backoff, lasting
 
 FILE = """
@@ -122,7 +122,7 @@ def test_each_thing_is_told_once_until_it_changes():
 
 
 def test_a_json_line_keeps_its_own_names(capsys):
-    events = Events(run_screen.as_json)
+    events = Events(run.print_json)
     events.tell("difference", "differs: x", {"kind": "extra", "words": "not these", "at": "nor this"})
     found = json.loads(capsys.readouterr().out)
     assert (found["event"], found["words"], found["kind"]) == ("difference", "differs: x", "extra")

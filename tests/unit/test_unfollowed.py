@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import platformdirs
 import pytest
 
-from towpath.cluster_time import ClusterTime
 from towpath.errors import TowpathError
 from towpath.log.source_offsets import Ddl, in_order, source_state, watched
 from towpath.namespaces import Selection
+from towpath.pipeline import ClusterTime
 from towpath.schema import unreplicated
 from towpath.schema.unreplicated import Sides, judged
 from towpath.verification import verdict_file

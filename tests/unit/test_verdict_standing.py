@@ -18,7 +18,7 @@ from towpath.pipeline import Compaction
 from towpath.verification import follow_state, verdict_file
 from towpath.verification.follow_state import FollowState
 from towpath.verification.full_verdict import Standing
-from towpath.verification.origin import Origin
+from towpath.verification.scope import Origin
 
 NOW = Origin(
     {"source": "a/h1:1,h2:1", "destination": "b/h3:1"},

@@ -19,7 +19,7 @@ _VERBS = {
     "prepare": ("towpath.cli.prepare", "Create collections, views and indexes at the destination."),
     "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),
     "status": ("towpath.cli.status", "Show connectors, copy, lag, rate and dead letters."),
-    "wait": ("towpath.cli.wait", "Wait until everything written so far is at the destination."),
+    "wait": ("towpath.cli.control", "Wait until everything written so far is at the destination."),
     "verify": ("towpath.cli.verify", "Compare both sides byte for byte while they change."),
     "repair": ("towpath.cli.repair", "Re-read documents that differ, through the log."),
     "run": ("towpath.cli.run", "Supervise a pipeline: restart, verify, repair, compact."),
@@ -29,10 +29,10 @@ _VERBS = {
     "replay": ("towpath.cli.replay", "Rebuild a destination from the log."),
     "resnapshot": ("towpath.cli.resnapshot", "Re-read all documents after changes left the oplog."),
     "cutover": ("towpath.cli.cutover", "Make the destination primary, or fail back to the source."),
-    "pause": ("towpath.cli.pause", "Pause all connectors."),
-    "resume": ("towpath.cli.pause", "Resume paused connectors."),
-    "restart": ("towpath.cli.restart", "Restart failed connectors and tasks."),
-    "remove": ("towpath.cli.remove", "Remove the connectors and, with --topics, the log."),
+    "pause": ("towpath.cli.control", "Pause all connectors."),
+    "resume": ("towpath.cli.control", "Resume paused connectors."),
+    "restart": ("towpath.cli.control", "Restart failed connectors and tasks."),
+    "remove": ("towpath.cli.deploy", "Remove the connectors and, with --topics, the log."),
 }
 
 

@@ -16,15 +16,14 @@ import click
 from towpath.cli.options import duration, json_option, opened, pipeline_argument, say
 from towpath.cli.report.cutover import write_report
 from towpath.cutover import fail_back, steps
-from towpath.cutover.comparison import Checked
 from towpath.cutover.events import Event, Telling
 from towpath.cutover.gate import Check, Limits, gate, gate_back, looked, red
+from towpath.cutover.pause import Checked
 from towpath.cutover.preconditions import Preconditions
-from towpath.cutover.reverse_file import write_back_file
+from towpath.cutover.reverse_pipeline import write_back_file
 from towpath.cutover.sides import Sides, looked_at
-from towpath.cutover.steps import Asked
-from towpath.cutover.undo import NotUndone, undo, undone
-from towpath.cutover.write_stop import hook
+from towpath.cutover.steps import Asked, NotUndone, undo, undone
+from towpath.cutover.writes import hook
 from towpath.errors import Overtaken, Refused, TowpathError
 from towpath.mongo.write_block import MONGOSH_UNDO
 from towpath.session import ERRORS

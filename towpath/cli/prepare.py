@@ -9,7 +9,7 @@ import click
 
 from towpath import barrier
 from towpath.cli.options import json_option, opened, pipeline_argument, say
-from towpath.cli.progress_bar import bar
+from towpath.cli.progress import bar
 from towpath.errors import NoSuchConnector
 from towpath.schema import apply, plan
 from towpath.schema.plan import Plan

@@ -25,7 +25,7 @@ from towpath.schema import unreplicated
 from towpath.session import Session
 from towpath.state_files import FOLLOW, lock
 from towpath.verification import follow_state, verdict_file
-from verifier.order import Key, id_key
+from verifier.raw import Key, id_key
 from verifier.values import extended_json
 
 _SHOWN = 50  # documents that are told to people one by one

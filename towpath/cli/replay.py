@@ -13,11 +13,11 @@ import click
 
 from towpath import mongo_uri
 from towpath.cli.options import json_option, opened, pipeline_argument
-from towpath.cli.replay_progress import Terminal
-from towpath.cluster_time import ClusterTime
+from towpath.cli.progress import Terminal
 from towpath.config.credential_files import refuse_files, refuse_open
 from towpath.config.loading import holds_secret
 from towpath.errors import TowpathError
+from towpath.pipeline import ClusterTime
 from towpath.replay import rebuild as rebuilt
 from towpath.replay import steps
 from towpath.replay.plan import END_OF_SECOND

@@ -21,8 +21,8 @@ from towpath.repair.targets import Wanted
 from towpath.resnapshot import Captured
 from towpath.session import Session
 from towpath.verification import full_verdict, verdict_file
-from towpath.verification.namespaces import pairs
 from towpath.verification.run import Asked, lines
+from towpath.verification.scope import pairs
 from towpath.verification.verdict_file import Examples, Found, figures
 from verifier import Options, Verification
 

@@ -1,25 +1,28 @@
-"""`towpath run`"""
+"""`towpath run`: a live screen on a terminal, elsewhere one line for each event."""
 
 from __future__ import annotations
 
+import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from towpath.cli import run_screen
 from towpath.cli.options import json_option, opened, pipeline_argument
-from towpath.cli.run_screen import Screen
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.session import TROUBLE, Session
 from towpath.state_files import alone
-from towpath.supervisor.children import Child, end
+from towpath.supervisor.children import Child, Event, Events, Row, end
 from towpath.supervisor.dead_letters import SetAside
-from towpath.supervisor.events import Events
 from towpath.supervisor.restarts import Ends
 from towpath.supervisor.services import Services
 from towpath.supervisor.supervisor import Supervisor
@@ -44,9 +47,9 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
     Exit codes: 0 at the end the pipeline ran and nothing differed; 1 it did not run, or something differed; 2 the
     state is unknown.
     """
-    with opened(file) as it, alone(it.pipeline.name, "run"), _stopping() as stop, run_screen.screen() as screen:
+    with opened(file) as it, alone(it.pipeline.name, "run"), _stopping() as stop, live_screen() as screen:
         shown = None if as_json else screen
-        write = run_screen.as_json if as_json else run_screen.plain
+        write = print_json if as_json else print_plain
         events = Events((lambda event: None) if shown else write)
         supervisor = Supervisor(it, events, Services.of(it, events), SetAside(it), Ends(it))
         try:
@@ -125,3 +128,46 @@ def _stopping() -> Iterator[_Stop]:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     yield stop
+
+
+def print_plain(event: Event) -> None:
+    click.echo(event.line)
+
+
+def print_json(event: Event) -> None:
+    click.echo(json.dumps(event.as_json(), ensure_ascii=False))
+
+
+@dataclass(slots=True)
+class Screen:
+    """The rows that stand, and the newest events below them; drawn at most once a second."""
+
+    live: Live
+    _drawn: float = 0.0
+
+    def draw(self, rows: Sequence[Row], events: Sequence[Event]) -> None:
+        if time.monotonic() - self._drawn < 1:
+            return
+        self._drawn = time.monotonic()
+        self.live.update(_drawing(rows, events), refresh=True)
+
+
+def _drawing(rows: Sequence[Row], events: Sequence[Event]) -> RenderableType:
+    facts = Table.grid(padding=(0, 2))
+    for name, line, style in rows:
+        facts.add_row(Text(name), Text(line, style=style))
+    past = Table.grid(padding=(0, 2))
+    for event in events:
+        past.add_row(Text(f"{event.at:%H:%M:%S}", style="dim"), Text(event.words))
+    return Group(facts, Text(), past, Text("times are UTC; Ctrl-C ends", style="dim"))
+
+
+@contextmanager
+def live_screen() -> Iterator[Screen | None]:
+    """A screen where there is a terminal; None elsewhere."""
+    console = Console()
+    if not console.is_terminal:
+        yield None
+        return
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        yield Screen(live)

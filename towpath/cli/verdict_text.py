@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from towpath.text import counted
-from towpath.verification.namespaces import Metadata
+from towpath.verification.scope import Metadata
 from towpath.verification.verdict_file import KINDS, Found
 from verifier import Tally, Verdict
 

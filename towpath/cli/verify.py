@@ -16,7 +16,7 @@ import click
 
 from towpath.barrier import asking
 from towpath.cli.options import duration, json_option, opened, pipeline_argument, say
-from towpath.cli.progress_bar import shown
+from towpath.cli.progress import shown
 from towpath.cli.report.verdict import write_report
 from towpath.cli.verdict_text import show
 from towpath.namespaces import is_pattern
@@ -26,8 +26,8 @@ from towpath.state_files import following_alone, journaled
 from towpath.verification import run as verification
 from towpath.verification import verdict_file
 from towpath.verification.follower import follow
-from towpath.verification.namespaces import metadata, pairs
 from towpath.verification.run import Asked, Beginning, Newest
+from towpath.verification.scope import metadata, pairs
 from towpath.verification.verdict_file import Example, Found
 from verifier import Difference, Options, Pair, Recheck, Verdict
 

@@ -14,13 +14,11 @@ from connectors import control
 from connectors.control import stop_sink
 from towpath import barrier
 from towpath.cutover import reverse_pipeline
-from towpath.cutover.comparison import Checked
 from towpath.cutover.events import Telling
-from towpath.cutover.late_writes import LateWrites
-from towpath.cutover.pause import Pause
+from towpath.cutover.pause import Checked, Pause
 from towpath.cutover.sides import Sides
 from towpath.cutover.steps import SWITCH_S, Asked, catch_up, ease, put_right, settle, soften
-from towpath.cutover.write_stop import allow, writes_through
+from towpath.cutover.writes import LateWrites, allow, writes_through
 from towpath.deploy import deployment
 from towpath.mongo.client import connected
 

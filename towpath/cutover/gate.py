@@ -21,7 +21,7 @@ from towpath.status.figures import Status
 from towpath.supervisor.dead_letters import SetAside
 from towpath.text import counted, duration
 from towpath.verification.full_verdict import Verified, age, words
-from towpath.verification.namespaces import metadata
+from towpath.verification.scope import metadata
 from verifier import VerifierError
 
 _SHOWN = 3  # of many findings

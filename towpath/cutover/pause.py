@@ -1,20 +1,34 @@
-"""The time without writes: nothing in it waits for longer than its limit, or goes on after a late write."""
+"""The pause of a cutover, and the comparisons before it and in it.
+
+Nothing in the pause waits longer than its limit or goes on after a late write. The first comparison takes the newest
+records of the log; each further one takes what came since the one before it began, so that the last, in the pause,
+has little left.
+"""
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 
-from towpath.cutover.comparison import Red
+from towpath import state_files
+from towpath.barrier import asking
 from towpath.cutover.events import Telling
 from towpath.cutover.sides import Sides
-from towpath.cutover.write_stop import Stopping
-from towpath.errors import Overtaken
-from towpath.session import ERRORS
+from towpath.cutover.writes import Stopping
+from towpath.errors import Overtaken, TowpathError
+from towpath.kafka.topics import Place
+from towpath.log import changed_keys
+from towpath.log.lag import pipeline_ends
+from towpath.session import ERRORS, Session
+from towpath.verification import verdict_file
+from towpath.verification.run import RecentVerification
+from towpath.verification.scope import of_now, pairs
+from towpath.verification.verdict_file import Found, figures
+from verifier import Difference, Namespace, Options, Verdict, Verification
 
 _AGAIN_S = 1.0  # to the next ring, should something have swallowed one
 _GRACE_S = 0.5  # in which a wait that knows the limit says itself what it has seen last
@@ -92,3 +106,63 @@ class Pause:
             f"the pause in writes has reached its limit of {self.limit:g} s while {self.telling.doing}{seen}; see to"
             " what holds it up, or allow more: --max-pause"
         )
+
+
+class Red(TowpathError):
+    """Something does not hold that must: the cutover is taken back."""
+
+
+@dataclass(slots=True)
+class Checked:
+    it: Session
+    looked_s: float = 0.0
+    """How long the last look took."""
+    _from: Mapping[Place, int] = field(default_factory=dict)
+
+    def newest(self, records: int) -> int:
+        """Compare what the newest so many records are about; how many documents those are. Raises `Red`."""
+        return self._look(changed_keys.ids(self.it.pipeline, self.it.topics, records, None))
+
+    def since(self) -> int:
+        """What came since the last look began; of the whole log if there was none. Raises `Red`."""
+        return self._look(changed_keys.ids_after(self.it.pipeline, self.it.topics, self._from))
+
+    def _look(self, touched: Iterable[tuple[Namespace, bytes]]) -> int:
+        began = time.monotonic()
+        ends = {place: end for place, (_, end) in pipeline_ends(self.it.pipeline, self.it.topics).items()}
+        compared = _compare(self.it, touched)
+        self._from, self.looked_s = ends, time.monotonic() - began
+        return compared
+
+
+def _compare(it: Session, touched: Iterable[tuple[Namespace, bytes]]) -> int:
+    with asking(it) as passed:
+        verification = RecentVerification(it, touched, (), Options(), passed=passed)
+        found = list(verification)
+    _refuse(it, found, verification.verdict, "the newest records", f"repair {it.file}")
+    return verification.verdict.compared
+
+
+def compare_quiet(it: Session) -> int:
+    """Compare everything by the servers' hashes, while nobody writes; how many documents. Raises `Red`."""
+    verification = Verification(
+        it.pipeline.source_uri, it.pipeline.destination_uri, pairs(it.pipeline, ()), Options(quiet=True)
+    )
+    found = list(verification)
+    _refuse(it, found, verification.verdict, "everything", f"repair {it.file}")
+    return verification.verdict.compared
+
+
+def _refuse(it: Session, found: list[Difference], verdict: Verdict, of: str, advice: str) -> None:
+    """What differs is kept as the last verdict, which `repair` mends."""
+    if found:
+        destination = it.pipeline.renames.destination
+        place = verdict_file.path(it.pipeline.name)
+        with state_files.writing(place, verdict_file.turn(place)) as file:
+            for one in found:
+                file.write(verdict_file.line(verdict_file.as_json(one, destination(one.namespace))))
+            file.write(verdict_file.line(figures(Found(verdict)) | {"of": of, "ddl": [], "only": []} | of_now(it)))
+        shown = verdict_file.as_json(found[0], "")["id"]
+        raise Red(f"{len(found):,} documents differ, such as {found[0].namespace} {shown}; run towpath {advice}")
+    if verdict.trouble:
+        raise Red(f"there is no verdict: {'; '.join(verdict.trouble)}; run towpath verify {it.file}")

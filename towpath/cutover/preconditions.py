@@ -12,9 +12,8 @@ from bson.timestamp import Timestamp
 from connectors.control import statuses
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.gate import Check
-from towpath.cutover.late_writes import watch
 from towpath.cutover.steps import Asked
-from towpath.cutover.write_stop import ANSWER, unanswered, why_not
+from towpath.cutover.writes import ANSWER, unanswered, watch, why_not
 from towpath.mongo import write_block
 from towpath.mongo.client import connected, destination_set, source_set
 from towpath.mongo.privileges import privileges

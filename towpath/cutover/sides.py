@@ -10,8 +10,8 @@ from uuid import uuid4
 
 from towpath.bookkeeping import cutover as cutovers
 from towpath.bookkeeping.cutover import Cutover, State
-from towpath.cutover.reverse_file import back_path, other_refused
-from towpath.cutover.write_stop import allow
+from towpath.cutover.reverse_pipeline import back_path, other_refused
+from towpath.cutover.writes import allow
 from towpath.errors import MongoUnreachable, TowpathError
 from towpath.mongo.client import connected
 from towpath.session import Session, opened

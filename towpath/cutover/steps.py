@@ -1,36 +1,44 @@
-"""The steps of a cutover, in their order. Each is written down before it begins, and can be taken back until the last.
+"""The steps of a cutover, in their order, and their undo.
 
-1. the newest records are verified, and the way back is made ready, all but its capture
+1. the newest records are verified; the reverse pipeline is created, but captures nothing yet
 2. the writes to the source end
 3. everything that was written is applied, and what came since 1 is verified
 4. the sink is stopped; capture goes on, so that the log stays whole
-5. the way back captures what the destination takes from now on
-6. the destination gets the form that the source has; the source that of a destination
+5. the reverse pipeline captures what the destination takes from now on
+6. the destination's schema is restored; the source gets the relaxed schema of a destination
 7. the destination is primary
+
+The marker at the destination names each step before it begins. Until the last step, `undo` takes back every step
+that the marker names, also after a kill, and as often as it takes.
 """
 
 from __future__ import annotations
 
+import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from types import FrameType
 
 import pymongo
 
 from connectors.control import stop_sink
 from towpath import barrier
-from towpath.cutover import comparison, reverse_pipeline
-from towpath.cutover.comparison import Checked
+from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Telling
 from towpath.cutover.gate import Limits
-from towpath.cutover.late_writes import LateWrites
-from towpath.cutover.pause import Pause
+from towpath.cutover.pause import Checked, Pause, compare_quiet
 from towpath.cutover.sides import Sides
-from towpath.cutover.write_stop import Stopping, writes_through
+from towpath.cutover.writes import LateWrites, Stopping, allow, writes_through
+from towpath.deploy import deployment
+from towpath.errors import MongoUnreachable, Overtaken, TowpathError
+from towpath.mongo import write_block
 from towpath.mongo.client import connected, operation_time
 from towpath.pipeline import Pipeline
 from towpath.schema import apply
 from towpath.schema import plan as preparing
-from towpath.session import Session
+from towpath.session import ERRORS, Say, Session
 
 SHORT_S, LOOKS = 2.0, 5  # the pause begins after a look at what came that took no longer, or after so many
 SWITCH_S = 10.0  # seconds for the last word, which nobody takes back: a destination that is lost then is not primary
@@ -132,7 +140,7 @@ def settle(it: Session, asked: Asked, looks: Checked, pause: Pause) -> None:
         figures["documents"] = looks.since()
     if asked.quiet:
         with telling.step("comparing both sides whole") as figures, pymongo.timeout(pause.left(pause.limit)):
-            figures["documents"] = comparison.quiet(it)
+            figures["documents"] = compare_quiet(it)
 
 
 def put_right(pipeline: Pipeline) -> int:
@@ -154,3 +162,114 @@ def soften(pipeline: Pipeline) -> int:
     plan = preparing.plan(pipeline, overwrite=True)
     apply.run(pipeline, plan.steps)
     return len(plan.steps)
+
+
+_ASKED_S = 2.0  # writes wait meanwhile, and the destination may be what does not answer
+
+
+class NotUndone(TowpathError):
+    """Something could not be taken back; the message says what to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a step is taken back, in words that say what it does."""
+
+    step: str
+    words: str
+    undo: Callable[[], object]
+    by_hand: str = ""
+    after_all: bool = True
+    """Whether it waits for all before it to be taken back."""
+
+
+@contextmanager
+def undone(sides: Sides, telling: Telling) -> Iterator[None]:
+    """Takes everything back when something is raised inside, unless another command is at it by now, which does.
+
+    Raises `NotUndone` when that fails, and `Overtaken`.
+    """
+    try:
+        yield
+    except Overtaken:
+        raise
+    except BaseException as error:
+        sides.it.say("" if isinstance(error, KeyboardInterrupt) else f"towpath: {error}")
+        with suppress(MongoUnreachable), pymongo.timeout(_ASKED_S):  # nobody else can be at it then
+            sides.mark(sides.marker)
+        undo(sides, telling)
+        raise
+
+
+def undo(sides: Sides, telling: Telling) -> None:
+    """Take back what the marker says was begun; writes are let through first. Raises `NotUndone`."""
+    assert sides.marker is not None
+    going_back = sides.marker.state == "back to the source"
+    left, failed = list(sides.marker.steps), list[str]()
+    with _undisturbed(sides.it.say):
+        for way in _ways_back(sides) if going_back else _ways(sides):
+            if way.step in left and not (failed and way.after_all):
+                try:
+                    way.undo()
+                    left.remove(way.step)
+                    telling.tell("undone", f"undone: {way.words}")
+                except ERRORS as error:
+                    failed.append(f"{way.words}: {error}{way.by_hand}")
+        try:
+            sides.leave(left)
+        except ERRORS as error:
+            failed.append(f"the note at the destination of what was begun: {error}")
+    for words in failed:
+        telling.tell("left", f"not undone: {words}")
+    if failed:
+        raise NotUndone(f"not all could be undone; once that answers again: towpath cutover {sides.it.file} --undo")
+    telling.tell("undone", f"everything is as before: the {'destination' if going_back else 'source'} is primary")
+
+
+def _ways(sides: Sides) -> Iterator[_Way]:
+    """What comes from the way back must be gone before the sink writes again, or changes would go round."""
+    it, back = sides.it, sides.back
+    yield _allow(it.pipeline, "source")
+    if back is not None:
+        yield _Way("gentle", "the form of the source", lambda: put_right(back.pipeline))
+    yield _Way("form", "the form of the destination", lambda: soften(it.pipeline))
+    if back is not None:
+        yield _Way(
+            "ready",
+            "the way back",
+            lambda: deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=_nothing),
+        )
+    yield _Way("sink", "the stop of the sink", lambda: it.connect.resume(it.pipeline.sink_connector))
+
+
+def _ways_back(sides: Sides) -> Iterator[_Way]:
+    back = sides.back
+    assert back is not None
+    yield _allow(back.pipeline, "destination")
+    yield _Way("form", "the form of the source", lambda: ease(back.pipeline))
+    yield _Way("sink", "the stop of the way back's sink", lambda: back.connect.resume(back.pipeline.sink_connector))
+
+
+def _allow(pipeline: Pipeline, side: str) -> _Way:
+    by_hand = f"; if writes to the {side} are refused still, by hand: {write_block.MONGOSH_UNDO}"
+    return _Way("block", f"the stop of writes to the {side}", lambda: allow(pipeline.source_uri, side), by_hand, False)
+
+
+def _nothing(words: str) -> None:
+    """Nobody needs to read each name that is removed."""
+
+
+@contextmanager
+def _undisturbed(say: Say) -> Iterator[None]:
+    """A second Ctrl-C does not end this half-way."""
+
+    def patience(number: int, frame: FrameType | None) -> None:
+        say("what was begun is being taken back; that is not interrupted")
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, patience) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

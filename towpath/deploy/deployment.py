@@ -20,8 +20,7 @@ from connectors.rest import Connect
 from towpath.bookkeeping import cutover, positions, verdict
 from towpath.deploy import credentials, preconditions
 from towpath.deploy.inventory import Servers
-from towpath.deploy.loops import refuse_ring
-from towpath.deploy.preconditions import DESTINATION_SET, SOURCE_SET, Configurations
+from towpath.deploy.preconditions import DESTINATION_SET, SOURCE_SET, Configurations, refuse_ring
 from towpath.errors import ConnectError, TowpathError
 from towpath.kafka.topics import Topic, Topics
 from towpath.mongo.client import connected

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, Message
 
-from towpath.cluster_time import ClusterTime, cluster_time
 from towpath.errors import TopicError
 from towpath.kafka.consume import Window, messages
 from towpath.kafka.topics import Place, Topic, Topics
@@ -22,7 +21,7 @@ from towpath.log.lag import pipeline_ends
 from towpath.log.records import headers_of, is_key
 from towpath.log.unprotected import is_update
 from towpath.namespaces import namespace_of
-from towpath.pipeline import Pipeline
+from towpath.pipeline import ClusterTime, Pipeline, cluster_time
 from towpath.topic_settings import MARK, is_compacted
 
 #: Told now and then how far the reading is: done, of how many.

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from connectors.rest import Connect
-from towpath.cluster_time import ClusterTime, SourcePosition, cluster_time, debezium_position
 from towpath.errors import TowpathError
+from towpath.pipeline import ClusterTime, SourcePosition, cluster_time, debezium_position
 
 #: The key that the partitions of MongoSource's own offsets have; its value is the connector's topic.prefix.
 OURS = "towpath"

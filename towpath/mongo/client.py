@@ -14,9 +14,9 @@ from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailure, PyMongoError
 from pymongo.uri_parser import parse_uri
 
-from towpath.cluster_time import ClusterTime
 from towpath.errors import MongoUnreachable, Refused
 from towpath.mongo_uri import without_credentials
+from towpath.pipeline import ClusterTime
 from towpath.tls import Trouble, Trust, trouble
 
 Client = MongoClient[dict[str, Any]]

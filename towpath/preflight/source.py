@@ -19,7 +19,7 @@ from towpath.mongo.client import Collection, collections, connected, source_set
 from towpath.mongo.privileges import COPY_ACTIONS, SOURCE_ACTIONS, privileges
 from towpath.namespaces import refuse_bad_names, topic_of
 from towpath.pipeline import Pipeline
-from towpath.preflight import oplog
+from towpath.preflight import log
 from towpath.preflight.cluster import Known, Seen, compatibility, if_allowed, seen, topology
 from towpath.text import counted
 
@@ -35,12 +35,12 @@ def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Findi
             yield from rules(client, pipeline, known.source)
             lacking = list(privileged(client, pipeline))
             yield from lacking
-            window = oplog.read(client)
-            yield from oplog.judge(window)
+            window = log.read(client)
+            yield from log.judge(window)
             if not any(finding.level == "error" for finding in lacking):
                 extent = yield from _collections(client, pipeline, known)
                 if not deployed:
-                    yield from oplog.judge_copy(window, *extent, pipeline.copy)
+                    yield from log.judge_copy(window, *extent, pipeline.copy)
     except TowpathError as failure:
         yield refusal(SIDE, failure)
 
@@ -56,7 +56,7 @@ def limits(client: MongoClient[dict[str, Any]], pipeline: Pipeline, namespaces: 
     if pipeline.copy.documents_per_second or pipeline.copy.bytes_per_second:
         extents = [_extent(client, name) for name in namespaces]
         documents, size = (sum(part) for part in zip(*extents, strict=True)) if extents else (0, 0)
-        yield from oplog.judge_copy(oplog.read(client), documents, size, pipeline.copy)
+        yield from log.judge_copy(log.read(client), documents, size, pipeline.copy)
 
 
 def privileged(client: MongoClient[dict[str, Any]], pipeline: Pipeline) -> Iterator[Finding]:

@@ -19,8 +19,8 @@ from towpath.session import Session
 from towpath.text import counted
 from verifier import Namespace, Pair, Passed, Recheck
 from verifier.collections import outcomes
-from verifier.order import Key, id_key
 from verifier.proof import Same, Unsettled
+from verifier.raw import Key, id_key
 from verifier.settlement import Settling
 
 #: What is asked for, applied and compared before the next is begun: memory stays bounded.

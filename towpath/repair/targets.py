@@ -20,8 +20,7 @@ from towpath.namespaces import namespace_of
 from towpath.pipeline import Pipeline
 from towpath.verification import verdict_file
 from verifier import Namespace
-from verifier.order import Key, id_key
-from verifier.raw import ARRAY, DOCUMENT, Element, elements
+from verifier.raw import ARRAY, DOCUMENT, Element, Key, elements, id_key
 
 _READ: JSONOptions = CANONICAL_JSON_OPTIONS.with_options(document_class=SON)
 _TEXT = (0x02, 0x0D, 0x0E)  # string, code, symbol

@@ -16,14 +16,13 @@ from typing import Any
 
 from connectors.configs import definitions
 from connectors.rest import Connect
-from towpath.cluster_time import ClusterTime, cluster_time
 from towpath.deploy import credentials
 from towpath.deploy.preconditions import DESTINATION_SET, REPLAY_OF
 from towpath.errors import Refused, TowpathError
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.mongo.client import ReplicaSet
 from towpath.namespaces import Selection, namespace_of
-from towpath.pipeline import Pipeline
+from towpath.pipeline import ClusterTime, Pipeline, cluster_time
 
 PLAN = "towpath.replay"
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")

@@ -10,14 +10,13 @@ from typing import Any
 from pymongo import MongoClient
 
 from connectors.rest import Connect
-from towpath.cluster_time import ClusterTime
 from towpath.deploy.preconditions import DESTINATION_SET, SOURCE_SET, writers
 from towpath.errors import MongoUnreachable, NoSuchConnector, Refused
 from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, connected, destination_set, source_set
 from towpath.namespaces import namespace_of
-from towpath.pipeline import Pipeline
+from towpath.pipeline import ClusterTime, Pipeline
 from towpath.replay.plan import END_OF_SECOND, change_topics, chosen, name_of
 
 Client = MongoClient[dict[str, Any]]

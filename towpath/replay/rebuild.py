@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from connectors.control import statuses, stop_sink
 from towpath.bookkeeping import cutover
-from towpath.deploy.loops import refuse_ring_on_resuming
+from towpath.deploy.preconditions import refuse_ring_on_resuming
 from towpath.errors import Refused
 from towpath.log import dead_letters
 from towpath.log.integrity import LogCheck

@@ -10,14 +10,13 @@ from typing import Any, Protocol
 
 from pymongo import MongoClient
 
-from towpath.cluster_time import ClusterTime
 from towpath.errors import MongoUnreachable, NotWhole, Refused, TowpathError
 from towpath.kafka.topics import Place
 from towpath.log import bounds, dead_letters
 from towpath.log.integrity import LogCheck, check
 from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, connected, replay_set
 from towpath.mongo_uri import without_credentials
-from towpath.pipeline import Pipeline
+from towpath.pipeline import ClusterTime, Pipeline
 from towpath.replay import connector, rebuild_marker
 from towpath.replay import preconditions as refuse
 from towpath.replay.connector import Course, Progress

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from towpath.cluster_time import ClusterTime
 from towpath.log.dead_letters import DeadLetter
 from towpath.log.integrity import BrokenKey, Headless, LogCheck
 from towpath.log.records import readable
+from towpath.pipeline import ClusterTime
 from towpath.replay.preconditions import shown
 from towpath.text import counted, duration, utc
 

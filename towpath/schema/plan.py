@@ -10,10 +10,18 @@ from towpath.errors import Refused
 from towpath.mongo.client import connected
 from towpath.pipeline import Pipeline
 from towpath.schema.apply import Step
-from towpath.verification.namespaces import pairs
+from towpath.verification.scope import pairs
 from verifier import Pair
-from verifier.metadata import AS_IT_IS, Looked, MetadataDifference
-from verifier.relaxed_schema import HARMLESS, HARMLESS_IN_PLACE, held_back, in_place, stopped
+from verifier.metadata import (
+    AS_IT_IS,
+    HARMLESS,
+    HARMLESS_IN_PLACE,
+    Looked,
+    MetadataDifference,
+    held_back,
+    in_place,
+    stopped,
+)
 from verifier.repair_commands import Command
 
 

@@ -26,7 +26,7 @@ from towpath.pipeline import Pipeline
 from towpath.session import Session
 from towpath.text import counted
 from towpath.verification import verdict_file
-from towpath.verification.namespaces import metadata
+from towpath.verification.scope import metadata
 from verifier.metadata import MetadataDifference
 
 _DOCUMENTS = (source_offsets.DROP, source_offsets.RENAME, source_offsets.UNSEEN)

@@ -11,11 +11,10 @@ from towpath.stack.errors import (
     StackError,
     ToolMissing,
 )
-from towpath.stack.lifecycle import down, options_of, status, up
+from towpath.stack.lifecycle import add_worker, down, kill, options_of, restart, start, status, up
 from towpath.stack.options import Stack, StackOptions
 from towpath.stack.parts import export_plugins
 from towpath.stack.processes import Process
-from towpath.stack.single import add_worker, kill, restart, start
 
 __all__ = [
     "FolderUnusable",

@@ -1,17 +1,20 @@
-"""A stack from `up` to `down`."""
+"""A stack from `up` to `down`, and its processes one at a time: kill, start again, add a worker."""
 
 from __future__ import annotations
 
 import dataclasses
 import shutil
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from towpath.stack import jvm, mongod, ports, processes, ready, state
-from towpath.stack.errors import FolderUnusable, OptionsDiffer, PortInUse
+from towpath.stack import mongod, plan, processes, ready, state
+from towpath.stack.errors import FolderUnusable, NotReady, OptionsDiffer, PortInUse, StackError
 from towpath.stack.options import Stack, StackOptions, bootstrap, controller_of
 from towpath.stack.parts import Parts, parts
-from towpath.stack.plan import FOLDERS, broker_file, log, plan, write_files
+from towpath.stack.plan import FOLDERS, broker_file, log, processes_of, write_files
+from towpath.stack.processes import Process
+from towpath.stack.security import Security
 from towpath.stack.state import State
 
 Progress = Callable[[str], None]
@@ -80,7 +83,7 @@ def options_of(directory: Path) -> StackOptions | None:
 
 
 def _start_new(options: StackOptions, found: Parts, progress: Progress) -> Stack:
-    chosen = ports.choose(options.port_names, options.port_base)
+    chosen = state.choose_ports(options.port_names, options.port_base)
     try:
         return _start(options, chosen, {}, found, progress)
     except PortInUse as error:
@@ -90,11 +93,11 @@ def _start_new(options: StackOptions, found: Parts, progress: Progress) -> Stack
     for name in FOLDERS[:2]:  # what was prepared for the old ports; nobody has stored anything yet
         shutil.rmtree(options.directory / name, ignore_errors=True)
     state.prepare(options.directory, *FOLDERS)
-    return _start(options, ports.choose(options.port_names, None), {}, found, progress)
+    return _start(options, state.choose_ports(options.port_names, None), {}, found, progress)
 
 
 def _start_missing(options: StackOptions, known: State, found: Parts, progress: Progress) -> Stack:
-    chosen = ports.complete(known.settings["ports"], options.port_names, options.port_base)
+    chosen = state.complete_ports(known.settings["ports"], options.port_names, options.port_base)
     running = {name: it for name, it in known.processes.items() if it.running}
     return _start(options, chosen, running, found, progress)
 
@@ -107,11 +110,11 @@ def _start(
     progress: Progress,
 ) -> Stack:
     """Start what does not run, the replica sets, workers and broker all at once, and wait for all of it."""
-    place, planned = options.directory, plan(options, chosen, found)
+    place, planned = options.directory, processes_of(options, chosen, found)
     missing = [process for name, process in planned.items() if name not in running]
     needed = {it.name: it.port for it in missing}
     controllers = [controller_of(it.name) for it in missing if it.kind == "kafka"]
-    ports.require_free(needed | {name: chosen[name] for name in controllers})
+    state.require_free_ports(needed | {name: chosen[name] for name in controllers})
     write_files(options, chosen, found)
     current = State({"options": options.written(), "ports": dict(chosen)}, {**planned, **running})
     state.write(place, current)
@@ -139,7 +142,7 @@ def _start(
 
 def _format_broker(place: Path, name: str, found: Parts) -> None:
     if not (place / "data" / name / "meta.properties").exists():
-        command = jvm.format_command(found, broker_file(place, name))
+        command = plan.format_command(found, broker_file(place, name))
         processes.run_to_end("kafka's StorageTool", command, log(place, name))
 
 
@@ -182,3 +185,74 @@ def _require_room(place: Path) -> None:
             f"cannot start a stack in {place}: {free >> 20} MB are free on its disk, at least "
             f"{_LEAST_FREE_BYTES >> 20} are needed"
         )
+
+
+_TIMEOUT_S = 120.0
+_FATAL = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+
+
+def kill(directory: Path, name: str, number: signal.Signals = signal.SIGKILL, *, timeout_s: float = 30.0) -> None:
+    """Send a signal to one process; return, if it is one that ends processes, once it has ended.
+
+    Raises `NoStack`, `StackError` when the process does not run, `NotReady` when it has not ended in time.
+    """
+    process = state.read(directory.resolve()).process(name)
+    if not processes.send(process, number):
+        raise StackError(f"cannot send {number.name} to {name} (pid {process.pid}): it does not run")
+    if number in _FATAL and not processes.await_end([process], timeout_s):
+        raise NotReady(f"{name} (pid {process.pid}) still runs {timeout_s:.0f} s after {number.name}")
+
+
+def start(directory: Path, name: str, *, await_ready: bool = True, timeout_s: float = _TIMEOUT_S) -> Process:
+    """Start one process that does not run: same command line, port and data. Returns once it answers.
+
+    A mongod is ready when it is primary or secondary; a worker needs the broker, so start that first, or do without
+    `await_ready`. Raises `StackError` when it runs already, `ProcessDied`, `PortInUse`, `NotReady`.
+    """
+    place = directory.resolve()
+    with state.held(place, lambda words: None):
+        known = state.read(place)
+        process = known.process(name)
+        if process.running:
+            raise StackError(f"cannot start {name}: it runs already (pid {process.pid})")
+        state.require_free_ports({name: process.port})
+        started = processes.spawn(dataclasses.replace(process, pid=None, created=None))
+        state.write(place, known.with_process(started))
+    if await_ready:
+        secured = _secured(place, known)
+        ready.wait({name: ready.check_for(started, secured)}, [started], timeout_s, lambda words: None)
+    return started
+
+
+def _secured(place: Path, known: state.State) -> Security | None:
+    return StackOptions.of(place, known).secured if "options" in known.settings else None
+
+
+def restart(directory: Path, name: str, number: signal.Signals = signal.SIGTERM) -> Process:
+    """Kill one process with a signal, if it runs, and start it again."""
+    if state.read(directory.resolve()).process(name).running:
+        kill(directory, name, number)
+    return start(directory, name)
+
+
+def add_worker(directory: Path, progress: Callable[[str], None] = lambda words: None) -> Stack:
+    """Start one more Connect worker of the same group; it is part of the stack from then on."""
+    place = directory.resolve()
+    with state.held(place, progress):
+        known = state.read(place)
+        before = StackOptions.of(place, known)
+        options = dataclasses.replace(before, connect_workers=before.connect_workers + 1)
+        name, found = options.workers[-1], parts(progress)
+        chosen = state.complete_ports(known.settings["ports"], options.port_names, options.port_base)
+        state.require_free_ports({name: chosen[name]})
+        plan.write_worker_file(name, options, chosen, found)
+        process = plan.worker(name, options, chosen, found)
+        settings = {**known.settings, "options": options.written(), "ports": chosen}
+        known = state.State(settings, {**known.processes, name: process})
+        state.write(place, known)
+        known = known.with_process(processes.spawn(process))
+        state.write(place, known)
+    ready.wait(
+        {name: ready.check_for(known.process(name), options.secured)}, [known.process(name)], _TIMEOUT_S, progress
+    )
+    return Stack.of(place, known)

@@ -11,11 +11,11 @@ from urllib.parse import quote
 
 from pymongo.errors import OperationFailure, PyMongoError
 
-from towpath.stack import parts, ports, processes, ready, state
+from towpath.stack import parts, processes, ready, state
 from towpath.stack.errors import StackError
-from towpath.stack.ports import HOST
 from towpath.stack.processes import Process
 from towpath.stack.security import Security
+from towpath.stack.state import HOST
 
 _ALREADY_INITIALIZED, _UNAUTHORISED = 23, 13
 
@@ -132,7 +132,7 @@ def start_replica_set(
     progress: Callable[[str], None] = lambda words: None,
 ) -> Servers:
     """Start a replica set in a folder, on free ports, and return it once all of its nodes are primary or secondary."""
-    chosen = ports.free(nodes)
+    chosen = state.free_ports(nodes)
     check = replica_set_check(name, chosen)
     return _start(directory, [f"{name}-{n}" for n in range(nodes)], chosen, name, check, root, sizes, progress)
 
@@ -145,7 +145,7 @@ def start_standalone(
     progress: Callable[[str], None] = lambda words: None,
 ) -> Servers:
     """Start a mongod that is no replica set in a folder, on a free port, and return it once it takes writes."""
-    chosen = ports.free(1)
+    chosen = state.free_ports(1)
     return _start(directory, ["mongod"], chosen, None, lambda: ready.mongod(chosen[0]), root, sizes, progress)
 
 

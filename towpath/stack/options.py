@@ -10,10 +10,9 @@ from typing import Any
 from towpath.stack import mongod
 from towpath.stack.errors import StackError
 from towpath.stack.mongod import MongodSizes
-from towpath.stack.ports import HOST
 from towpath.stack.processes import Process
 from towpath.stack.security import SASL, Security
-from towpath.stack.state import State
+from towpath.stack.state import HOST, State
 
 SOURCE, DESTINATION = "source", "destination"
 

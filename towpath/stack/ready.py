@@ -13,9 +13,9 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from towpath.stack.errors import NotReady
-from towpath.stack.ports import HOST, accepts
 from towpath.stack.processes import Process
 from towpath.stack.security import Security
+from towpath.stack.state import HOST, accepts
 
 Check = Callable[[], str]
 """Asks a service: an empty string when it is ready, else what was found instead."""

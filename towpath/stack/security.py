@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from towpath.stack.ports import HOST
+from towpath.stack.state import HOST
 
 #: The names under which each broker has a port for users with passwords.
 SASL = "{}-sasl"

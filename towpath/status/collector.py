@@ -12,17 +12,16 @@ from towpath.bookkeeping import cutover as marker
 from towpath.bookkeeping import positions as sink_positions
 from towpath.bookkeeping.cutover import Cutover
 from towpath.bookkeeping.positions import Applied, TaskState
-from towpath.cluster_time import ClusterTime
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.kafka.topics import Place, Topic, Topics
-from towpath.log import bounds, dead_letters, open_transactions, reread_requests, source_offsets
+from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break
 from towpath.log.dead_letters import DeadLetters
-from towpath.log.lag import Lag, measure, pipeline_ends
+from towpath.log.lag import Lag, measure, pipeline_ends, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.mongo.client import briefly, clocks
 from towpath.namespaces import namespace_of
-from towpath.pipeline import Pipeline
+from towpath.pipeline import ClusterTime, Pipeline
 from towpath.status import figures
 from towpath.status.figures import RATE_WINDOW, Copied, Status, Waiting
 
@@ -173,7 +172,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
     """The status now. Raises when Connect or Kafka is out of reach; a cluster that is shows as `trouble`."""
     topics.brokers()  # first: without Kafka, Connect lets some requests wait for 90 s
     it = _Look(pipeline, connect, topics)
-    open_transactions.refuse(pipeline, topics, it.ends)  # Connect may wait for its end as well
+    refuse_hanging_transactions(pipeline, topics, it.ends)  # Connect may wait for its end as well
     found = tuple(statuses(connect, pipeline.connectors))
     state = _state(found)
     sources = it.sources()

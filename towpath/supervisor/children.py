@@ -1,4 +1,4 @@
-"""Verbs of the command line as processes of their own, whose lines are read as they come."""
+"""Verbs of the command line as child processes, whose lines are read as they come; and the supervisor's own events."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import IO, Any, Literal
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -174,3 +176,51 @@ def _end_with_parent() -> None:
     """Runs in the child, before the program."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's `&` has it ignored, and that would be passed on
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+
+
+_NEWEST = 8  # events on the screen
+#: Name, line and style of a row of the screen.
+Row = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    at: datetime
+    kind: str
+    words: str
+    more: Mapping[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        first = {"at": self.at.isoformat(timespec="milliseconds"), "event": self.kind, "words": self.words}
+        return first | {name: value for name, value in self.more.items() if name not in first}
+
+    @property
+    def line(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S} UTC  {self.words}"
+
+
+@dataclass(slots=True)
+class Events:
+    """Tells each thing once: again only when its words have changed meanwhile."""
+
+    write: Callable[[Event], None]
+    newest: deque[Event] = field(default_factory=lambda: deque(maxlen=_NEWEST))
+    _standing: dict[str, str] = field(default_factory=dict)
+
+    def tell(self, kind: str, words: str, more: Mapping[str, Any] | None = None) -> None:
+        event = Event(datetime.now(UTC), kind, words, more or {})
+        self.newest.append(event)
+        self.write(event)
+
+    def standing(
+        self, kind: str, about: str, words: str, well: str = "", more: Mapping[str, Any] | None = None
+    ) -> None:
+        """How `about` stands; no words when there is nothing to be told. What was told before is over then: `well`
+        says so, or a few words of it do."""
+        before = self._standing.get(about, "")
+        if words == before:
+            return
+        self._standing[about] = words
+        over = well or f"over: {before.partition('; ')[0]}"
+        if words or before:
+            self.tell(kind, words or over, {"about": about, **(more or {})})

@@ -21,7 +21,7 @@ from towpath.supervisor.children import Child
 from towpath.supervisor.restarts import Backoff
 from towpath.text import counted
 from verifier import Namespace, Pair, Recheck
-from verifier.order import Key, id_key
+from verifier.raw import Key, id_key
 from verifier.reads import chunks
 from verifier.settlement import Settling
 from verifier.values import extended_json

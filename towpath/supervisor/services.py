@@ -14,8 +14,7 @@ from towpath import state_files
 from towpath.compaction import preconditions
 from towpath.session import Session
 from towpath.state_files import FOLLOW, lock
-from towpath.supervisor.children import Child, Line
-from towpath.supervisor.events import Events, Row
+from towpath.supervisor.children import Child, Events, Line, Row
 from towpath.supervisor.restarts import Backoff, Pulse
 from towpath.text import counted
 from towpath.verification import follow_state

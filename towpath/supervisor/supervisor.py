@@ -22,8 +22,8 @@ from towpath.session import TROUBLE, Session
 from towpath.status import log_figures
 from towpath.status.collector import look
 from towpath.status.figures import Status
+from towpath.supervisor.children import Events, Row
 from towpath.supervisor.dead_letters import SetAside
-from towpath.supervisor.events import Events, Row
 from towpath.supervisor.restarts import Backoff, Ends, lasting
 from towpath.supervisor.services import Services
 from towpath.text import counted

@@ -20,7 +20,7 @@ from towpath.errors import TowpathError
 from towpath.kafka.topics import Place
 from towpath.pipeline import Pipeline
 from towpath.verification import verdict_file
-from towpath.verification.origin import Origin
+from towpath.verification.scope import Origin
 from verifier import Namespace
 
 

@@ -12,15 +12,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from towpath.log.follow import Following
+from towpath.log.changed_keys import Following
 from towpath.mongo.client import connected
 from towpath.namespaces import Selection
 from towpath.session import Session
 from towpath.verification import follow_state, verdict_file
 from towpath.verification.follow_state import FollowState, Running
 from verifier import Difference, Namespace, Options, Pair, Passed
-from verifier.order import Key, id_key
 from verifier.proof import Outcome, Same, Unsettled
+from verifier.raw import Key, id_key
 from verifier.reads import chunks, patiently
 from verifier.settlement import Settling
 from verifier.values import extended_json

@@ -19,9 +19,9 @@ from towpath.errors import TowpathError
 from towpath.mongo.client import briefly, connected
 from towpath.session import Session
 from towpath.text import duration
-from towpath.verification import follow_state, origin, verdict_file
+from towpath.verification import follow_state, scope, verdict_file
 from towpath.verification.follow_state import Running
-from towpath.verification.origin import Origin
+from towpath.verification.scope import Origin
 
 #: What a verdict is of that takes in every namespace of its pipeline.
 EVERYTHING = "everything"
@@ -45,7 +45,7 @@ class Standing:
 
     @classmethod
     def look(cls, it: Session) -> Standing:
-        now, unknown = origin.look(it)
+        now, unknown = scope.look(it)
         try:
             with briefly(it.pipeline.destination_uri, "destination") as client:
                 return cls(now, unknown, stored.read(client, it.pipeline), "")

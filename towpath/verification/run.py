@@ -15,16 +15,16 @@ from uuid import uuid4
 from towpath import state_files
 from towpath.barrier import asking
 from towpath.errors import TowpathError
+from towpath.log.changed_keys import ids
 from towpath.log.lag import pipeline_ends
-from towpath.log.recent_keys import ids
 from towpath.mongo.client import connected
 from towpath.namespaces import Selection
 from towpath.session import Session
 from towpath.text import duration
-from towpath.verification import follow_state, full_verdict, origin, verdict_file
+from towpath.verification import follow_state, full_verdict, scope, verdict_file
 from towpath.verification.follow_state import FollowState
 from towpath.verification.full_verdict import EVERYTHING, Standing
-from towpath.verification.namespaces import Metadata
+from towpath.verification.scope import Metadata
 from towpath.verification.verdict_file import Examples, Found, figures
 from verifier import Difference, Namespace, Options, Pair, Passed, Progress, Tally, Verdict, Verification, VerifierError
 from verifier.proof import Same, Unsettled
@@ -48,7 +48,7 @@ def run(
     finished.
     """
     examples, place = Examples(_EXAMPLES), verdict_file.path(it.pipeline.name)
-    now, unknown = origin.look(it)  # first: what is made anew while it runs is not what the verdict is of
+    now, unknown = scope.look(it)  # first: what is made anew while it runs is not what the verdict is of
     with (
         nullcontext() if asked.alone else asking(it) as passed,
         state_files.writing(place, verdict_file.turn(place)) as file,
@@ -191,7 +191,7 @@ class RecentVerification:
         *,
         passed: Passed | None = None,
     ) -> None:
-        """`touched` are the source's namespaces and `{_id: …}` in BSON (see `towpath.log.recent_keys`), those of a
+        """`touched` are the source's namespaces and `{_id: …}` in BSON (see `towpath.log.changed_keys`), those of a
         namespace together; `only` holds patterns of namespaces; empty takes all in."""
         self.verdict = Verdict([])
         self._it, self._touched = it, touched

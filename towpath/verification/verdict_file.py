@@ -13,7 +13,7 @@ from typing import Any
 
 from towpath import state_files
 from towpath.errors import TowpathError
-from towpath.verification.namespaces import Metadata
+from towpath.verification.scope import Metadata
 from verifier import Difference, Kind, Namespace, Verdict
 from verifier.values import Shown, extended_json, paths, whole
 

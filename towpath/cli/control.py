@@ -1,21 +1,60 @@
-"""`towpath restart`"""
+"""`towpath pause`, `resume`, `restart` and `wait`"""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
 
 from connectors.control import statuses, wait_running
+from towpath import barrier
 from towpath.bookkeeping import cutover, positions
 from towpath.cli.options import opened, pipeline_argument, say
-from towpath.deploy.loops import refuse_ring_on_resuming
+from towpath.deploy.preconditions import refuse_ring_on_resuming
 from towpath.errors import Refused, TopicError
 from towpath.log import bounds
 from towpath.mongo.client import connected
 from towpath.session import Session
 from towpath.supervisor.restarts import end
 from towpath.verification import full_verdict
+
+
+@click.command()
+@pipeline_argument
+def pause(file: Path) -> None:
+    """Pause all connectors of PIPELINE. They keep their positions.
+
+    Run it before maintenance, for example. `resume` must come while the source's oplog still holds the changes since
+    the pause; after that only `resnapshot` helps.
+
+    Exit codes: 0 paused; 2 it cannot be done.
+    """
+    with opened(file) as it:
+        it.require_deployed()
+        for name in it.pipeline.connectors:
+            it.connect.pause(name)
+        click.echo(f"{it.pipeline.name}: paused")
+
+
+@click.command()
+@pipeline_argument
+@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors are running.")
+def resume(file: Path, timeout: float) -> None:
+    """Resume the paused connectors of PIPELINE where they stopped.
+
+    Run it after `pause`.
+
+    Exit codes: 0 running; 1 a connector does not run yet; 2 it cannot be done.
+    """
+    with opened(file) as it:
+        it.require_deployed()
+        cutover.refuse(it.pipeline)
+        refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
+        for name in it.pipeline.connectors:
+            it.connect.resume(name)
+        wait_running(it.connect, it.pipeline, timeout)
+        click.echo(f"{it.pipeline.name}: running")
 
 
 @click.command()
@@ -102,3 +141,22 @@ def _accept_missed_deletes(it: Session) -> None:
         count = positions.accept_missed_deletes(client, it.pipeline)
     full_verdict.forget(it)
     say(f"{it.pipeline.name}: continues at {count} positions; deletes that were missed there stay missed")
+
+
+@click.command()
+@pipeline_argument
+@click.option("--timeout", default=300.0, show_default=True, help="Seconds before it gives up with exit code 1.")
+def wait(file: Path, timeout: float) -> None:
+    """Wait until everything that was written to the source before the call is at the destination.
+
+    Run it as a barrier, for example before you read from the destination. Writers may continue. It waits until nothing
+    is left to copy, until the log has passed the source's cluster time at the call, until all re-read requests are
+    answered, and until every partition is applied up to its end. It writes nothing to the source.
+
+    Exit codes: 0 caught up; 1 not caught up in time; 2 it cannot be done.
+    """
+    with opened(file) as it:
+        it.require_deployed()
+        start = time.monotonic()
+        barrier.wait(it.pipeline, it.connect, it.topics, timeout, say)
+        click.echo(f"{it.pipeline.name}: caught up after {time.monotonic() - start:.1f} s")
