@@ -52,6 +52,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("long")]
         items[:] = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
+    # Short ones last, so that at the end no process waits long for another.
+    items.sort(key=lambda item: item.get_closest_marker("servers") is None)
 
 
 @pytest.hookimpl(wrapper=True)

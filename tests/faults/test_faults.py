@@ -27,6 +27,8 @@ from tests.support.pipeline import Settings
 from towpath.kafka.topics import Topic
 from towpath.session import opened
 
+pytestmark = pytest.mark.servers
+
 _TRIES = 3  # until a fault meets its state
 WAITS = "the task waits for a primary of the source"
 

@@ -21,7 +21,7 @@ from tests.support.ticker import Ticker
 from towpath import stack as embedded
 from towpath.stack.mongod import MongodSizes
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.servers]
 COUNT = 200
 BROKER, WORKER = "kafka", "connect-0"
 

@@ -1,6 +1,6 @@
 """Have a cluster refuse the writes of its applications, and take them again: `setUserWriteBlockMode` (MongoDB 6.0).
 
-What holds while it is on, tried on 6.0.5 (`tests/replication/test_write_block.py` has most of it):
+What holds while it is on, tried on 6.0.5 (`tests/mongo/test_write_block.py` has most of it):
 
 - Writes, DDL and `$out` are refused (UserWritesBlocked, 371), in all databases but `admin`, `config` and `local`. When
   `block` returns, every write that was or will be acknowledged is there, and nothing comes after it. An `updateMany`

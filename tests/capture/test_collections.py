@@ -1,0 +1,60 @@
+"""Which collections travel, where to, and how those with odd names in updates do."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+
+from tests.conftest import MakePipeline
+from tests.support.awaited import until
+from tests.support.pipeline import Settings
+from tests.support.workload import Workload
+from tests.support.workload.pipelines import MOVES, ODD_NAMES
+
+pytestmark = pytest.mark.servers
+
+SETTINGS = Settings(
+    include=("*",), exclude=("left_*",), rename={"first": "elsewhere"}, whole_documents=("odd",), partitions=3
+)
+
+
+def test_patterns_renames_and_late_collections(make_pipeline: MakePipeline, seed: int) -> None:
+    """In one pipeline: a collection renamed, one left out, one that comes late, one captured as whole documents."""
+    pipeline = make_pipeline(SETTINGS)
+    first, odd = (
+        Workload(seed, [pipeline.source(name)], documents=80, moves=name == "odd", odd_names=name == "odd")
+        for name in ("first", "odd")
+    )
+    first.fill()
+    odd.fill()
+    pipeline.source("left_out").insert_one({"_id": 1})
+    pipeline.deploy()
+    pipeline.wait()
+    late = Workload(seed + 1, [pipeline.source("late")], documents=80)
+    late.fill()
+    for workload in (first, odd, late):
+        workload.run(800)
+    odd.run(800)
+    pipeline.wait()
+    assert odd.statistics.never({*MOVES, *ODD_NAMES}) == []
+    pipeline.assert_same("first", "late", at_least=80)
+    pipeline.assert_same("odd", at_least=40)
+    there = set(pipeline.destination_client[pipeline.name].list_collection_names())
+    assert there == {"elsewhere", "odd", "late"}
+
+
+def test_a_copy_that_would_outlive_the_oplog_is_refused_before_it_starts(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(Settings(mode="exactly-once", capture={"bytes_per_second": 1}))
+    pipeline.source("docs").insert_many([{"_id": n, "text": "x" * 1_000_000} for n in range(20)])
+    with suppress(AssertionError):  # it may see the connector fail, or be faster
+        pipeline.deploy()
+
+    def refused() -> bool:
+        with suppress(AssertionError):  # it is well until the task has begun
+            return "the first copy would take" in json.dumps(pipeline.status(expect=1))
+        return False
+
+    until("refusal of the copy", refused)
+    assert pipeline.destination("docs").estimated_document_count() == 0

@@ -1,0 +1,38 @@
+"""The Java tests, in one run: those that need a server have a replica set of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from towpath.stack import mongod, tools
+
+pytestmark = pytest.mark.servers
+
+TRANSFORMS = Path(__file__).parents[2] / "transforms"
+
+
+@pytest.mark.timeout(660)
+def test_java_tests_and_those_that_need_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = mongod.command
+
+    def for_tests(*words: object, **named: object) -> tuple[str, ...]:
+        return (*command(*words, **named), "--setParameter", "enableTestCommands=1")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(mongod, "command", for_tests)
+    maven = [*map(str, [tools.maven(), "-q", "-B", "-f", TRANSFORMS / "pom.xml"]), "verify"]
+    reports = TRANSFORMS / "target" / "surefire-reports"
+    shutil.rmtree(reports, ignore_errors=True)
+    with mongod.start_replica_set(tmp_path) as servers:
+        environment = os.environ | {"TOWPATH_TEST_MONGODB_URI": servers.uri}
+        done = subprocess.run(maven, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout[-8000:]
+    suites = [ElementTree.parse(report).getroot() for report in reports.glob("TEST-*.xml")]
+    assert sum(int(suite.get("skipped", 0)) for suite in suites) == 0
+    assert sum(int(suite.get("tests", 0)) for suite in suites if str(suite.get("name")).endswith("ServerTest")) > 40
+    assert sum(int(suite.get("tests", 0)) for suite in suites) > 300

@@ -1,0 +1,131 @@
+"""Events and records that are larger than a server or a topic takes: nothing stops, and nothing is lost in silence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import bson
+import httpx
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests.conftest import MakePipeline
+from tests.support import log
+from tests.support.awaited import until
+from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
+from towpath import stack as embedded
+
+pytestmark = pytest.mark.servers
+
+#: With a name so long, an update of each element says 20,000 times 900 bytes; the oplog's entry says them once.
+LONG, ELEMENTS = "n" * 900, 20_000
+LARGEST = 16 * 1024 * 1024
+_EACH = {"$mergeObjects": ["$$this", {"v": {"$add": ["$$this.v", 1]}}]}
+CHANGE_ALL = [{"$set": {LONG: {"$map": {"input": f"${LONG}", "in": _EACH}}}}]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verdicts of these tests are kept here."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def long_named(id: Any) -> dict[str, Any]:
+    return {"_id": id, LONG: [{"v": 0, "w": n, "pad": "x" * 60} for n in range(ELEMENTS)]}
+
+
+def limit(pipeline: Pipeline, size: int) -> None:
+    """Set `max.message.bytes` of the topic of `docs` by hand."""
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, pipeline.topic("docs"), incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": pipeline.addresses.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def running(pipeline: Pipeline) -> bool:
+    url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/status"
+    return all(t["state"] == "RUNNING" for t in httpx.get(url, timeout=30).raise_for_status().json()["tasks"])
+
+
+@pytest.mark.timeout(300)
+def test_an_event_that_is_too_large_is_read_by_id_in_its_place(
+    make_pipeline: MakePipeline, stack: embedded.Stack
+) -> None:
+    pipeline = make_pipeline(Settings(exclude=("outside",)))
+    documents, outside = pipeline.source("docs"), pipeline.source("outside")
+    documents.insert_many([long_named("one"), long_named("gone"), *({"_id": n, "v": 0} for n in range(20))])
+    outside.insert_one(long_named("other"))
+    pipeline.deploy()
+    pipeline.wait()
+    documents.update_one({"_id": 1}, {"$set": {"v": 1}})
+    documents.update_one({"_id": "one"}, CHANGE_ALL)
+    outside.update_one({"_id": "other"}, CHANGE_ALL)
+    documents.update_one({"_id": 1}, {"$set": {"v": 2}})
+    with pipeline.source_client.start_session() as session, session.start_transaction():
+        documents.update_one({"_id": 2}, {"$set": {"v": 1}}, session=session)
+        documents.update_one({"_id": "one"}, CHANGE_ALL, session=session)
+        for change in ({"$set": {"q": 1}}, {"$unset": {"q": ""}}, {"$set": {"p": 1}}, {"$set": {"q": 2}}):
+            documents.update_one({"_id": "one"}, change, session=session)  # applied again, p would come after q
+    documents.update_one({"_id": "gone"}, CHANGE_ALL)
+    documents.delete_one({"_id": "gone"})
+    documents.update_one({"_id": "one"}, {"$inc": {"q": 1}})
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=21)
+    assert running(pipeline)
+    said = (stack.directory / "logs" / "connect-0.log").read_text()
+    assert f'{pipeline.namespace("docs")} {{"_id": "one"}} was read as of' in said
+    # at the moment of each, so that every state in between is in the log
+    every = log.records(pipeline.addresses.bootstrap, pipeline.topic("docs"))
+    found = [one for one in every if one.key == bson.encode({"_id": "one"})]
+    assert [one.headers["op"] for one in found] == [b"r", b"r", b"r", b"u"]
+    assert [b"\x10q\0" in (one.value or b"") for one in found] == [False, False, True, True]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.long
+def test_the_largest_documents_and_updates_there_can_be_arrive(pipeline: Pipeline) -> None:
+    documents = pipeline.source("docs")
+    documents.insert_one({"_id": 0, "x": os.urandom(LARGEST - 30)})
+    pipeline.deploy()
+    documents.replace_one({"_id": 0}, {"y": os.urandom(LARGEST - 30)})
+    documents.insert_one({"_id": 1, "x": os.urandom(LARGEST - 30)})
+    documents.insert_one({"_id": 2})
+    documents.update_one({"_id": 2}, {"$set": {"x": os.urandom(LARGEST - 60)}})
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=3)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.long
+def test_a_record_that_its_topic_does_not_take_is_set_aside_and_repaired_once_it_does(pipeline: Pipeline) -> None:
+    documents = pipeline.source("docs")
+    documents.insert_one({"_id": 0})
+    pipeline.deploy()
+    pipeline.wait()
+    limit(pipeline, 200_000)
+    documents.insert_one({"_id": 1, "x": os.urandom(300_000)})
+    documents.insert_one({"_id": 2, "x": "x" * 300_000})  # fits once it is compressed
+    documents.insert_one({"_id": 3})
+    pipeline.wait()
+    assert running(pipeline)
+    found = pipeline.status()
+    assert found["dead_letters"] == 1
+    assert f"the topic {pipeline.topic('docs')} takes 200,000 at most" in found["dead_letter_causes"][0]["reason"]
+    shown = towpath("tail", pipeline.file, pipeline.namespace("docs"), "--dead-letters", "--no-follow").stdout
+    assert '{"_id": 1}' in shown or '"_id": 1' in shown.replace('\\"', '"')
+    assert pipeline.destination("docs").count_documents({}) == 3
+    towpath("repair", pipeline.file, "--dead-letters", expect=1)
+    limit(pipeline, 17 * 1024 * 1024)
+    until("repair", lambda: "1 mended, 0 left" in _repaired(pipeline))
+    pipeline.assert_same("docs", at_least=4)
+
+
+def _repaired(pipeline: Pipeline) -> str:
+    """What repair says; the connector asks for a topic's limit every ten seconds."""
+    done = subprocess.run(
+        [TOWPATH, "repair", pipeline.file, "--dead-letters"], capture_output=True, text=True, check=False
+    )
+    return done.stdout

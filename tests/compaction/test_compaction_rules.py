@@ -1,0 +1,150 @@
+"""What compaction knows of a partition, what topics are set to, what the settings of topics can lose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import bson
+import pytest
+
+from connectors.configs import definitions
+from tests.preflight.test_check_judgements import PIPELINE, told
+from towpath.compaction import service
+from towpath.compaction.preconditions import compaction_of, interval
+from towpath.errors import Refused
+from towpath.log.unprotected import Figures, First, Part, figures, is_update
+from towpath.pipeline import Compaction
+from towpath.preflight import log
+from towpath.status.log_figures import LogStatus, TopicLog
+from towpath.topic_settings import change_settings, plain_settings, request_settings
+
+HOUR = 3_600_000
+COMPACTION = Compaction(24 * HOUR, 7 * 24 * HOUR)
+COMPACTED = replace(PIPELINE, compaction=COMPACTION)
+A, B, C = (bson.encode({"_id": name}) for name in "abc")
+DOCUMENT, UPDATE = bson.encode({"_id": 1, "v": 1}), bson.encode({"$set": {"v": 2}})
+
+
+def part(*records: tuple[bytes, bytes | None]) -> Part:
+    """A partition of which these were read: offsets from 0, a record a second."""
+    found = Part()
+    for offset, (key, value) in enumerate(records):
+        found.take(offset, 1000 * offset, key, value)
+    return found
+
+
+def test_an_update_is_told_from_a_document_wherever_its_id_is() -> None:
+    assert is_update(UPDATE)
+    assert is_update(bson.encode({"$truncate": {"_id": 1}}))
+    assert not is_update(DOCUMENT)
+    assert not is_update(bson.encode({"$set": 1, "_id": 1}))
+    assert not is_update(None)
+
+
+def test_a_document_or_a_delete_protects_the_updates_before_it_and_none_after_it() -> None:
+    found = part((A, UPDATE), (B, UPDATE), (A, UPDATE), (B, DOCUMENT), (C, DOCUMENT))
+    assert found.dirty == {A: First(0, 0)}
+    assert found.safe == 0
+    found.take(5, 5000, B, UPDATE)
+    found.take(6, 6000, A, None)
+    assert found.dirty == {B: First(5, 5000)}
+    assert (found.safe, found.oldest) == (5, First(5, 5000))
+    found.take(7, 7000, B, DOCUMENT)
+    assert (found.safe, found.oldest) == (8, None)
+    found.reached(9)
+    assert found.safe == 9
+
+
+def test_nothing_is_committed_of_a_partition_of_which_nothing_is_known() -> None:
+    assert Part().safe is None
+    assert part().figures(5) == Figures(5, 0, None, None, False)
+
+
+def test_figures_come_back_as_they_were_and_nobody_elses_are_taken_for_them() -> None:
+    found = part((A, UPDATE)).figures(77)
+    assert figures(found.written()) == found == Figures(77, 1, 0, 0, False)
+    assert [figures(text) for text in ("", "x", "{}", "[]", '{"at": 1}')] == [None] * 5
+
+
+def test_a_quiet_partition_is_asked_for_a_record_once_and_again_when_deletes_may_go() -> None:
+    lag, long = COMPACTION.lag_ms, COMPACTION.delete_retention_ms
+    found = part((A, DOCUMENT))
+    assert not service.is_due(found, COMPACTION, lag)
+    assert service.is_due(found, COMPACTION, lag + 1)
+    found.nudge = A
+    found.take(1, lag + 1, A, DOCUMENT)
+    assert not service.is_due(found, COMPACTION, lag + 1 + long)
+    assert service.is_due(found, COMPACTION, lag + 2 + long)
+    found.take(2, lag + 3, B, None)
+    assert service.is_due(found, COMPACTION, 2 * lag + 4)
+    found.take(3, lag + 4, A, UPDATE)
+    assert not service.is_due(found, COMPACTION, 10 * long)  # its document will close the segment
+
+
+def test_change_topics_are_compacted_and_the_others_never() -> None:
+    found = change_settings(COMPACTED)
+    assert (found["cleanup.policy"], found["min.compaction.lag.ms"]) == ("compact", str(24 * HOUR))
+    assert int(found["max.compaction.lag.ms"]) == 2 * int(found["segment.ms"]) == 48 * HOUR
+    assert change_settings(replace(COMPACTED, retention_ms=HOUR))["cleanup.policy"] == "compact,delete"
+    assert plain_settings(COMPACTED) == request_settings(PIPELINE) == change_settings(PIPELINE)
+    assert request_settings(COMPACTED) == plain_settings(COMPACTED) | {"retention.ms": str(7 * 24 * HOUR)}
+    assert request_settings(replace(COMPACTED, retention_ms=HOUR))["retention.ms"] == str(HOUR)
+    assert "min.compaction.lag.ms" not in change_settings(PIPELINE)
+    source = definitions(COMPACTED)["move-source"]
+    assert {key: source[f"topic.creation.default.{key}"] for key in found} == found
+
+
+def test_an_interval_that_is_too_long_is_refused_and_a_short_lag_has_a_short_one() -> None:
+    assert interval(COMPACTION, None) == HOUR
+    assert interval(Compaction(60_000, 0), None) == 15_000
+    assert interval(COMPACTION, 12 * HOUR) == 12 * HOUR
+    with pytest.raises(Refused, match="more than half"):
+        interval(COMPACTION, 12 * HOUR + 1)
+
+
+def test_what_cannot_be_compacted_is_refused() -> None:
+    with pytest.raises(Refused, match="reads nothing again"):
+        compaction_of(COMPACTED)  # of mode plain, with Debezium's copy
+    once = replace(PIPELINE, mode="exactly-once")
+    with pytest.raises(Refused, match=r"compact = true"):
+        compaction_of(once)
+    assert compaction_of(replace(once, compaction=COMPACTION)) == COMPACTION
+
+
+@pytest.mark.parametrize(
+    ("change", "begins", "level", "words"),
+    [
+        ({"cleanup.policy": "delete"}, 0, "warning", "not compacted yet"),
+        ({"min.compaction.lag.ms": "0"}, 0, "error", "less than [log] compaction_lag"),
+        ({"retention.ms": "604800000"}, 0, "warning", "retention.ms=604800000: "),
+        ({"retention.bytes": "1000000"}, 0, "warning", "retention.bytes=1000000: "),
+        ({}, 17, "warning", "begins at offset 17"),
+    ],
+)
+def test_settings_that_can_lose_what_a_rebuild_needs(
+    change: dict[str, str], begins: int, level: str, words: str
+) -> None:
+    good = change_settings(COMPACTED)
+    assert told(log.guard("topic", good, 0, COMPACTED)) == []
+    ((found_level, finding),) = told(log.guard("topic", good | change, begins, COMPACTED))
+    assert found_level == level
+    assert words in finding
+
+
+def test_a_file_that_gives_the_service_no_time_is_a_trap() -> None:
+    assert told(log.plan(COMPACTED)) == []
+    short = replace(COMPACTED, compaction=Compaction(60_000, 60_000), retention_ms=60_000)
+    assert [level for level, _ in told(log.plan(short))] == ["warning", "warning"]
+
+
+def test_status_warns_from_half_of_the_lag_on() -> None:
+    def topic(dirty: int | None, oldest: float | None, told: float | None, behind: int) -> list[str]:
+        one = TopicLog("shop.a", "move.shop.a", 10, None, 0, True, dirty, oldest, told, behind, {})
+        return list(LogStatus(COMPACTION, (one,)).warnings)
+
+    half = COMPACTION.lag_ms / 2000
+    assert topic(3, half - 1, half - 1, 9) == []
+    assert topic(0, None, half * 9, 0) == []  # there is nothing that it was not told of
+    assert "is it running?" in topic(0, None, half + 1, 9)[0]
+    assert "no whole document follows" in topic(3, half + 1, 1, 9)[0]
+    assert "start it" in topic(None, None, None, 9)[0]

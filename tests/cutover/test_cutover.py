@@ -1,0 +1,398 @@
+"""`towpath cutover`: no acknowledged write is lost or done twice, there and back, and whatever ends it half-way."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from bson import ObjectId
+from confluent_kafka.admin import AdminClient
+
+from tests.support.acknowledged import AcknowledgedWriter
+from tests.support.awaited import until
+from tests.support.pipeline import TOWPATH, Pipeline, towpath
+from tests.support.swapping import Swapping
+from tests.support.ticker import Ticker
+from towpath import stack as embedded
+from towpath.mongo import write_block
+from towpath.stack import Stack
+from verifier.descriptions import described
+
+pytestmark = pytest.mark.servers
+
+_PATIENCE_S = 240
+_LIMITS = ("--last", "20000", "--max-pause", "2m")  # of machines that have more to do
+
+
+class Cutover:
+    """A `towpath cutover --json` and what it has told."""
+
+    def __init__(self, pipeline: Pipeline, folder: Path, *options: str) -> None:
+        self._errors = folder / f"cutover-{datetime.now(UTC):%H%M%S%f}.err"
+        with self._errors.open("w") as errors:
+            command: list[str | Path] = [TOWPATH, "cutover", pipeline.file, "--json", *_LIMITS, *options]
+            pipe = subprocess.PIPE
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
+        self.told: list[dict[str, Any]] = []
+
+    def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Read on until it has told that. Fails with all that it said when it ends before."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.told.append(json.loads(line))
+            if wanted(self.told[-1]):
+                return self.told[-1]
+        raise AssertionError(f"ended with {self.process.wait()}: {self.told}\n{self._errors.read_text()}")
+
+    def event(self, kind: str) -> dict[str, Any]:
+        return self.until(lambda one: one["event"] == kind)
+
+    def at(self, step: str) -> None:
+        """Return once it is at that step."""
+        until(f"the step {step!r}", lambda: f"{step} …" in self._errors.read_text(), _PATIENCE_S, 0.05)
+
+    def answer(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def ended(self, expect: int) -> list[dict[str, Any]]:
+        assert self.process.stdout is not None
+        self.told += [json.loads(line) for line in self.process.stdout]
+        status, said = self.process.wait(_PATIENCE_S), self._errors.read_text()
+        assert status == expect, f"ended with {status}, not {expect}: {self.told}\n{said}"
+        assert "Traceback" not in said, said
+        return self.told
+
+
+@contextmanager
+def cutover(pipeline: Pipeline, folder: Path, *options: str) -> Iterator[Cutover]:
+    running = Cutover(pipeline, folder, *options)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()
+
+
+@contextmanager
+def ready(pipeline: Pipeline, per_second: int = 1000) -> Iterator[AcknowledgedWriter]:
+    """A deployed pipeline, verified, with a unique index and one with TTL; and a writer, which writes not yet."""
+    writer = AcknowledgedWriter(pipeline.source_client, pipeline.name, "orders", per_second=per_second)
+    writer.fill()
+    orders, users = pipeline.source("orders"), pipeline.source("users")
+    orders.create_index("until", name="expired", expireAfterSeconds=3600)
+    users.insert_many([{"_id": n, "email": f"e{n}"} for n in range(100)])
+    users.create_index("email", name="by email", unique=True)
+    pipeline.deploy()
+    pipeline.wait()
+    towpath("prepare", pipeline.file)
+    towpath("verify", pipeline.file)
+    try:
+        yield writer
+    finally:
+        write_block.unblock(pipeline.source_client)
+        back = pipeline.file.with_name(f"{pipeline.file.stem}-back.toml")
+        if back.exists():
+            towpath("remove", back, "--topics", "--yes")
+
+
+def indexes(pipeline: Pipeline, client: Any) -> dict[str, Any]:
+    found = described(client, [pipeline.namespace(name) for name in ("orders", "users")])
+    return {namespace: dict(one.indexes) for namespace, one in found.items()}
+
+
+def not_returned(pipeline: Pipeline, folder: Path) -> None:
+    """Where the server would refuse Towpath's own writes as well, and while somebody writes on."""
+    with cutover(pipeline, folder, "--back", "--block-writes") as running:
+        checks = {one["name"]: one for one in running.event("gate")["checks"]}
+        told = running.ended(1)
+    assert [name for name, one in checks.items() if not one["good"]] == ["own writes"]
+    assert "while writes to the destination are blocked, Towpath has to write there" in checks["own writes"]["found"]
+    assert "--stop-with" in checks["own writes"]["advice"] and "nothing is changed" in told[-1]["words"]
+    with cutover(pipeline, folder, "--back", "--stop-with", "true") as running:
+        told = running.ended(1)
+    assert f"{pipeline.namespace('orders')} got the " in told[-1]["words"], told
+    assert told[-2]["words"] == "everything is as before: the destination is primary"
+
+
+def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None:
+    source, destination = pipeline.source_client, pipeline.destination_client
+    report = tmp_path / "cutover.html"
+    with ready(pipeline) as writer, writer:
+        form = indexes(pipeline, source)
+        with cutover(pipeline, tmp_path, "--block-writes", "--report", str(report)) as there:
+            with Ticker(0.02, Swapping(pipeline.source("users"), 100).swap) as swaps:
+                there.until(lambda one: str(one.get("step", "")).startswith("making the way back ready"))
+                swaps.wait_for(20)
+            switch = there.event("switch")
+            writer.send(destination)
+            end = there.ended(0)[-1]
+        assert switch["primary"] == "destination" and "--back" in end["words"]
+        assert indexes(pipeline, destination) == form
+        print(f"writes had stopped for {writer.gaps} s; the tool says {switch['pause_seconds']} s")
+        assert "the destination is primary" in report.read_text()
+        writer.wait_for_more(500)
+        assert "its sink must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
+        assert pipeline.status(expect=1)["cutover"]["state"] == "over"
+        not_returned(pipeline, tmp_path)
+        with cutover(pipeline, tmp_path, "--back", "--quiet") as back:
+            back.event("stop writes")
+            writer.pause()
+            back.answer()
+            assert back.event("switch")["primary"] == "source"
+            writer.send(source)
+            back.ended(0)
+        writer.wait_for_more(200)
+    writer.assert_all_at(source)
+    pipeline.wait()
+    pipeline.assert_same("orders", "users", at_least=300)
+    assert indexes(pipeline, source) == form
+    assert pipeline.status()["cutover"] is None
+
+
+STEPS = (
+    "verifying what the newest records are about",
+    "making the way back ready",
+    "blocking writes",
+    "applying what is left",
+    "stopping the sink",
+    "beginning the way back",
+    "putting the destination right",
+)
+
+
+def begun(pipeline: Pipeline, folder: Path, step: str) -> Cutover:
+    """A cutover that has done that step and goes on with the next."""
+    running = Cutover(pipeline, folder, "--block-writes")
+    running.until(lambda one: str(one.get("step", "")).startswith(step))
+    return running
+
+
+def new_user(pipeline: Pipeline) -> None:
+    one = ObjectId()
+    pipeline.source("users").insert_one({"_id": one, "email": str(one)})
+
+
+def assert_as_before(pipeline: Pipeline) -> None:
+    """The source takes writes, the pipeline goes on, and nothing is left of the cutover."""
+    new_user(pipeline)
+    pipeline.wait()
+    pipeline.assert_same("orders", "users", at_least=100)
+    found = pipeline.status()
+    assert (found["state"], found["cutover"], found["dead_letters"]) == ("running", None, 0)
+    at_destination = indexes(pipeline, pipeline.destination_client)[pipeline.namespace("users")]
+    assert not any(one.get("unique") for one in at_destination.values())
+    here = indexes(pipeline, pipeline.source_client)[pipeline.namespace("orders")]
+    assert here["expired"]["expireAfterSeconds"] == 3600
+    connectors = httpx.get(f"{pipeline.addresses.connect}/connectors", timeout=90).raise_for_status().json()
+    assert not [name for name in connectors if name.startswith(f"{pipeline.name}-back")]
+
+
+def interrupted(pipeline: Pipeline, folder: Path, step: str) -> None:
+    running = begun(pipeline, folder, step)
+    running.process.send_signal(signal.SIGINT)
+    told = running.ended(1)
+    assert "everything is as before: the source is primary" in [one["words"] for one in told]
+    assert_as_before(pipeline)
+
+
+def killed(pipeline: Pipeline, folder: Path, step: str) -> None:
+    running = begun(pipeline, folder, step)
+    running.process.kill()
+    running.process.wait()
+    assert "or interrupted" in towpath("cutover", pipeline.file, "--dry-run", expect=1).stdout
+    said = towpath("cutover", pipeline.file, "--undo").stdout
+    assert "everything is as before: the source is primary" in said
+    assert_as_before(pipeline)
+
+
+def kept(pipeline: Pipeline) -> dict[str, Any]:
+    """All that a look must leave as it is, but for positions, which go on."""
+    addresses, state = pipeline.addresses, Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state"))
+    folders = pipeline.file.parent, addresses.secrets, state / "towpath" / pipeline.name
+    files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
+    names = httpx.get(f"{addresses.connect}/connectors", params={"expand": ["info", "status"]}, timeout=90).json()
+    topics = AdminClient({"bootstrap.servers": addresses.bootstrap}).list_topics(timeout=30).topics
+    clients = pipeline.source_client, pipeline.destination_client
+    return {
+        "files": {str(file): file.read_bytes() for file in files if file.suffix not in (".err", ".lock")},
+        "connectors": {name: one for name, one in names.items() if pipeline.name in name},
+        "topics": {name: len(one.partitions) for name, one in topics.items() if pipeline.name in name},
+        "documents": [client[pipeline.name].command("dbHash")["collections"] for client in clients],
+        "forms": [indexes(pipeline, client) for client in clients],
+        "towpath": [
+            [
+                (name, [one["_id"] for one in client.towpath[name].find()])
+                for name in client.towpath.list_collection_names()
+            ]
+            for client in clients
+        ],
+    }
+
+
+def refused(pipeline: Pipeline, folder: Path) -> None:
+    """What is not ready is red and nothing is begun, or changed by looking."""
+    pipeline.destination("users").create_index("more", name="more")
+    time.sleep(1.1)  # the verification is older than the second that is asked for
+    before = kept(pipeline)
+    missing = str(folder / "nowhere" / "x")
+    options = ("--verified-within", "1s", "--stop-with", missing, "--report", missing, "--json")
+    found = towpath("cutover", pipeline.file, *options, expect=1).stdout.splitlines()
+    checks = {one["name"]: one for one in json.loads(found[0])["checks"]}
+    red = [name for name, one in checks.items() if not one["good"]]
+    assert red == ["verified", "metadata", "commands", "report"]
+    assert "the index more" in checks["metadata"]["found"] and f"{', '.join(red)} are red" in found[-1]
+    assert missing in checks["commands"]["found"] and missing in checks["report"]["found"]
+    assert kept(pipeline) == before
+    pipeline.destination("users").drop_index("more")
+    before = kept(pipeline)
+    assert "everything is ready" in towpath("cutover", pipeline.file, "--dry-run").stdout
+    assert kept(pipeline) == before
+
+
+@contextmanager
+def without_sink(pipeline: Pipeline) -> Iterator[None]:
+    """Nothing is applied meanwhile."""
+    sink = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink"
+    httpx.put(f"{sink}/pause", timeout=90).raise_for_status()
+    try:
+        yield
+    finally:
+        httpx.put(f"{sink}/resume", timeout=90).raise_for_status()
+
+
+def seconds_until(told: list[dict[str, Any]], words: str, since: datetime) -> float:
+    at = next(datetime.fromisoformat(one["at"]) for one in told if one["words"].startswith(words))
+    return (at - since).total_seconds()
+
+
+def seen_late(pipeline: Pipeline, folder: Path) -> None:
+    """A write to a collection that came in the pause, while the sink goes on with nothing."""
+    with cutover(pipeline, folder) as running:
+        running.event("stop writes")
+        with without_sink(pipeline):
+            new_user(pipeline)
+            running.answer()
+            running.at("applying what is left")
+            pipeline.source("audit_12").insert_one({"_id": 5})
+            written = datetime.now(UTC)
+            told = running.ended(1)
+    seconds = seconds_until(told, "everything is as before", written)
+    print(f"all was as before {seconds:.2f} s after the late write")
+    assert f"{pipeline.namespace('audit_12')} got the insert of _id 5 at {written:%Y-%m-%d}" in told[-1]["words"]
+    assert seconds < 10, told
+
+
+def ended_at_its_limit(pipeline: Pipeline, folder: Path) -> None:
+    with cutover(pipeline, folder, "--max-pause", "3s") as running:
+        running.event("stop writes")
+        with without_sink(pipeline):
+            new_user(pipeline)
+            running.answer()
+            stopped = datetime.now(UTC)
+            told = running.ended(1)
+    seconds = seconds_until(told, "everything is as before", stopped)
+    print(f"all was as before {seconds:.2f} s after the beginning of a pause of 3 s at most")
+    assert "has reached its limit of 3 s while applying what is left (not caught up in time: " in told[-1]["words"]
+    assert 3 <= seconds < 15, told
+    with cutover(pipeline, folder, "--max-pause", "1s", "--stop-with", "sleep 600") as running:
+        told = running.ended(1)
+    assert "has reached its limit of 1 s while stopping the writers;" in told[-1]["words"]
+
+
+def test_an_interrupt_a_kill_and_whatever_is_red_leave_all_as_it_was(pipeline: Pipeline, tmp_path: Path) -> None:
+    with ready(pipeline):
+        refused(pipeline, tmp_path)
+        assert "nothing to undo" in towpath("cutover", pipeline.file, "--undo").stdout
+        assert "cannot fail back" in towpath("cutover", pipeline.file, "--back", expect=2).stderr
+        seen_late(pipeline, tmp_path)
+        assert_as_before(pipeline)
+        pipeline.assert_same("audit_12", at_least=1)
+        ended_at_its_limit(pipeline, tmp_path)
+        assert_as_before(pipeline)
+        interrupted(pipeline, tmp_path, "putting the destination right")
+        killed(pipeline, tmp_path, "beginning the way back")
+
+
+@pytest.mark.long
+def test_an_interrupt_and_a_kill_at_every_step(pipeline: Pipeline, tmp_path: Path) -> None:
+    with ready(pipeline):
+        for step in STEPS:
+            interrupted(pipeline, tmp_path, step)
+            killed(pipeline, tmp_path, step)
+
+
+@pytest.mark.long
+def test_without_connect_the_source_takes_writes_and_the_rest_is_told(
+    pipeline: Pipeline, tmp_path: Path, stack: Stack
+) -> None:
+    with ready(pipeline):
+        running = begun(pipeline, tmp_path, "blocking writes")
+        embedded.kill(stack.directory, "connect-0", signal.SIGKILL)
+        try:
+            told = running.ended(2)
+            new_user(pipeline)
+        finally:
+            embedded.start(stack.directory, "connect-0")
+        assert any(one["event"] == "left" for one in told)
+        towpath("cutover", pipeline.file, "--undo")
+        assert_as_before(pipeline)
+
+
+@pytest.mark.long
+def test_a_destination_that_sleeps_holds_writes_up_no_longer_than_the_limit(
+    pipeline: Pipeline, tmp_path: Path, stack: Stack
+) -> None:
+    with ready(pipeline):
+        running = Cutover(pipeline, tmp_path, "--block-writes", "--max-pause", "10s")
+        running.until(lambda one: str(one.get("step", "")).startswith("blocking writes"))
+        embedded.kill(stack.directory, "destination-0", signal.SIGSTOP)
+        try:
+            stopped = datetime.now(UTC)
+            until("writes to be taken", lambda: not write_block.is_on(pipeline.source_client), 60, 0.1)
+            print(f"writes are taken after {(datetime.now(UTC) - stopped).total_seconds():.1f} s")
+            assert (datetime.now(UTC) - stopped).total_seconds() < 30
+        finally:
+            embedded.kill(stack.directory, "destination-0", signal.SIGCONT)
+        status = running.process.wait(_PATIENCE_S)
+        if status == 2:
+            towpath("cutover", pipeline.file, "--undo")
+        else:
+            assert status == 1
+        assert_as_before(pipeline)
+
+
+@pytest.mark.long
+def test_of_two_tools_only_the_later_goes_on(
+    pipeline: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ready(pipeline):
+        first = Cutover(pipeline, tmp_path)
+        first.event("stop writes")
+        assert "another `towpath cutover`" in towpath("cutover", pipeline.file, expect=2).stderr
+        state = Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state"))
+        shutil.copytree(state / "towpath", tmp_path / "elsewhere" / "towpath", ignore=shutil.ignore_patterns("*.lock"))
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))  # as on another machine
+        with cutover(pipeline, tmp_path) as second:
+            second.event("stop writes")
+            first.answer()
+            first.ended(2)
+            second.answer()
+            second.ended(0)
+        before = kept(pipeline)
+        assert "everything is ready" in towpath("cutover", pipeline.file, "--back", "--dry-run").stdout
+        assert kept(pipeline) == before
+        towpath("cutover", pipeline.file, "--back", "--stop-with", "true")
+        assert_as_before(pipeline)

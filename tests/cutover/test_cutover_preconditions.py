@@ -1,0 +1,92 @@
+"""What the pause of a cutover takes of the users, seen before it on servers with access control."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from towpath.cutover.gate import Check, Limits, looked
+from towpath.cutover.preconditions import Preconditions
+from towpath.cutover.steps import Asked
+from towpath.session import opened
+from towpath.stack import mongod
+
+pytestmark = pytest.mark.servers
+
+#: User -> its roles. `sides` may write and nothing more; `one` may only read one database.
+USERS: dict[str, list[Any]] = {
+    "sides": ["readWriteAnyDatabase"],
+    "sink": ["readWriteAnyDatabase", "dbAdminAnyDatabase", "bypass"],
+    "one": [{"role": "read", "db": "shop"}],
+}
+FILE = """
+name = "shop"
+[source]
+uri = "{source}"
+[destination]
+uri = "{destination}"
+[collections]
+include = ["shop.*"]
+[collections.rename]
+"shop.orders" = "copied.orders"
+[kafka]
+bootstrap = "127.0.0.1:1"
+[connect]
+url = "http://127.0.0.1:1"
+"""
+
+
+@pytest.fixture(scope="module")
+def uris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """User -> URI, of one replica set that is source and destination. What is copied misses a validator."""
+    root = mongod.Root("root", "secret")
+    bypass = [{"resource": {"cluster": True}, "actions": ["bypassWriteBlockingMode"]}]
+    with (
+        mongod.start_replica_set(tmp_path_factory.mktemp("guarded"), root=root) as running,
+        MongoClient[dict[str, Any]](running.uri) as client,
+    ):
+        client.admin.command("createRole", "bypass", privileges=bypass, roles=[])
+        for name, roles in USERS.items():
+            client.admin.command("createUser", name, pwd="secret", roles=roles)
+        client.shop.create_collection("orders", validator={"a": {"$gt": 0}})
+        client.copied.create_collection("orders")
+        yield {name: running.uri.replace("root:", f"{name}:") for name in ("root", *USERS)}
+
+
+@contextmanager
+def preconditions(folder: Path, source: str, destination: str, *, returns: bool = False) -> Iterator[Preconditions]:
+    asked = Asked(Limits(10, 10), 1, False, True, None, None, 10, 30)
+    with opened(folder / "shop.toml", FILE.format(source=source, destination=destination)) as it:
+        yield Preconditions(it, None, asked, None, returns=returns, answers=False)
+
+
+def look(folder: Path, name: str, source: str, destination: str, *, returns: bool = False) -> Check:
+    with preconditions(folder, source, destination, returns=returns) as found:
+        (check,) = looked([getattr(found, name)])
+        return check
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_user_whose_own_writes_would_be_refused_is_named(uris: dict[str, str], tmp_path: Path, returns: bool) -> None:
+    """One replica set is both sides, so that its source's block is one of the destination as well."""
+    check = look(tmp_path, "own_writes", uris["sink"], uris["sides"], returns=returns)
+    assert not check.good and "sides@admin misses bypassWriteBlockingMode" in check.found
+    assert "writes to the source" not in check.found and "--stop-with" in check.advice
+    assert look(tmp_path, "own_writes", uris["sink"], uris["sink"], returns=returns).good
+
+
+def test_a_user_who_may_not_change_forms_is_named(uris: dict[str, str], tmp_path: Path) -> None:
+    check = look(tmp_path, "forms", uris["sink"], uris["sides"])
+    assert (check.good, check.found) == (False, "sides@admin misses collMod on copied.orders at the destination")
+    assert look(tmp_path, "forms", uris["sink"], uris["sink"]).good
+
+
+def test_a_user_who_would_not_see_late_writes_is_told(uris: dict[str, str], tmp_path: Path) -> None:
+    check = look(tmp_path, "late_writes", uris["one"], uris["sink"])
+    assert not check.good and "not authorized" in check.found + check.advice
+    assert look(tmp_path, "late_writes", uris["sides"], uris["sink"]).good

@@ -1,0 +1,192 @@
+"""The pipeline file of the way back: read, it is the pipeline of the other direction, and nothing else."""
+
+import os
+import re
+import stat
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from tests.config.test_pipeline_file import MINIMAL, PLAIN
+from towpath.config.loading import parse, read
+from towpath.cutover.reverse_pipeline import back_file, other_refused, renamed, reverse, write_back_file
+from towpath.errors import Refused, TowpathError
+from towpath.namespaces import Renames, Selection
+from towpath.pipeline import Copy, Keeps
+
+NAMES = [f"{database}.{name}" for database, name in product(("a", "b", "towpath"), ("x", "y", "z", "x2"))]
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "renames"),
+    [
+        (("a.*",), (), {}),
+        (("*.*",), (), {}),
+        (("a.x",), (), {"a.x": "b.y"}),
+        (("a.*",), (), {"a.x": "b.y"}),
+        (("a.*", "b.z"), ("a.y",), {"a.x": "b.x"}),
+        (("a.*",), ("a.x2",), {"a.x": "a.x2"}),  # the name is taken at the source, by what stays out
+        (("a.x", "a.y"), (), {"a.x": "a.y", "a.y": "a.x"}),
+        (("a.*",), (), {"a.x": "a.y", "a.y": "a.z", "a.z": "b.z"}),
+        (("a.*",), ("a.x*",), {"a.x": "b.x", "a.y": "b.y"}),  # a.x is not taken in
+        (("a.x*", "b.x"), (), {"a.x": "a.x"}),
+        (("*.x",), ("b.*",), {"a.x": "a.y"}),
+    ],
+)
+def test_the_way_back_takes_in_exactly_what_is_written(include, exclude, renames):
+    there, to = Selection(include, exclude), Renames(renames)
+    back, fro = reverse(there, to)
+    taken = [name for name in NAMES if there.matches(name) and not name.startswith("towpath.")]
+    moved = {to.destination(name) for name in taken if to.destination(name) != name}
+    written = {to.destination(name): name for name in sorted(taken, key=lambda name: to.destination(name) != name)}
+    assert {name: fro.destination(name) for name in NAMES if back.matches(name)} == written
+    assert moved <= written.keys()
+
+
+def test_what_cannot_be_said_by_patterns_is_refused():
+    with pytest.raises(Refused, match=r"a\.x: it is written to b\.x, which a pattern of .* exclude takes in"):
+        reverse(Selection(("*.*",), ("b.*",)), Renames({"a.x": "b.x"}))
+    with pytest.raises(Refused, match=r"a\.x and a\.y are both written to b\.x"):
+        reverse(Selection(("a.*",)), Renames({"a.x": "b.x", "a.y": "b.x"}))
+    with pytest.raises(Refused, match=r"no way back for a\.x"):
+        reverse(Selection(("a.*",)), Renames({"a.x": "towpath.x"}))
+
+
+def test_whole_documents_keep_their_collections():
+    there, to = Selection(("a.*",)), Renames({"a.x": "b.x", "a.y": "b.y"})
+    assert renamed(("a.x", "a.z*"), there, to) == ("a.z*", "b.x")
+    assert renamed(("a.*",), there, to) == ("a.*", "b.x", "b.y")
+    assert renamed((), there, to) == ()
+
+
+@pytest.fixture
+def file(tmp_path):
+    def written(text, name="shop.toml"):
+        path = tmp_path / name
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
+
+    return written
+
+
+def reversed_by_hand(pipeline, **changed):
+    """What reading the file of the way back has to give, but for collections."""
+    return replace(
+        pipeline,
+        name=f"{pipeline.name}-back",
+        source_uri=pipeline.destination_uri,
+        destination_uri=pipeline.source_uri,
+        exclude=(*pipeline.exclude, "towpath.*"),
+        copy=Copy("none", 4, "primary", 0, 0),
+        secrets=pipeline.secrets.with_name(f"{pipeline.name}-back.properties"),
+        compaction=None,
+        keeps=Keeps(compact=False, verify=pipeline.keeps.verify, repair=pipeline.keeps.repair),
+        **changed,
+    )
+
+
+MORE = """
+[collections.rename]
+"shop.orders" = "archive.or, d\\"ers"
+[capture]
+copy_threads = 9
+read_preference = "nearest"
+whole_documents = ["shop.orders", "shop.größe*"]
+[write]
+concern = "majority+journal"
+tasks = 3
+fold = false
+batch_records = 99
+[log]
+retention = "30d"
+compact = true
+[run]
+compact = true
+verify = true
+repair = false
+"""
+
+
+def test_a_minimal_file(file):
+    path = file(MINIMAL)
+    assert read(write_back_file(path)) == reversed_by_hand(read(path))
+
+
+def test_a_file_that_says_everything(file):
+    path = file(MINIMAL.replace("[kafka]", "[kafka]\npartitions = 7\nreplication_factor = 3") + MORE)
+    expected = reversed_by_hand(
+        read(path),
+        include=("shop.*", 'archive.or, d"ers'),
+        renames=Renames({'archive.or, d"ers': "shop.orders"}),
+        whole_documents=("shop.größe*", 'archive.or, d"ers'),
+    )
+    assert read(write_back_file(path)) == replace(expected, exclude=("shop.orders", "towpath.*"))
+
+
+def test_addresses_by_file_and_by_environment_and_logins_stay_valid(file, tmp_path, monkeypatch):
+    monkeypatch.setenv("SHOP_URI", "mongodb://u:p@h1/?replicaSet=a")
+    pem = file("-", "ca.pem")
+    file(f"mongodb://v:q@h2/?tlsCAFile={pem}&tlsCertificateKeyFile={pem}&tlsCertificateKeyFilePassword=x", "d.uri")
+    file("ada:secret", "connect.user")
+    login = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";'
+    scram = f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={login}\n"
+    file(scram, "client.properties")
+    text = MINIMAL.replace('uri = "mongodb://127.0.0.1:1/?replicaSet=a"', 'uri_env = "SHOP_URI"')
+    text = text.replace('uri = "mongodb://127.0.0.1:2/"', 'uri_file = "d.uri"')
+    text = text.replace('"127.0.0.1:9092"\n', '"127.0.0.1:9092"\nclient = "client.properties"\n')
+    path = file(text + 'user_file = "connect.user"\nsecrets = "secrets"\nbootstrap = "kafka:9092"\n')
+    found = back_file(path)
+    assert "secret\n" not in found and "u:p" not in found and "v:q" not in found
+    back = read(write_back_file(path))
+    assert back == reversed_by_hand(read(path))
+    assert back.secrets == tmp_path / "secrets" / "shop-back.properties"
+
+
+def test_the_file_is_for_its_owner_and_is_not_written_over(file):
+    path = file(MINIMAL)
+    old = os.umask(0)
+    try:
+        back = write_back_file(path)
+    finally:
+        os.umask(old)
+    assert back.name == "shop-back.toml" and stat.S_IMODE(back.stat().st_mode) == 0o600
+    assert write_back_file(path) == back
+    assert read(back) == parse(other_refused(path), back)
+    back.write_text(back.read_text() + "# mine\n")
+    with pytest.raises(TowpathError, match="move it away"):
+        write_back_file(path)
+    assert back.read_text().endswith("# mine\n")
+
+
+def test_names_that_get_too_long_and_the_plain_mode_are_refused(file):
+    longest = "s" * 59
+    assert read(write_back_file(file(MINIMAL.replace('"shop"', f'"{longest}"')))).name == f"{longest}-back"
+    with pytest.raises(Refused, match="needs a name of 59 at most"):
+        back_file(file(MINIMAL.replace('"shop"', f'"{longest}s"')))
+    with pytest.raises(Refused, match='mode = "plain"'):
+        back_file(file(PLAIN))
+
+
+def test_topics_of_the_two_ways_are_not_each_other_s(file):
+    path = file(MINIMAL)
+    there, back = read(path), read(write_back_file(path))
+    for one, other in ((there, back), (back, there)):
+        pattern = one.selection.topic_regex(one.name)
+        assert re.fullmatch(pattern, f"{one.name}.shop.orders")
+        assert not re.fullmatch(pattern, f"{other.name}.shop.orders")
+    assert not names(there) & names(back)
+
+
+def names(pipeline):
+    """What is called after a pipeline, at Connect and at Kafka."""
+    groups = pipeline.sink_group, pipeline.compaction_group
+    topics = pipeline.request_topic, pipeline.dead_letter_topic, *pipeline.heartbeat_topics
+    return {*pipeline.connectors, *groups, *topics}
+
+
+def test_what_is_not_written_yet_can_be_used_also_with_passwords(file):
+    path = file(MINIMAL.replace("mongodb://", "mongodb://u:p@"))
+    back = parse(other_refused(path), path.with_name("shop-back.toml"))
+    assert back == reversed_by_hand(read(path)) and not path.with_name("shop-back.toml").exists()

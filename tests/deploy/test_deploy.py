@@ -1,0 +1,77 @@
+"""`deploy` changes what differs and nothing else, and refuses what would break the order; other verbs on the way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from bson import Int64
+
+from tests.support.pipeline import Pipeline, Settings, towpath
+
+pytestmark = pytest.mark.servers
+
+
+def deployed(pipeline: Pipeline, *options: str) -> list[str]:
+    """Deploy with `--json`; return what changed, in words."""
+    said = json.loads(towpath("deploy", pipeline.write(), "--json", *options).stdout)
+    changes: list[str] = said["changes"]
+    return changes
+
+
+def test_deploying_changes_only_what_differs(pipeline: Pipeline) -> None:
+    pipeline.source("docs").insert_one({"_id": 1})
+    planned = deployed(pipeline, "--dry-run")
+    assert len(planned) >= 4
+    towpath("wait", pipeline.file, expect=2)
+    assert deployed(pipeline) == planned
+    assert deployed(pipeline) == []
+    tasks = replace(pipeline, settings=Settings(write={"tasks": 3}))
+    assert deployed(tasks) == [f"update connector {pipeline.name}-sink (tasks.max)"]
+    pipeline.wait()
+    assert sink_tasks(pipeline) == [0, 1, 2]
+    partitions = replace(tasks, settings=Settings(partitions=5))
+    said = towpath("deploy", partitions.write(), expect=2).stderr
+    assert "has 4 partitions and the file says 5" in said
+    pipeline.source("docs").insert_one({"_id": 2})
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=2)
+
+
+def sink_tasks(pipeline: Pipeline) -> list[int]:
+    sink = next(one for one in pipeline.status()["connectors"] if one["name"] == f"{pipeline.name}-sink")
+    return [task["id"] for task in sink["tasks"]]
+
+
+def tailed(pipeline: Pipeline, collection: str) -> list[dict[str, Any]]:
+    words = ("--from-beginning", "--no-follow", "--json", "--canonical")
+    said = towpath("tail", pipeline.file, pipeline.namespace(collection), *words).stdout
+    return [json.loads(line) for line in said.splitlines()]
+
+
+def test_a_pipeline_goes_on_where_it_was_paused_restarted_and_removed(pipeline: Pipeline) -> None:
+    """Without `--topics` the log and the positions stay: nothing is copied again, and no change is lost."""
+    documents = pipeline.source("docs")
+    documents.insert_one({"_id": 5.0, "n": Int64(1)})
+    pipeline.deploy()
+    pipeline.wait()
+    towpath("remove", pipeline.file)
+    documents.update_one({"_id": 5}, {"$inc": {"n": 1}})
+    pipeline.deploy()
+    towpath("pause", pipeline.file)
+    assert pipeline.status(expect=1)["state"] == "paused"
+    documents.delete_one({"_id": 5})
+    towpath("resume", pipeline.file)
+    towpath("restart", pipeline.file, "--all")
+    documents.insert_one({"_id": 5, "n": 3})
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=1)
+    records = tailed(pipeline, "docs")
+    assert [record["op"] for record in records] == ["r", "u", "d", "c"]
+    assert [record["kind"] for record in records] == ["document", "update", "delete", "document"]
+    assert len({record["key"] for record in records}) == 1
+    assert json.loads(records[0]["value"]) == {"_id": {"$numberDouble": "5.0"}, "n": {"$numberLong": "1"}}
+    assert json.loads(records[1]["value"]) == {"$set": {"n": {"$numberLong": "2"}}}
+    assert records[2]["value"] is None
