@@ -21,7 +21,11 @@ from tests.support.raw import Documents
 from tests.support.servers import free_port
 from towpath.stack import export_plugins
 
-pytestmark = [pytest.mark.containers, pytest.mark.servers, pytest.mark.timeout(1200)]  # the images may have to be pulled
+pytestmark = [
+    pytest.mark.containers,
+    pytest.mark.servers,
+    pytest.mark.timeout(1200),
+]  # the images may have to be pulled
 
 ROOT = Path(__file__).parents[2]
 CHECKED = {"source", "destination", "kafka", "connect"}
