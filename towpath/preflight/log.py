@@ -191,7 +191,7 @@ def judge(found: Oplog | None) -> Iterator[Finding]:
         yield warning(
             _SUBJECT,
             "its window is unknown: the user may not read local.oplog.rs",
-            'grant find and collStats on {db: "local", collection: "rs"}, or run rs.printReplicationInfo() as'
+            'grant find and collStats on {db: "local", collection: "oplog.rs"}, or run rs.printReplicationInfo() as'
             f" another user: the window should be {SHORT_HOURS:.0f} hours or more",
         )
     elif found.young:
