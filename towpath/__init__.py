@@ -1,1 +1,1 @@
-"""The command line `towpath`: one verb, one small file."""
+"""Towpath replicates MongoDB collections through Kafka. `ARCHITECTURE.md` shows the rooms."""

@@ -1,15 +1,17 @@
-"""One thing that a check has found."""
+"""Findings: what a precondition or a look has found at one place, and what to do about it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
-from towpath.errors import TowpathError
+from towpath.errors import Refused, TowpathError
 
 Level = Literal["error", "warning", "ok"]
 #: From what must be mended to what is as it should be.
 LEVELS: tuple[Level, ...] = ("error", "warning", "ok")
+Inventory = TypeVar("Inventory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,26 @@ class Finding:
 
     def as_json(self) -> dict[str, str]:
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition(Generic[Inventory]):
+    """A rule. `check` looks at an inventory, changes nothing, and yields an error for each violation.
+
+    It may yield warnings and what it has looked at as well. `required`: a command that changes something stops at an
+    error of it; the others are for those who want to know.
+    """
+
+    check: Callable[[Inventory], Iterator[Finding]]
+    required: bool = True
+
+
+def require(preconditions: Iterable[Precondition[Inventory]], inventory: Inventory) -> None:
+    """Raise `Refused` with the first error of a required precondition."""
+    for precondition in preconditions:
+        for finding in precondition.check(inventory) if precondition.required else ():
+            if finding.level == "error":
+                raise Refused(finding.finding, finding.advice)
 
 
 def error(subject: str, finding: str, advice: str) -> Finding:

@@ -19,7 +19,7 @@ from connectors.rest import Connect
 from tests.bench.measured import await_fact
 from towpath import stack as embedded
 from towpath.deploy.deployment import Deployment, remove
-from towpath.deploy.inventory import look
+from towpath.deploy.inventory import Inventory
 from towpath.errors import NoSuchConnector
 from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import applied, gaps, peek
@@ -145,7 +145,7 @@ def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> I
 def _prepared(it: Session, side: Side, settings: Settings, done: Callable[[], dict[Place, int]]) -> Way:
     """Do what `towpath deploy` does before the connectors."""
     pipeline = it.pipeline
-    deployment = Deployment(pipeline, look(pipeline, allow_missing=True), it.connect, it.topics)
+    deployment = Deployment(Inventory(pipeline, it.connect, it.topics, allow_missing=True))
     for change in deployment.plan():
         if not change.words.startswith("create connector "):
             change.apply()

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from towpath.deploy.preconditions import DESTINATION_SET
+from towpath.deploy.inventory import DESTINATION_SET
+from towpath.deploy.preconditions import partition_count
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
 from towpath.finding import Finding, refusal
 from towpath.kafka.topics import Topic
@@ -98,8 +99,11 @@ def test_replicas_of_the_file_count_before_the_brokers() -> None:
 )
 def test_a_topic_that_is_not_as_the_file_says(change: dict[str, str], partitions: int, level: str, words: str) -> None:
     settings = TOPIC_SETTINGS | {"retention.ms": "-1"}
-    assert told(kafka.topic(Topic("move.shop.orders", 4), settings, 0, PIPELINE)) == []
-    ((found_level, finding),) = told(kafka.topic(Topic("move.shop.orders", partitions), settings | change, 0, PIPELINE))
+    name = "move.shop.orders"
+    assert told(kafka.topic(name, settings, 0, PIPELINE)) == []
+    assert told(partition_count(Topic(name, 4), PIPELINE)) == []
+    findings = [*partition_count(Topic(name, partitions), PIPELINE), *kafka.topic(name, settings | change, 0, PIPELINE)]
+    ((found_level, finding),) = told(findings)
     assert found_level == level
     assert words in finding
 
@@ -134,23 +138,21 @@ def test_advice_is_what_was_raised_as_such() -> None:
     ],
 )
 def test_the_compatibility_version_that_is_needed_is_advised(servers: tuple[int, ...], level: str, advice: str) -> None:
-    found = cluster.Seen(ReplicaSet("a", ("h:1",)), servers)
-    assert [(one.level, one.advice) for one in cluster.judged(level, "source", found)] == [("error", advice)]
-    too_old = [one.level for one in cluster.topology(found, "source", "mongodb://h:1/")]
+    assert [(one.level, one.advice) for one in cluster.judged(level, "source", servers)] == [("error", advice)]
+    too_old = [one.level for one in cluster.topology(ReplicaSet("a", ("h:1",)), servers, "source", "mongodb://h:1/")]
     assert too_old == (["ok", "error"] if servers < (6, 0) else ["ok"])
 
 
 def test_an_upgrade_that_was_not_finished_and_one_that_was() -> None:
-    found = cluster.Seen(ReplicaSet("a", ("h:1",)), (8, 0, 4))
-    (behind,) = cluster.judged("7.0", "source", found)
+    (behind,) = cluster.judged("7.0", "source", (8, 0, 4))
     assert behind.level == "warning"
     assert 'setFeatureCompatibilityVersion: "8.0", confirm: true' in behind.advice
-    assert [one.level for one in cluster.judged("8.0", "source", found)] == ["ok"]
+    assert [one.level for one in cluster.judged("8.0", "source", (8, 0, 4))] == ["ok"]
 
 
 def test_a_compacted_topic_is_an_error() -> None:
     settings = TOPIC_SETTINGS | {"retention.ms": "-1", "cleanup.policy": "compact,delete"}
-    ((level, finding),) = told(kafka.topic(Topic("move.shop.a", 4), settings, 0, PIPELINE))
+    ((level, finding),) = told(kafka.topic("move.shop.a", settings, 0, PIPELINE))
     assert (level, finding.partition(":")[0]) == ("error", "cleanup.policy=compact,delete")
 
 

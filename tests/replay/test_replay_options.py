@@ -7,7 +7,7 @@ import pytest
 from towpath.cli.init import write_pipeline_file
 from towpath.cli.replay import Given, destination, moment
 from towpath.config.loading import read
-from towpath.deploy.preconditions import is_written
+from towpath.deploy.other_pipelines import is_written
 from towpath.errors import Refused, TowpathError
 from towpath.kafka.topics import Topic
 from towpath.pipeline import ClusterTime

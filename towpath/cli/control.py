@@ -11,7 +11,7 @@ from connectors.control import statuses, wait_running
 from towpath import barrier
 from towpath.bookkeeping import cutover, positions
 from towpath.cli.options import opened, pipeline_argument, say
-from towpath.deploy.preconditions import refuse_ring_on_resuming
+from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused, TopicError
 from towpath.log import bounds
 from towpath.mongo.client import connected
@@ -50,7 +50,7 @@ def resume(file: Path, timeout: float) -> None:
     with opened(file) as it:
         it.require_deployed()
         cutover.refuse(it.pipeline)
-        refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
+        refuse_loop_on_resuming(it.pipeline, it.connect, it.topics)
         for name in it.pipeline.connectors:
             it.connect.resume(name)
         wait_running(it.connect, it.pipeline, timeout)
@@ -120,7 +120,7 @@ def _end_transactions(it: Session) -> None:
 
 def _accept_log_gap(it: Session) -> None:
     cutover.refuse(it.pipeline)
-    refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
+    refuse_loop_on_resuming(it.pipeline, it.connect, it.topics)
     found = bounds.accept(it.pipeline, it.topics, it.connect)
     full_verdict.forget(it)
     for one in found:

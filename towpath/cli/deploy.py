@@ -12,10 +12,10 @@ from towpath.cli.options import json_option, opened, pipeline_argument, say
 from towpath.cli.prepare import tell_rest
 from towpath.deploy import deployment
 from towpath.deploy.deployment import Deployment
-from towpath.deploy.inventory import look
+from towpath.deploy.inventory import Inventory
 from towpath.errors import MongoUnreachable, TowpathError
 from towpath.pipeline import Pipeline
-from towpath.preflight import everything
+from towpath.preflight.everything import require_ready
 from towpath.replay import connector
 from towpath.replay.plan import every, find, left_behind
 from towpath.schema import apply, plan
@@ -48,9 +48,9 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     Exit codes: 0 deployed and running, or nothing to change; 1 a connector does not run yet; 2 it cannot be done.
     """
     with opened(file) as it:
-        servers = look(it.pipeline, allow_missing=allow_missing)
-        changes = Deployment(it.pipeline, servers, it.connect, it.topics).plan()
-        everything.refuse(it, servers)
+        inventory = Inventory(it.pipeline, it.connect, it.topics, allow_missing=allow_missing)
+        changes = Deployment(inventory).plan()
+        require_ready(inventory)
         made = _prepared(it.pipeline) if prepares else NOTHING
         if dry_run:
             for step in made.collections:

@@ -35,7 +35,7 @@ from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.config import loading as pipeline_file
 from towpath.deploy.deployment import Change, Deployment
-from towpath.deploy.inventory import look
+from towpath.deploy.inventory import Inventory
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.kafka.topics import Topics
 from towpath.log.lag import pipeline_ends
@@ -60,9 +60,8 @@ def plan(back: Pipeline, connect: Connect, topics: Topics) -> list[Change]:
     for connector in statuses(connect, there):  # a status stays for a while when a connector is removed
         if connector.state not in ("MISSING", "STOPPED"):
             raise Refused(f"{connector.name} is {connector.state}: the way back is there already; {_REMOVE}")
-    servers = look(back, allow_missing=True)
     _refuse_used(back, topics)
-    return Deployment(back, servers, connect, topics, held=back.source_connectors).plan()
+    return Deployment(Inventory(back, connect, topics, allow_missing=True, held=back.source_connectors)).plan()
 
 
 def make_ready(

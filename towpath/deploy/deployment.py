@@ -6,27 +6,24 @@ anything is touched (see `towpath.deploy.preconditions`).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from pymongo.errors import PyMongoError
 
-from connectors.configs import definitions
-from connectors.control import forget_offsets, statuses, wait_state
+from connectors.control import forget_offsets, wait_state
 from connectors.rest import Connect
-from towpath.bookkeeping import cutover, positions, verdict
+from towpath.bookkeeping import positions, verdict
 from towpath.deploy import credentials, preconditions
-from towpath.deploy.inventory import Servers
-from towpath.deploy.preconditions import DESTINATION_SET, SOURCE_SET, Configurations, refuse_ring
+from towpath.deploy.inventory import Configurations, Inventory
 from towpath.errors import ConnectError, TowpathError
+from towpath.finding import require
 from towpath.kafka.topics import Topic, Topics
 from towpath.mongo.client import connected
-from towpath.namespaces import refuse_bad_names, topic_of
+from towpath.namespaces import topic_of
 from towpath.pipeline import Pipeline
-from towpath.resnapshot import KEYS
 from towpath.topic_settings import (
     HEARTBEAT_SETTINGS,
     POLICY,
@@ -53,66 +50,26 @@ class Change:
 
 
 class Deployment:
-    """A pipeline on its way to Kafka and Connect. `held`: connectors that are made, and not started."""
+    """A pipeline on its way to Kafka and Connect."""
 
-    def __init__(
-        self, pipeline: Pipeline, servers: Servers, connect: Connect, topics: Topics, held: Collection[str] = ()
-    ) -> None:
-        self.pipeline, self.servers, self.connect, self.topics = pipeline, servers, connect, topics
-        self.held = held
+    def __init__(self, inventory: Inventory) -> None:
+        self.inventory, self.pipeline = inventory, inventory.pipeline
+        self.connect, self.topics = inventory.connect, inventory.topics
 
     def plan(self) -> list[Change]:
         """All that has to be done, in order; empty when everything is as it should be. Raises `Refused`."""
-        existing = self.topics.all()  # Kafka first: without it Connect lets every request wait for 90 s
-        preconditions.refuse_missing_plugins(self.pipeline, self.connect)
-        names = dict.fromkeys((*self.pipeline.connectors, self.pipeline.whole_source_connector))
-        present = {name: self.connect.config(name) for name in names}
-        wanted = self.wanted()
-        for name, config in wanted.items():  # a resnapshot that was asked for is not taken back
-            config.update({key: text for key, text in (present[name] or {}).items() if key in KEYS})
-        if self.pipeline.exactly_once and present[self.pipeline.sink_connector] is None:
-            cutover.refuse(self.pipeline)
-        preconditions.refuse_second_writer(self.pipeline, self.servers, self.connect)
-        if not self._is_held():
-            servers = self.servers
-            refuse_ring(self.pipeline, self.connect, servers.source, servers.destination, servers.namespaces)
-        preconditions.refuse_moved_cluster(self.servers, present)
-        preconditions.refuse_changed_mode(self.pipeline, wanted, present, existing)
-        preconditions.refuse_lost_whole_documents(self.pipeline, present)
-        preconditions.refuse_changed_capture(wanted, present, self.servers)
-        late = preconditions.Late(present, self.connect)
-        preconditions.refuse_uncopied(self.pipeline, wanted, self.servers, late)
-        preconditions.refuse_taken_in_again(self.pipeline, wanted, self.servers, late, self.topics)
-        changes = [*self._topic_changes(existing), *self._secret_changes(present)]
-        return changes + list(self._connector_changes(wanted, present))
-
-    def _is_held(self) -> bool:
-        """Whether nothing gets from one side to the other, because it is not to be started, or was stopped."""
-        stopped = {one.name for one in statuses(self.connect, self.pipeline.connectors) if one.state == "STOPPED"}
-        held = stopped | set(self.held)
-        return self.pipeline.sink_connector in held or held.issuperset(self.pipeline.source_connectors)
-
-    def wanted(self) -> dict[str, dict[str, str]]:
-        """Connector name → configuration, with the replica set that it works on."""
-        found = definitions(self.pipeline)
-        for name, config in found.items():
-            if name == self.pipeline.sink_connector:
-                config[DESTINATION_SET] = str(self.servers.destination)
-            else:
-                config[SOURCE_SET] = str(self.servers.source)
-        return found
+        require((*preconditions.OF_SERVERS, *preconditions.OF_CHANGE), self.inventory)
+        changes = [*self._topic_changes(self.inventory.existing), *self._secret_changes(self.inventory.present)]
+        return changes + list(self._connector_changes(self.inventory.wanted, self.inventory.present))
 
     def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
         settings = change_settings(self.pipeline)
-        pattern = self.pipeline.selection.topic_regex(self.pipeline.name)
-        names = {topic_of(self.pipeline.name, name) for name in self.servers.namespaces}
-        refuse_bad_names(self.pipeline.name, self.servers.namespaces, [t for t in existing if t not in names])
+        names = {topic_of(self.pipeline.name, name) for name in self.inventory.namespaces}
         yield from self._single_changes(existing)
-        for name in sorted(names | {name for name in existing if re.fullmatch(pattern, name)}):
+        for name in sorted(names | {topic.name for topic in self.inventory.log}):
             if name not in existing:
                 yield self._create(name, self.pipeline.partitions, settings)
             else:
-                preconditions.refuse_partition_count(name, existing[name].partitions, self.pipeline.partitions)
                 yield from self._settings_change(name, self._safe(existing[name], settings))
         for name in self.pipeline.heartbeat_topics:
             if name not in existing:
@@ -138,7 +95,6 @@ class Deployment:
             if name not in existing:
                 yield self._create(name, 1, settings)
             else:
-                preconditions.refuse_partitioned(existing[name])
                 yield from self._settings_change(name, settings)
 
     def _create(self, name: str, partitions: int, settings: Mapping[str, str]) -> Change:
@@ -155,7 +111,9 @@ class Deployment:
 
     def _secret_changes(self, present: Configurations) -> Iterator[Change]:
         """Workers read the file when a connector starts, so what runs is restarted after it changed."""
-        text = credentials.properties(self.pipeline, self.servers.source.name, self.servers.destination.name)
+        text = credentials.properties(
+            self.pipeline, self.inventory.source.replica_set.name, self.inventory.destination.replica_set.name
+        )
         if credentials.differs(self.pipeline.secrets, text):
             yield Change(f"write {self.pipeline.secrets}", partial(credentials.write, self.pipeline.secrets, text))
             for name in (name for name, config in present.items() if config is not None):
@@ -166,7 +124,7 @@ class Deployment:
         for name, config in wanted.items():
             before, after = present[name], config or {}
             if before is None:
-                held = name in self.held
+                held = name in self.inventory.held
                 create = partial(put, self.connect, name, after, self.pipeline.secrets, held=held)
                 yield Change(f"create connector {name}{', stopped' if held else ''}", create)
                 continue

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pymongo import MongoClient
+from pymongo.errors import OperationFailure
 
 #: Debezium watches the whole deployment, so these must hold for every database, and cannot be had one by one.
 SOURCE_ACTIONS = ("find", "changeStream", "listCollections")
@@ -18,6 +19,8 @@ DESTINATION_ACTIONS = ("insert", "update", "remove")
 POSITION_ACTIONS = ("find", "insert", "update", "remove")
 #: What comparing both sides and this check take besides.
 DESTINATION_LOOKS = ("find", "listCollections", "listIndexes")
+Answer = TypeVar("Answer")
+_UNAUTHORISED = 13  # Unauthorized in MongoDB's error_codes.yml
 _ANY = "anyAction"  # as the role __system has it
 
 
@@ -80,3 +83,13 @@ def privileges(client: MongoClient[dict[str, Any]]) -> Privileges | None:
     if not users:
         return None
     return Privileges(f"{users[0]['user']}@{users[0]['db']}", tuple(found["authenticatedUserPrivileges"]))
+
+
+def if_allowed(ask: Callable[[], Answer]) -> Answer | None:
+    """The answer of a server, or None when the user may not ask that."""
+    try:
+        return ask()
+    except OperationFailure as failure:
+        if failure.code == _UNAUTHORISED:
+            return None
+        raise

@@ -1,116 +1,80 @@
-"""What is asked of a MongoDB cluster on either side: topology, versions, what its user may see."""
+"""What is asked of a MongoDB cluster on either side: topology, versions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Iterator
 
-from pymongo import MongoClient
-from pymongo.errors import OperationFailure
-
+from towpath.deploy.inventory import Cluster
 from towpath.finding import Finding, error, ok, warning
-from towpath.mongo.client import ReplicaSet
+from towpath.mongo.client import Client, ReplicaSet
+from towpath.mongo.privileges import if_allowed
 from towpath.mongo_uri import without_credentials
 from towpath.text import counted
 
-Client = MongoClient[dict[str, Any]]
-Answer = TypeVar("Answer")
-
 #: Change events have `wallTime`, the source's clock in every record, since this version.
 OLDEST = (6, 0)
-_UNAUTHORISED = 13  # Unauthorized in MongoDB's error_codes.yml
+Version = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A replica set that answered, and the version of the server that did."""
-
-    replica_set: ReplicaSet
-    version: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class Known:
-    """What has been found out so far, for later looks; None, or no namespaces, where it was out of reach."""
-
-    source: Seen | None = None
-    destination: Seen | None = None
-    namespaces: list[str] = field(default_factory=list)
-    """The source's collections that belong to the pipeline."""
-    kafka: str | None = None
-    """The id of the Kafka cluster."""
+def servers(cluster: Cluster) -> Iterator[Finding]:
+    """What has to hold of the servers."""
+    yield from topology(cluster.replica_set, cluster.version, cluster.side, cluster.uri)
+    level = cluster.ask(_compatibility)
+    if level is None:
+        yield ok(
+            cluster.side,
+            "feature compatibility version: not checked, because the user lacks the privilege getParameter"
+            " (role clusterMonitor)",
+        )
+    else:
+        yield from judged(level, cluster.side, cluster.version)
 
 
-def if_allowed(ask: Callable[[], Answer]) -> Answer | None:
-    """The answer of a server, or None when the user may not ask that."""
-    try:
-        return ask()
-    except OperationFailure as failure:
-        if failure.code == _UNAUTHORISED:
-            return None
-        raise
+def _compatibility(client: Client) -> str | None:
+    answer = if_allowed(lambda: client.admin.command("getParameter", 1, featureCompatibilityVersion=1))
+    return None if answer is None else str(answer["featureCompatibilityVersion"]["version"])
 
 
-def seen(client: Client, found: ReplicaSet) -> Seen:
-    return Seen(found, tuple(client.server_info()["versionArray"][:3]))
-
-
-def topology(found: Seen, side: str, uri: str) -> Iterator[Finding]:
-    members = counted(len(found.replica_set.hosts), "member")
-    version = ".".join(map(str, found.version))
-    what = f"replica set {found.replica_set.name}, {members}" if found.replica_set.name else "a standalone mongod"
-    yield ok(side, f"{without_credentials(uri)}: {what}, MongoDB {version}")
-    if found.version < OLDEST:
+def topology(found: ReplicaSet, version: Version, side: str, uri: str) -> Iterator[Finding]:
+    members = counted(len(found.hosts), "member")
+    shown = ".".join(map(str, version))
+    what = f"replica set {found.name}, {members}" if found.name else "a standalone mongod"
+    yield ok(side, f"{without_credentials(uri)}: {what}, MongoDB {shown}")
+    if version < OLDEST:
         yield error(
             side,
-            f"MongoDB {version}: its change events lack wallTime, the source's clock, which every record needs",
+            f"MongoDB {shown}: its change events lack wallTime, the source's clock, which every record needs",
             "upgrade the servers to MongoDB 6.0 or later",
         )
 
 
-def compatibility(client: Client, side: str, found: Seen) -> Iterator[Finding]:
-    """A feature compatibility version behind the binaries is where an upgrade was not finished."""
-    answer = if_allowed(lambda: client.admin.command("getParameter", 1, featureCompatibilityVersion=1))
-    if answer is None:
-        yield ok(
-            side,
-            "feature compatibility version: not checked, because the user lacks the privilege getParameter"
-            " (role clusterMonitor)",
-        )
-        return
-    yield from judged(str(answer["featureCompatibilityVersion"]["version"]), side, found)
-
-
-def judged(text: str, side: str, found: Seen) -> Iterator[Finding]:
-    """What a feature compatibility version means on these servers."""
+def judged(text: str, side: str, version: Version) -> Iterator[Finding]:
+    """What a feature compatibility version means; one behind the binaries is where an upgrade was not finished."""
     level = tuple(int(part) for part in text.split("."))
     if level < OLDEST:
-        upgrade = (
-            "finish the upgrade" if found.version >= OLDEST else "upgrade the servers to MongoDB 6.0 or later, then"
-        )
+        upgrade = "finish the upgrade" if version >= OLDEST else "upgrade the servers to MongoDB 6.0 or later, then"
         yield error(
             side,
             f"feature compatibility version {text}: change streams behave as in versions before 6.0",
-            f"{upgrade}: db.adminCommand({{setFeatureCompatibilityVersion: {_wanted(found)}}})",
+            f"{upgrade}: db.adminCommand({{setFeatureCompatibilityVersion: {_wanted(version)}}})",
         )
-    elif text != _short(found):
+    elif text != _short(version):
         yield warning(
             side,
-            f"feature compatibility version {text} on servers {_short(found)}: an upgrade is not finished",
-            f"finish it: db.adminCommand({{setFeatureCompatibilityVersion: {_wanted(found)}}}); or take it into account"
-            " when you compare both sides",
+            f"feature compatibility version {text} on servers {_short(version)}: an upgrade is not finished",
+            f"finish it: db.adminCommand({{setFeatureCompatibilityVersion: {_wanted(version)}}}); or take it into"
+            " account when you compare both sides",
         )
     else:
         yield ok(side, f"feature compatibility version {text}")
 
 
-def _wanted(found: Seen) -> str:
+def _wanted(version: Version) -> str:
     """The version to set, as the command takes it: the servers' own, or the oldest that will do; since 7.0 it asks for
     a confirmation."""
-    version = f'"{_short(found)}"' if found.version >= OLDEST else '"6.0"'
-    return f"{version}, confirm: true" if found.version >= (7, 0) else version
+    text = f'"{_short(version)}"' if version >= OLDEST else '"6.0"'
+    return f"{text}, confirm: true" if version >= (7, 0) else text
 
 
-def _short(found: Seen) -> str:
-    return ".".join(map(str, found.version[:2]))
+def _short(version: Version) -> str:
+    return ".".join(map(str, version[:2]))

@@ -9,13 +9,11 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from connectors.configs import definitions, plugins
-from connectors.rest import Connect
-from towpath.deploy import credentials
-from towpath.deploy.preconditions import DESTINATION_SET, SOURCE_SET, refuse_missing_plugins
-from towpath.errors import ConnectError, Refused, TowpathError
-from towpath.finding import Finding, error, ok, refusal, warning
+from towpath.deploy import credentials, preconditions
+from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
+from towpath.errors import ConnectError
+from towpath.finding import Finding, Precondition, error, ok, warning
 from towpath.pipeline import Pipeline
-from towpath.preflight.cluster import Known
 
 SUBJECT = "connect"
 _EXACTLY_ONCE = "exactly.once.support"
@@ -24,33 +22,24 @@ _URIS = ("mongodb.connection.string", "connection.uri")
 _NO_URI = ("Invalid connection string", "must start with")
 
 
-def is_deployed(connect: Connect, pipeline: Pipeline) -> bool:
-    """Whether the pipeline's sink is there; False as well when that cannot be found out."""
-    try:
-        return connect.config(pipeline.sink_connector) is not None
-    except ConnectError:
-        return False
+def workers(i: Inventory) -> Iterator[Finding]:
+    yield ok(SUBJECT, f"{i.connect.url}: Kafka Connect {i.connect.version()}")
+    yield from exposed(i.pipeline)
 
 
-def check(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Finding]:
-    """All findings about Connect. Connectors of a cluster that is out of reach are not validated: it takes minutes."""
-    try:
-        yield ok(SUBJECT, f"{connect.url}: Kafka Connect {connect.version()}")
-        yield from exposed(pipeline)
-        yield from same_kafka(known.kafka, connect)
-        present = connect.plugins()
-        try:
-            refuse_missing_plugins(pipeline, connect)
-        except Refused as refused:
-            yield refusal(SUBJECT, refused)
-        else:
-            versions = ", ".join(f"{name.rsplit('.', 1)[-1]} {present[name]}" for name in plugins(pipeline))
-            yield ok(SUBJECT, f"the worker that answered has the plugins {versions}")
-            yield from _validated(pipeline, known, connect)
-        configs = {name: connect.config(name) or {} for name in connect.names()}
-        yield from others(pipeline, configs)
-    except TowpathError as failure:
-        yield refusal(SUBJECT, failure)
+def connectors(i: Inventory) -> Iterator[Finding]:
+    """Plugins, and what Connect says of the connectors. Those of a cluster that is out of reach are not validated: it
+    takes minutes."""
+    missing = list(preconditions.present_plugins(i))
+    yield from missing
+    if not missing:
+        versions = ", ".join(f"{name.rsplit('.', 1)[-1]} {i.plugins[name]}" for name in plugins(i.pipeline))
+        yield ok(SUBJECT, f"the worker that answered has the plugins {versions}")
+        yield from _validated(i)
+
+
+def strangers(i: Inventory) -> Iterator[Finding]:
+    yield from others(i.pipeline, i.configurations)
 
 
 def exposed(pipeline: Pipeline) -> Iterator[Finding]:
@@ -75,25 +64,33 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def same_kafka(ours: str | None, connect: Connect) -> Iterator[Finding]:
-    """`ours`: the id of the cluster at [kafka] bootstrap; None where that is not known."""
-    theirs = connect.kafka_cluster()
-    if ours is not None and theirs != ours:
+def same_kafka(i: Inventory) -> Iterator[Finding]:
+    """The workers use the brokers at [kafka] bootstrap."""
+    if "kafka" not in i.away and (theirs := i.connect.kafka_cluster()) != i.kafka_cluster:
         yield error(
             SUBJECT,
-            f"its workers use the Kafka cluster {theirs}, but [kafka] bootstrap leads to {ours}: topics would be"
-            " created in one and looked for in the other",
+            f"its workers use the Kafka cluster {theirs}, but [kafka] bootstrap leads to {i.kafka_cluster}: topics"
+            " would be created in one and looked for in the other",
             "set [kafka] bootstrap to the brokers in the workers' bootstrap.servers",
         )
 
 
-def _validated(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[Finding]:
+PRECONDITIONS = (
+    Precondition(workers, required=False),
+    Precondition(same_kafka),
+    Precondition(connectors, required=False),
+    Precondition(strangers, required=False),
+)
+
+
+def _validated(i: Inventory) -> Iterator[Finding]:
     """Have Connect validate both definitions as `deploy` would put them. That leaves nothing behind.
 
     It shows whether the worker resolves `${file:…}` (a reference left as it is cannot be a URI), and, by asking for
     it, whether the worker has exactly-once support for sources.
     """
-    if _outdated(pipeline, known):
+    pipeline = i.pipeline
+    if _outdated(i):
         yield warning(
             SUBJECT,
             f"{pipeline.secrets} and the pipeline file hold different URIs, so the connectors were not validated",
@@ -102,23 +99,24 @@ def _validated(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[F
         return
     for name, config in definitions(pipeline).items():
         is_sink = name == pipeline.sink_connector
-        if (known.destination if is_sink else known.source) is None:
+        if (i.destination if is_sink else i.source).side in i.away:
             continue
         asked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
         try:
-            yield from judged(name, connect.errors(name, asked), pipeline)
+            yield from judged(name, i.connect.errors(name, asked), pipeline)
         except ConnectError as failure:
             if "Could not read properties" not in str(failure):
                 raise
             yield _unread(name, pipeline)
 
 
-def _outdated(pipeline: Pipeline, known: Known) -> bool:
+def _outdated(i: Inventory) -> bool:
     """Whether the secrets file is on this machine, and `deploy` would write another."""
-    if known.source is None or known.destination is None or not pipeline.secrets.exists():
+    clusters = (i.source, i.destination)
+    if any(cluster.side in i.away for cluster in clusters) or not i.pipeline.secrets.exists():
         return False
-    sets = known.source.replica_set.name, known.destination.replica_set.name
-    return credentials.differs(pipeline.secrets, credentials.properties(pipeline, *sets))
+    sets = (cluster.replica_set.name for cluster in clusters)
+    return credentials.differs(i.pipeline.secrets, credentials.properties(i.pipeline, *sets))
 
 
 def judged(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:

@@ -2,83 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
-from pymongo import MongoClient
 from pymongo.uri_parser import parse_uri
 
 from towpath.bookkeeping.positions import DATABASE, OFFSETS, TASKS
-from towpath.deploy.inventory import refuse_targets
-from towpath.errors import Refused, TowpathError
-from towpath.finding import Finding, error, ok, refusal, warning
-from towpath.mongo.client import Collection, collections, connected, destination_set
-from towpath.mongo.privileges import DESTINATION_ACTIONS, DESTINATION_LOOKS, POSITION_ACTIONS, Privileges, privileges
+from towpath.deploy import preconditions
+from towpath.deploy.inventory import Inventory
+from towpath.finding import Finding, Precondition, error, ok, warning
+from towpath.mongo.client import Client, Collection
+from towpath.mongo.privileges import DESTINATION_ACTIONS, DESTINATION_LOOKS, POSITION_ACTIONS, Privileges
 from towpath.pipeline import Pipeline
-from towpath.preflight.cluster import Known, Seen, compatibility, seen, topology
+from towpath.preflight import cluster, connect, source
 from towpath.text import counted
 
 SIDE = "destination"
 _SHOWN = 3
 
 
-def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Finding]:
-    """All findings about the destination; `deployed` when the pipeline may have written there already."""
-    try:
-        with connected(pipeline.destination_uri, SIDE) as client:
-            found = known.destination = seen(client, destination_set(client, transactions=pipeline.exactly_once))
-            yield from _beside(pipeline, known, found)
-            targets = sorted({pipeline.renames.destination(name) for name in known.namespaces})
-            mine = privileges(client)
-            yield from rules(client, pipeline, found, mine, targets)
-            if mine is None:
-                yield ok(SIDE, "no user is authenticated, so the server must be without access control")
-            if is_seen(mine, targets):
-                yield from _targets(client, targets, pipeline, deployed=deployed)
-    except TowpathError as failure:
-        yield refusal(SIDE, failure)
+def servers(i: Inventory) -> Iterator[Finding]:
+    yield from cluster.servers(i.destination)
 
 
-def rules(
-    client: MongoClient[dict[str, Any]], pipeline: Pipeline, found: Seen, mine: Privileges | None, targets: list[str]
-) -> Iterator[Finding]:
-    """What has to hold of the servers and of the user, who may `mine`; None without access control."""
-    yield from topology(found, SIDE, pipeline.destination_uri)
-    yield from compatibility(client, SIDE, found)
-    if mine is not None:
-        yield from _writes(mine, targets)
-        yield from _positions(mine, pipeline)
-        yield from _validation(mine, pipeline)
-
-
-def is_seen(mine: Privileges | None, targets: list[str]) -> bool:
-    """Whether the user may look at what is written to."""
-    return mine is None or not _blind(mine, targets)
-
-
-def there(client: MongoClient[dict[str, Any]], targets: list[str]) -> list[Collection]:
-    """What there is of the targets."""
-    found = collections(client, {name.partition(".")[0] for name in targets})
-    return [one for one in found if one.namespace in targets]
-
-
-def _beside(pipeline: Pipeline, known: Known, found: Seen) -> Iterator[Finding]:
+def both(i: Inventory) -> Iterator[Finding]:
     """Both sides compared."""
-    if known.source is None:
+    if source.SIDE in i.away:
         return
-    if found.version[0] < known.source.version[0]:
+    theirs, ours = i.source.version[0], i.destination.version[0]
+    if ours < theirs:
         yield warning(
             SIDE,
-            f"is MongoDB {found.version[0]}, older than the source's {known.source.version[0]}: it may refuse documents"
-            " or updates that the source accepts",
-            f"upgrade the destination to MongoDB {known.source.version[0]}",
+            f"is MongoDB {ours}, older than the source's {theirs}: it may refuse documents or updates that the source"
+            " accepts",
+            f"upgrade the destination to MongoDB {theirs}",
         )
-    same = known.source.replica_set.is_same(found.replica_set)
-    try:
-        refuse_targets(pipeline, known.namespaces, same_set=same)
-    except Refused as refused:
-        yield refusal(SIDE, refused)
-    if same:
+    if source.namespaces(i):
+        yield from preconditions.targets(i)
+    if i.source.replica_set.is_same(i.destination.replica_set):
         yield warning(
             SIDE,
             "is the same replica set as the source: its oplog gets every change twice",
@@ -86,7 +48,71 @@ def _beside(pipeline: Pipeline, known: Known, found: Seen) -> Iterator[Finding]:
         )
 
 
-def _writes(mine: Privileges, targets: list[str]) -> Iterator[Finding]:
+def privileged(i: Inventory) -> Iterator[Finding]:
+    """What the user has to be allowed to do."""
+    mine = i.destination.privileges
+    if mine is None:
+        yield ok(SIDE, "no user is authenticated, so the server must be without access control")
+        return
+    yield from _writes(mine, _targets(i))
+    yield from _positions(mine, i.pipeline)
+    yield from _validation(mine, i.pipeline)
+
+
+def _targets(i: Inventory) -> tuple[str, ...]:
+    return i.targets if source.namespaces(i) else ()
+
+
+def _there(i: Inventory) -> tuple[Collection, ...]:
+    """What there is of the targets; nothing where the user may not look at all of them."""
+    mine, targets = i.destination.privileges, _targets(i)
+    return i.target_collections if targets and (mine is None or not _blind(mine, targets)) else ()
+
+
+def kinds(i: Inventory) -> Iterator[Finding]:
+    """What is there can hold the documents."""
+    for collection in _there(i):
+        yield from kind(collection, i.pipeline)
+
+
+def contents(i: Inventory) -> Iterator[Finding]:
+    """What is there already, and what of it speaks against writing to it."""
+    mine, targets = i.destination.privileges, _targets(i)
+    if mine is not None and _blind(mine, targets):
+        return
+    found = {collection.namespace: collection for collection in _there(i)}
+    deployed = connect.SUBJECT not in i.away and i.is_deployed
+    for collection in found.values():
+        if collection.kind == "collection":
+            yield from i.destination.ask(partial(_contents, collection, i.pipeline, deployed))
+    new = [name for name in targets if name not in found]
+    if new:
+        more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
+        yield ok(SIDE, f"the first document would create {', '.join(new[:_SHOWN])}{more}")
+
+
+PRECONDITIONS = (
+    Precondition(servers),
+    Precondition(both, required=False),
+    Precondition(privileged),
+    Precondition(kinds),
+    Precondition(contents, required=False),
+)
+
+
+def _contents(collection: Collection, pipeline: Pipeline, deployed: bool, client: Client) -> list[Finding]:
+    """`deployed`: its documents may be the pipeline's own."""
+    subject = f"destination {collection.namespace}"
+    database, name = collection.namespace.split(".", 1)
+    found = client[database][name]
+    return [
+        *_documents(subject, found.estimated_document_count(), deployed=deployed),
+        *_options(collection, pipeline),
+        *(one for index in found.list_indexes() for one in _index(subject, dict(index), _refused(pipeline))),
+    ]
+
+
+def _writes(mine: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
     lacking = {name: missing for name in targets if (missing := mine.missing(DESTINATION_ACTIONS, name))}
     databases = sorted({name.partition(".")[0] for name in lacking})
     roles = ", ".join(f'{{role: "readWrite", db: "{database}"}}' for database in databases)
@@ -130,7 +156,7 @@ def _positions(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
         yield ok(SIDE, f"the user {mine.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
 
 
-def _blind(mine: Privileges, targets: list[str]) -> dict[str, list[str]]:
+def _blind(mine: Privileges, targets: Sequence[str]) -> dict[str, list[str]]:
     return {name: missing for name in targets if (missing := mine.missing(DESTINATION_LOOKS, name))}
 
 
@@ -150,36 +176,7 @@ def _validation(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def _targets(
-    client: MongoClient[dict[str, Any]], targets: list[str], pipeline: Pipeline, *, deployed: bool
-) -> Iterator[Finding]:
-    found = {collection.namespace: collection for collection in there(client, targets)}
-    for name in targets:
-        if name in found:
-            yield from target(client, found[name], pipeline, deployed=deployed)
-    new = [name for name in targets if name not in found]
-    if new:
-        more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
-        yield ok(SIDE, f"the first document would create {', '.join(new[:_SHOWN])}{more}")
-
-
-def target(
-    client: MongoClient[dict[str, Any]], collection: Collection, pipeline: Pipeline, *, deployed: bool
-) -> Iterator[Finding]:
-    """What speaks against writing to it. `deployed` when its documents may be the pipeline's own."""
-    yield from target_rules(collection, pipeline)
-    if collection.kind != "collection":
-        return
-    subject = f"destination {collection.namespace}"
-    database, name = collection.namespace.split(".", 1)
-    yield from _contents(subject, client[database][name].estimated_document_count(), deployed=deployed)
-    yield from _options(collection, pipeline)
-    for index in client[database][name].list_indexes():
-        yield from _index(subject, dict(index), _refused(pipeline))
-
-
-def target_rules(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
-    """What must not be there."""
+def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     subject = f"destination {collection.namespace}"
     if collection.kind != "collection":
         yield error(
@@ -203,7 +200,7 @@ def _refused(pipeline: Pipeline) -> str:
     return "a document that it refuses stops the sink"
 
 
-def _contents(subject: str, count: int, *, deployed: bool) -> Iterator[Finding]:
+def _documents(subject: str, count: int, *, deployed: bool) -> Iterator[Finding]:
     if not count:
         yield ok(subject, "exists and is empty")
     elif deployed:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from towpath.deploy.preconditions import refuse_partition_count, refuse_partitioned
-from towpath.errors import Refused, TopicError, TowpathError
-from towpath.finding import Finding, error, ok, refusal, warning
-from towpath.kafka.topics import Topic, Topics
+from towpath.deploy import preconditions
+from towpath.deploy.inventory import Inventory
+from towpath.errors import TopicError
+from towpath.finding import Finding, Precondition, error, ok, warning
+from towpath.kafka.topics import Topic
+from towpath.namespaces import topic_of
 from towpath.pipeline import Pipeline
-from towpath.preflight import log
-from towpath.preflight.cluster import Known
+from towpath.preflight import log, source
 from towpath.text import counted
 from towpath.topic_settings import LARGEST_RECORD, change_settings
 
@@ -21,28 +22,52 @@ _SHOWN = 3
 Settings = Mapping[str, str]
 
 
-def check(pipeline: Pipeline, known: Known, topics: Topics) -> Iterator[Finding]:
+def brokers(i: Inventory) -> Iterator[Finding]:
+    yield ok(SUBJECT, f"{i.pipeline.bootstrap}: {counted(len(i.brokers), 'broker')}, cluster {i.kafka_cluster}")
+    for number in i.brokers:
+        try:
+            settings = i.topics.broker_settings(number)
+        except TopicError as refused:  # the user may not see them, which nothing but this look needs
+            yield warning(SUBJECT, refused.found, refused.advice or "grant it, or look yourself")
+            continue
+        yield from broker(number, settings, len(i.brokers), i.pipeline)
+
+
+def topics(i: Inventory) -> Iterator[Finding]:
+    """Topics that are there."""
+    yield from strangers(i.pipeline, i.existing)
+    yield from preconditions.partitions(i)
+    settings, ends = i.topics.settings_of_all(topic.name for topic in i.log), i.topics.ends(i.log)
+    for found in i.log:
+        begins = max(first for (name, _), (first, _) in ends.items() if name == found.name)
+        yield from topic(found.name, settings[found.name], begins, i.pipeline)
+    yield ok(SUBJECT, f"existing topics of the pipeline: {len(i.log)}")
+
+
+def creatable(i: Inventory) -> Iterator[Finding]:
+    """The brokers would create a topic as `deploy` does: asked with validation only. It shows policies, rights, and
+    replicas that cannot be had."""
+    pipeline, settings = i.pipeline, change_settings(i.pipeline)
+    missing = [name for name in source.namespaces(i) if topic_of(pipeline.name, name) not in i.existing]
     try:
-        brokers = topics.brokers()
-        known.kafka = topics.cluster()
-        yield ok(SUBJECT, f"{pipeline.bootstrap}: {counted(len(brokers), 'broker')}, cluster {known.kafka}")
-        for number in brokers:
-            yield from broker(number, topics.broker_settings(number), len(brokers), pipeline)
-        yield from would_create(pipeline, topics)
-        existing = topics.all()
-        yield from strangers(pipeline, existing)
-        pattern = pipeline.selection.topic_regex(pipeline.name)
-        mine = [found for name, found in sorted(existing.items()) if re.fullmatch(pattern, name)]
-        settings, ends = topics.settings_of_all(found.name for found in mine), topics.ends(mine)
-        for found in mine:
-            begins = max(first for (name, _), (first, _) in ends.items() if name == found.name)
-            yield from topic(found, settings[found.name], begins, pipeline)
-        for name in (pipeline.request_topic, pipeline.dead_letter_topic):
-            if name in existing:
-                yield from single(existing[name])
-        yield ok(SUBJECT, f"existing topics of the pipeline: {len(mine)}")
-    except TowpathError as failure:
-        yield refusal(SUBJECT, failure)
+        probe = f"{pipeline.name}.check"  # under the prefix that the user may have, and of no namespace
+        i.topics.create(probe, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
+    except TopicError as refused:
+        yield (error if missing or not i.log else warning)(
+            SUBJECT,
+            f"the brokers would not create the pipeline's topics: {refused}",
+            "correct what the message names: [kafka] replication_factor or partitions, the brokers' policies, or the"
+            " user's ACLs",
+        )
+    else:
+        yield ok(
+            SUBJECT,
+            f"the brokers would create topics of {counted(pipeline.partitions, 'partition')} for records of"
+            f" {LARGEST_RECORD} bytes",
+        )
+
+
+PRECONDITIONS = (Precondition(brokers), Precondition(creatable), Precondition(topics, required=False))
 
 
 def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) -> Iterator[Finding]:
@@ -107,42 +132,9 @@ def _bytes(settings: Settings, key: str) -> int:
     return int(settings.get(key, LARGEST_RECORD))
 
 
-def would_create(pipeline: Pipeline, topics: Topics) -> Iterator[Finding]:
-    """Ask for a topic as `deploy` would make it, validation only: policies, rights, replicas that cannot be had."""
-    settings = change_settings(pipeline)
-    try:
-        probe = f"{pipeline.name}.check"  # under the prefix that the user may have, and of no namespace
-        topics.create(probe, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
-    except TopicError as refused:
-        yield error(
-            SUBJECT,
-            f"the brokers would not create the pipeline's topics: {refused}",
-            "correct what the message names: [kafka] replication_factor or partitions, the brokers' policies, or the"
-            " user's ACLs",
-        )
-    else:
-        yield ok(
-            SUBJECT,
-            f"the brokers would create topics of {counted(pipeline.partitions, 'partition')} for records of"
-            f" {LARGEST_RECORD} bytes",
-        )
-
-
-def single(found: Topic) -> Iterator[Finding]:
-    """What is wrong with the topic of requests or dead letters."""
-    try:
-        refuse_partitioned(found)
-    except Refused as refused:
-        yield refusal(f"{SUBJECT} {found.name}", refused)
-
-
-def topic(found: Topic, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
-    """What is wrong with a topic of the pipeline that is there, whose first offset is `begins`."""
-    subject = f"{SUBJECT} {found.name}"
-    try:
-        refuse_partition_count(found.name, found.partitions, pipeline.partitions)
-    except Refused as refused:
-        yield refusal(subject, refused)
+def topic(name: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
+    """What is wrong with the settings of a change topic that is there, whose first offset is `begins`."""
+    subject = f"{SUBJECT} {name}"
     told = [*log.guard(subject, settings, begins, pipeline)]
     yield from told
     named = {finding.finding.partition("=")[0] for finding in told}

@@ -12,8 +12,8 @@ from towpath import resnapshot
 from towpath.errors import TowpathError
 from towpath.finding import Finding, error, ok, warning
 from towpath.mongo.client import briefly
+from towpath.mongo.privileges import if_allowed
 from towpath.pipeline import Compaction, Copy, Pipeline
-from towpath.preflight.cluster import if_allowed
 from towpath.resnapshot import Captured
 from towpath.session import Session
 from towpath.topic_settings import MARK, is_compacted

@@ -4,143 +4,107 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
-from pymongo import MongoClient
 from pymongo.errors import ExecutionTimeout
 
-from towpath.deploy.inventory import refuse_collection, refuse_missing
-from towpath.errors import Refused, TowpathError
-from towpath.finding import Finding, error, ok, refusal, warning
-from towpath.mongo.client import Collection, collections, connected, source_set
-from towpath.mongo.privileges import COPY_ACTIONS, SOURCE_ACTIONS, privileges
-from towpath.namespaces import refuse_bad_names, topic_of
+from towpath.deploy import preconditions
+from towpath.deploy.inventory import Inventory
+from towpath.finding import Finding, Precondition, error, ok, warning
+from towpath.mongo.client import Client
+from towpath.mongo.privileges import COPY_ACTIONS, SOURCE_ACTIONS
 from towpath.pipeline import Pipeline
-from towpath.preflight import log
-from towpath.preflight.cluster import Known, Seen, compatibility, if_allowed, seen, topology
+from towpath.preflight import cluster, connect, log
 from towpath.text import counted
 
 SIDE = "source"
 _SHOWN = 10  # more than so many collections are told as a number
 
 
-def check(pipeline: Pipeline, known: Known, *, deployed: bool) -> Iterator[Finding]:
-    """All findings about the source; `known` is filled on the way. `deployed` when it may be copied already."""
-    try:
-        with connected(pipeline.source_uri, SIDE) as client:
-            known.source = seen(client, source_set(client))
-            yield from rules(client, pipeline, known.source)
-            lacking = list(privileged(client, pipeline))
-            yield from lacking
-            window = log.read(client)
-            yield from log.judge(window)
-            if not any(finding.level == "error" for finding in lacking):
-                extent = yield from _collections(client, pipeline, known)
-                if not deployed:
-                    yield from log.judge_copy(window, *extent, pipeline.copy)
-    except TowpathError as failure:
-        yield refusal(SIDE, failure)
+def servers(i: Inventory) -> Iterator[Finding]:
+    yield from cluster.servers(i.source)
 
 
-def rules(client: MongoClient[dict[str, Any]], pipeline: Pipeline, found: Seen) -> Iterator[Finding]:
-    """What has to hold of the servers."""
-    yield from topology(found, SIDE, pipeline.source_uri)
-    yield from compatibility(client, SIDE, found)
+def _missing(i: Inventory) -> list[str]:
+    """Actions that the user lacks; each has to be granted for all databases at once."""
+    actions = SOURCE_ACTIONS + (COPY_ACTIONS if i.pipeline.copy.way == "towpath" else ())
+    return i.source.privileges.missing_everywhere(actions) if i.source.privileges else []
 
 
-def limits(client: MongoClient[dict[str, Any]], pipeline: Pipeline, namespaces: Iterable[str]) -> Iterator[Finding]:
-    """Whether the oplog reaches back over a copy at the limits of [capture]; nothing is asked where there are none."""
-    if pipeline.copy.documents_per_second or pipeline.copy.bytes_per_second:
-        extents = [_extent(client, name) for name in namespaces]
-        documents, size = (sum(part) for part in zip(*extents, strict=True)) if extents else (0, 0)
-        yield from log.judge_copy(log.read(client), documents, size, pipeline.copy)
-
-
-def privileged(client: MongoClient[dict[str, Any]], pipeline: Pipeline) -> Iterator[Finding]:
-    actions = SOURCE_ACTIONS + (COPY_ACTIONS if pipeline.copy.way == "towpath" else ())
-    mine = privileges(client)
+def privileged(i: Inventory) -> Iterator[Finding]:
+    actions = SOURCE_ACTIONS + (COPY_ACTIONS if i.pipeline.copy.way == "towpath" else ())
+    mine, missing = i.source.privileges, _missing(i)
     if mine is None:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
-        return
-    missing = mine.missing_everywhere(actions)
-    if missing:
+    elif missing:
+        user, _, database = mine.user.partition("@")
         yield error(
             SIDE,
             f"the user {mine.user} may not {', '.join(missing)} in every database, but Debezium watches all databases"
             " with one change stream",
-            f'db.getSiblingDB("{mine.user.partition("@")[2]}").grantRolesToUser("{mine.user.partition("@")[0]}",'
-            ' [{role: "readAnyDatabase", db: "admin"}])',
+            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readAnyDatabase", db: "admin"}}])',
         )
     else:
         yield ok(SIDE, f"the user {mine.user} may {', '.join(actions)} in every database")
 
 
-def _collections(
-    client: MongoClient[dict[str, Any]], pipeline: Pipeline, known: Known
-) -> Generator[Finding, None, tuple[int, int]]:
-    """Findings about each; returns how many documents and bytes there are."""
-    matched = [c for c in collections(client) if pipeline.selection.matches(c.namespace)]
-    known.namespaces = sorted(c.namespace for c in matched if c.kind != "view")
-    for pattern in pipeline.include:
-        try:
-            refuse_missing(pattern, known.namespaces)
-        except Refused as refused:
-            yield refusal(SIDE, refused)
-    documents = size = 0
-    for collection in sorted(matched, key=lambda c: c.namespace):
-        yield from _kind(collection, pipeline)
-        if collection.kind != "collection":
-            continue
-        count, weight = _extent(client, collection.namespace)
-        documents, size = documents + count, size + weight
-        yield from sample(client, collection.namespace, count, pipeline)
-    yield from _names(pipeline, known.namespaces)
-    shown = ", ".join(known.namespaces) if len(known.namespaces) <= _SHOWN else ""
-    total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
-    yield ok(SIDE, f"matching collections: {shown or len(known.namespaces)}; {total}")
-    return documents, size
+def namespaces(i: Inventory) -> tuple[str, ...]:
+    """What is replicated; nothing where the source is away, or its user may not see that."""
+    return () if SIDE in i.away or _missing(i) else i.namespaces
 
 
-def _kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
-    """What speaks against a collection by what it is."""
-    subject = f"{SIDE} {collection.namespace}"
-    if collection.kind == "view":
-        yield ok(subject, "is a view and is not replicated: only collections have a change stream")
-    try:
-        refuse_collection(collection, pipeline)
-    except Refused as refused:
-        yield refusal(subject, refused)
+def oplog(i: Inventory) -> Iterator[Finding]:
+    yield from log.judge(i.source.ask(log.read))
+
+
+def copy_time(i: Inventory) -> Iterator[Finding]:
+    """The oplog reaches back over a copy."""
+    if not _missing(i) and (connect.SUBJECT in i.away or not i.is_deployed):
+        documents, size = _total(i)
+        yield from log.judge_copy(i.source.ask(log.read), documents, size, i.pipeline.copy)
+
+
+def _total(i: Inventory) -> tuple[int, int]:
+    """Documents and bytes of all collections."""
+    return sum(documents for documents, _ in i.extents.values()), sum(size for _, size in i.extents.values())
+
+
+def collections(i: Inventory) -> Iterator[Finding]:
+    """Which collections match, and what a sample of each shows."""
+    if _missing(i):
         return
-    if collection.options.get("capped"):
-        yield warning(
-            subject,
-            "is capped: documents that it drops cause no change event and stay at the destination forever",
-            "make the collection at the destination capped too, or leave it out with [collections] exclude",
-        )
+    for check in (preconditions.included, preconditions.kinds, preconditions.names):
+        yield from check(i)
+    for collection in i.collections:
+        subject = f"{SIDE} {collection.namespace}"
+        if collection.kind == "view":
+            yield ok(subject, "is a view and is not replicated: only collections have a change stream")
+        elif collection.options.get("capped") and not any(preconditions.kind(collection, i.pipeline)):
+            yield warning(
+                subject,
+                "is capped: documents that it drops cause no change event and stay at the destination forever",
+                "make the collection at the destination capped too, or leave it out with [collections] exclude",
+            )
+        if collection.kind == "collection":
+            count, _ = i.extents[collection.namespace]
+            yield from i.source.ask(partial(_sampled, collection.namespace, count, i.pipeline))
+    documents, size = _total(i)
+    shown = ", ".join(i.namespaces) if len(i.namespaces) <= _SHOWN else ""
+    total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
+    yield ok(SIDE, f"matching collections: {shown or len(i.namespaces)}; {total}")
 
 
-def _names(pipeline: Pipeline, namespaces: Iterable[str]) -> Iterator[Finding]:
-    """Names that cannot be topics, or that Kafka would not tell from an earlier one."""
-    earlier: list[str] = []
-    for namespace in namespaces:
-        try:
-            refuse_bad_names(pipeline.name, [namespace], earlier)
-        except Refused as refused:
-            yield refusal(f"{SIDE} {namespace}", refused)
-        earlier.append(topic_of(pipeline.name, namespace))
-
-
-def _extent(client: MongoClient[dict[str, Any]], namespace: str) -> tuple[int, int]:
-    """Documents and bytes of a collection; the bytes are 0 where the user may not see them."""
-    database, name = namespace.split(".", 1)
-    collection = client[database][name]
-    stats = if_allowed(lambda: list(collection.aggregate([{"$collStats": {"storageStats": {}}}])))
-    if stats:
-        return int(stats[0]["storageStats"]["count"]), int(stats[0]["storageStats"]["size"])
-    return int(collection.estimated_document_count()), 0
+PRECONDITIONS = (
+    Precondition(servers),
+    Precondition(privileged),
+    Precondition(oplog, required=False),
+    Precondition(collections, required=False),
+    Precondition(copy_time),
+)
 
 
 _DOCUMENTS = 300
@@ -152,7 +116,7 @@ _NAMED = 3
 _RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 
 
-def documents(client: MongoClient[dict[str, Any]], namespace: str, count: int) -> Iterator[RawBSONDocument]:
+def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDocument]:
     """Some hundred documents, bounded in bytes and time as well.
 
     From a large collection `$sample` picks without reading it all; a small one is read through, since `$sample`
@@ -176,8 +140,12 @@ def documents(client: MongoClient[dict[str, Any]], namespace: str, count: int) -
         return
 
 
-def sample(client: MongoClient[dict[str, Any]], namespace: str, count: int, pipeline: Pipeline) -> Iterator[Finding]:
+def _sampled(namespace: str, count: int, pipeline: Pipeline, client: Client) -> list[Finding]:
     """What a sample of one collection of `count` documents shows."""
+    return list(sample(client, namespace, count, pipeline))
+
+
+def sample(client: Client, namespace: str, count: int, pipeline: Pipeline) -> Iterator[Finding]:
     subject, looked_at, largest = f"source {namespace}", 0, 0
     odd: dict[str, None] = {}
     for document in documents(client, namespace, count):

@@ -17,7 +17,8 @@ from typing import Any
 from connectors.configs import definitions
 from connectors.rest import Connect
 from towpath.deploy import credentials
-from towpath.deploy.preconditions import DESTINATION_SET, REPLAY_OF
+from towpath.deploy.inventory import DESTINATION_SET
+from towpath.deploy.other_pipelines import REPLAY_OF
 from towpath.errors import Refused, TowpathError
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.mongo.client import ReplicaSet

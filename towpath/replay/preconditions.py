@@ -10,11 +10,12 @@ from typing import Any
 from pymongo import MongoClient
 
 from connectors.rest import Connect
-from towpath.deploy.preconditions import DESTINATION_SET, SOURCE_SET, writers
+from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
+from towpath.deploy.other_pipelines import Configurations, writers
 from towpath.errors import MongoUnreachable, NoSuchConnector, Refused
 from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
-from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, connected, destination_set, source_set
+from towpath.mongo.client import REPLAY_SIDE, ReplicaSet
 from towpath.namespaces import namespace_of
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.replay.plan import END_OF_SECOND, change_topics, chosen, name_of
@@ -156,13 +157,10 @@ def shown(moment: ClusterTime) -> str:
     return second if moment.ordinal == END_OF_SECOND else f"{moment} ({second})"
 
 
-def refuse_source(pipeline: Pipeline, destination: ReplicaSet, connect: Connect, say: Callable[[str], None]) -> None:
+def refuse_source(i: Inventory, destination: ReplicaSet, say: Callable[[str], None]) -> None:
     """Documents rebuilt at the source would be captured again, or overwrite what they come from."""
-    found = _known(pipeline, connect, pipeline.source_connector, SOURCE_SET)
     try:
-        if found is None:
-            with connected(pipeline.source_uri, "source") as client:
-                found = source_set(client)
+        found = _known(i.configurations, i.pipeline.source_connector, SOURCE_SET) or i.source.replica_set
     except MongoUnreachable as error:  # a dead source is a reason for a replay, and is no destination
         say(f"cannot make sure that the destination is not the source: {error}")
         return
@@ -173,14 +171,9 @@ def refuse_source(pipeline: Pipeline, destination: ReplicaSet, connect: Connect,
         )
 
 
-def refuse_own_destination(
-    pipeline: Pipeline, destination: ReplicaSet, connect: Connect, say: Callable[[str], None]
-) -> None:
-    found = _known(pipeline, connect, pipeline.sink_connector, DESTINATION_SET)
+def refuse_own_destination(i: Inventory, destination: ReplicaSet, say: Callable[[str], None]) -> None:
     try:
-        if found is None:
-            with connected(pipeline.destination_uri, "destination") as client:
-                found = destination_set(client, transactions=True)
+        found = _known(i.configurations, i.pipeline.sink_connector, DESTINATION_SET) or i.destination.replica_set
     except MongoUnreachable as error:
         say(f"cannot make sure that this is not the pipeline's own destination: {error}")
         return
@@ -191,17 +184,15 @@ def refuse_own_destination(
         )
 
 
-def _known(pipeline: Pipeline, connect: Connect, connector: str, key: str) -> ReplicaSet | None:
+def _known(configurations: Configurations, connector: str, key: str) -> ReplicaSet | None:
     """The replica set that a connector was deployed with."""
-    mark = (connect.config(connector) or {}).get(key)
+    mark = configurations.get(connector, {}).get(key)
     return ReplicaSet.parse(mark) if mark else None
 
 
-def refuse_written(
-    pipeline: Pipeline, label: str, destination: ReplicaSet, targets: Iterable[str], connect: Connect
-) -> None:
-    for one in writers(connect, destination, targets, but=name_of(pipeline, label)):
-        if one.replay_of == pipeline.name:
+def refuse_written(i: Inventory, label: str, destination: ReplicaSet, targets: Iterable[str]) -> None:
+    for one in writers(i.configurations, destination, targets, but=name_of(i.pipeline, label)):
+        if one.replay_of == i.pipeline.name:
             raise Refused(
                 f"the replay {one.label} already writes {one.some} there; to go on with it, give --name {one.label} and"
                 f" the options that it was begun with; to give it up: towpath remove PIPELINE --replay {one.label}"

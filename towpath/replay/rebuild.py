@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from connectors.control import statuses, stop_sink
 from towpath.bookkeeping import cutover
-from towpath.deploy.preconditions import refuse_ring_on_resuming
+from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused
 from towpath.log import dead_letters
 from towpath.log.integrity import LogCheck
@@ -38,7 +38,7 @@ def rebuild(it: Session, asked: Asked, watcher: Watcher) -> Verdict:
     refuse.refuse_plain(it.pipeline)
     it.require_deployed()
     cutover.refuse(it.pipeline)
-    refuse_ring_on_resuming(it.pipeline, it.connect, it.topics)
+    refuse_loop_on_resuming(it.pipeline, it.connect, it.topics)
     with connected(it.pipeline.destination_uri, "destination") as client:
         found = rebuild_marker.marker(client, it.pipeline)
     rebuild, lacks = _begun(it, asked, watcher) if found is None else _gone_on(it, asked, found, watcher)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from pymongo import MongoClient
 
+from towpath.deploy.inventory import Inventory
 from towpath.errors import MongoUnreachable, NotWhole, Refused, TowpathError
 from towpath.kafka.topics import Place
 from towpath.log import bounds, dead_letters
@@ -84,11 +85,11 @@ class _Running:
 
 def _begun(it: Session, asked: Asked, label: str, destination: ReplicaSet, watcher: Watcher) -> _Running:
     """A replay that was not there before, with its connector."""
-    pipeline, existing = it.pipeline, it.topics.all()
-    topics = refuse.selected(pipeline, asked.only, existing)
-    refuse.refuse_name_taken(pipeline, label, existing)
-    refuse.refuse_source(pipeline, destination, it.connect, it.say)
-    refuse.refuse_own_destination(pipeline, destination, it.connect, it.say)
+    pipeline, inventory = it.pipeline, Inventory(it.pipeline, it.connect, it.topics)
+    topics = refuse.selected(pipeline, asked.only, inventory.existing)
+    refuse.refuse_name_taken(pipeline, label, inventory.existing)
+    refuse.refuse_source(inventory, destination, it.say)
+    refuse.refuse_own_destination(inventory, destination, it.say)
     now = refuse.captured(pipeline, it.connect)
     refuse.refuse_uncopied(pipeline, force=asked.force)
     if not asked.follow:
@@ -97,7 +98,7 @@ def _begun(it: Session, asked: Asked, label: str, destination: ReplicaSet, watch
         refuse.refuse_moment(pipeline, asked.until, now)
     log = it.topics.ends(topics)
     targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, log)]
-    refuse.refuse_written(pipeline, label, destination, targets, it.connect)
+    refuse.refuse_written(inventory, label, destination, targets)
     filled = _filled(asked, targets)
     found = checked(it, log, now.copied, watcher, until=asked.until, force=asked.force)
     if filled:

@@ -22,7 +22,7 @@ from towpath.cli.demo.report import compare_all, pushes, summary
 from towpath.cli.init import write_pipeline_file
 from towpath.cli.options import opened, say
 from towpath.deploy.deployment import Deployment
-from towpath.deploy.inventory import look
+from towpath.deploy.inventory import Inventory
 from towpath.errors import TowpathError
 from towpath.session import Session
 from towpath.status.collector import look as look_at
@@ -106,7 +106,7 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
 
 
 def _deploy(it: Session) -> None:
-    for change in Deployment(it.pipeline, look(it.pipeline), it.connect, it.topics).plan():
+    for change in Deployment(Inventory(it.pipeline, it.connect, it.topics)).plan():
         say(f"    {change.words}")
         change.apply()
     wait_running(it.connect, it.pipeline, timeout=120)

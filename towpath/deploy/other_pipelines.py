@@ -1,0 +1,125 @@
+"""Other pipelines on the same Connect cluster: which sinks write the same namespaces, and which bring changes back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from connectors.control import statuses
+from connectors.rest import Connect
+from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
+from towpath.errors import Refused
+from towpath.finding import Finding, error
+from towpath.kafka.topics import Topics
+from towpath.log.source_offsets import SELECTION
+from towpath.mongo.client import ReplicaSet
+from towpath.namespaces import namespace_of, renames_of, topic_of
+from towpath.pipeline import Pipeline
+
+#: The key in the configuration of a replay's sink that names the pipeline whose log it reads.
+REPLAY_OF = "towpath.replay.of"
+
+Configurations = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A sink connector and what it writes of the namespaces that were asked for."""
+
+    connector: str
+    replay_of: str
+    """The pipeline whose log it replays; empty for a pipeline's own sink."""
+    namespaces: tuple[str, ...]
+
+    @property
+    def some(self) -> str:
+        more = len(self.namespaces) - 3
+        return ", ".join(self.namespaces[:3]) + (f" and {more} more" if more > 0 else "")
+
+    @property
+    def label(self) -> str:
+        """Of a replay."""
+        return self.connector.removeprefix(f"{self.replay_of}-replay-")
+
+
+def writers(
+    configurations: Configurations, destination: ReplicaSet, targets: Iterable[str], but: str
+) -> Iterator[Writer]:
+    """The sinks besides `but` that write one of these namespaces (destination's names) to this replica set."""
+    wanted = sorted(targets)
+    for name, config in configurations.items():
+        mark = config.get(DESTINATION_SET)
+        if name == but or mark is None or not ReplicaSet.parse(mark).is_same(destination):
+            continue
+        replay_of = config.get(REPLAY_OF, "")
+        prefix = replay_of or name.removesuffix("-sink")
+        taken = tuple(target for target in wanted if is_written(config, prefix, target))
+        if taken:
+            yield Writer(name, replay_of, taken)
+
+
+def is_written(config: Mapping[str, str], prefix: str, target: str) -> bool:
+    """Whether a sink of this configuration, which reads topics `<prefix>.…`, writes the namespace `target`."""
+    renames = renames_of(config)
+    names = [old for old, new in renames.items() if new == target] + ([] if target in renames else [target])
+    listed, pattern = config.get("topics", "").split(","), config.get("topics.regex")
+    topics = [topic_of(prefix, name) for name in names]
+    return any(re.fullmatch(pattern, topic) if pattern else topic in listed for topic in topics)
+
+
+def loops(
+    pipeline: Pipeline,
+    connect: Connect,
+    configurations: Configurations,
+    source: ReplicaSet,
+    destination: ReplicaSet,
+    namespaces: Iterable[str],
+) -> Iterator[Finding]:
+    """The pipelines that bring back what this one writes; not while either's sink is STOPPED.
+
+    `namespaces`: the source's names of what this one captures.
+    """
+    written = {pipeline.renames.destination(name): name for name in namespaces}
+    for sink, config in configurations.items():
+        mark = config.get(DESTINATION_SET)
+        if sink == pipeline.sink_connector or mark is None or REPLAY_OF in config:
+            continue
+        if not ReplicaSet.parse(mark).is_same(source):
+            continue
+        other, renames = sink.removesuffix("-sink"), renames_of(config)
+        round_trip = [
+            target
+            for target in _captured(configurations, other, destination, written)
+            if renames.get(target, target) == written[target]
+        ]
+        if round_trip and next(iter(statuses(connect, [sink]))).state != "STOPPED":
+            yield error(
+                "deploy",
+                f"{pipeline.name} writes {round_trip[0]}, and the pipeline {other} brings that back to"
+                f" {written[round_trip[0]]}, where {pipeline.name} captures it: each change would go round without end",
+                f"`towpath remove` {other} first, or stop its sink",
+            )
+
+
+def _captured(configurations: Configurations, other: str, source: ReplicaSet, namespaces: Iterable[str]) -> list[str]:
+    """Those of these namespaces of a replica set that a pipeline captures there."""
+    configs = [configurations.get(f"{other}-source", {}), configurations.get(f"{other}-source-whole", {})]
+    patterns = [
+        config[SELECTION]
+        for config in configs
+        if SOURCE_SET in config and ReplicaSet.parse(config[SOURCE_SET]).is_same(source)
+    ]
+    return [name for name in namespaces if any(re.fullmatch(pattern, name) for pattern in patterns)]
+
+
+def refuse_loop_on_resuming(pipeline: Pipeline, connect: Connect, topics: Topics) -> None:
+    """Raise `Refused` for a loop, by what the deployed connectors say and the log holds; no cluster is asked."""
+    i = Inventory(pipeline, connect, topics)
+    source, sink = (i.configurations.get(name, {}) for name in (pipeline.source_connector, pipeline.sink_connector))
+    if SOURCE_SET not in source or DESTINATION_SET not in sink:
+        return
+    names = [namespace_of(pipeline.name, topic.name) for topic in i.log]
+    sets = ReplicaSet.parse(source[SOURCE_SET]), ReplicaSet.parse(sink[DESTINATION_SET])
+    for found in loops(pipeline, connect, i.configurations, *sets, names):
+        raise Refused(found.finding, found.advice)
