@@ -45,7 +45,7 @@ def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
     looks = Checked(sides.back)
     with telling.step("verifying what was changed since the cutover") as figures:
         figures["documents"] = looks.since()
-    catch_up(sides.back, looks, asked, telling)
+    catch_up(sides.back, "destination", looks, asked, telling)
     barrier.wait_captured(sides.it.pipeline, sides.it.connect, asked.timeout, sides.it.say)
     return looks
 

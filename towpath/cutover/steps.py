@@ -76,17 +76,25 @@ def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
             reverse_pipeline.make_ready(
                 sides.back.pipeline, sides.back.connect, sides.back.topics, it.say, asked.timeout
             )
-    catch_up(it, looks, asked, telling)
+    catch_up(it, "source", looks, asked, telling)
     return looks
 
 
-def catch_up(it: Session, looks: Checked, asked: Asked, telling: Telling) -> None:
-    """Verify what came meanwhile, until there is little of it."""
+def catch_up(it: Session, side: str, looks: Checked, asked: Asked, telling: Telling) -> None:
+    """Verify what came meanwhile, until there is little of it. `side` is where the writes are to end.
+
+    Afterwards every connection is open that the pause needs, also those of the watch for late writes.
+    """
     for _ in range(LOOKS):
         with telling.step("verifying what came since") as figures:
             figures["documents"] = looks.since()
         if looks.looked_s < SHORT_S:
             break
+    with (
+        connected(it.pipeline.source_uri, side) as client,
+        LateWrites(client, it.pipeline, side, lambda words: None) as rehearsal,
+    ):
+        rehearsal.look()
     barrier.wait(it.pipeline, it.connect, it.topics, asked.timeout, it.say)
 
 
