@@ -15,7 +15,7 @@ from pathlib import Path
 from pymongo.errors import PyMongoError
 
 from connectors.configs import definitions
-from connectors.control import forget_offsets, statuses, wait_state
+from connectors.control import forget_offsets, statuses, wait_stopped
 from connectors.rest import Connect
 from towpath.bookkeeping import cutover, positions, verdict
 from towpath.deploy import credentials, preconditions
@@ -216,7 +216,7 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
         connect.stop(name)
     for name in there:
         if log:
-            wait_state(connect, name, "STOPPED")
+            wait_stopped(connect, name)
             forget_offsets(connect, name)
         connect.delete(name)
         say(f"removed connector {name}" + (" and its position" if log else ""))
