@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 
 import bson
 from bson.raw_bson import RawBSONDocument
@@ -166,8 +167,5 @@ def namespace_in(value: bytes | None) -> str:
 
 
 def _read(topic: str, topics: Topics, start: int, upto: int) -> Iterator[Message]:
-    consumer = topics.consumer()
-    try:
+    with closing(topics.consumer()) as consumer:
         yield from (message for _, message in messages(consumer, {(topic, 0): (start, upto)}))
-    finally:
-        consumer.close()
