@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import tenacity
 
-from connectors.rest import Connect, Connector
-from towpath.errors import ConnectError, NoSuchConnector, NotYet, TowpathError
+from connectors.rest import Connect, Connector, Passing
+from towpath.errors import ConnectError, ConnectUnreachable, NoSuchConnector, NotYet, TowpathError
 from towpath.pipeline import Pipeline
 
-_PAUSE = 0.2  # seconds between two looks
-_FAILED_FOR = 5.0  # seconds: a failure may be that of the tasks that a change is about to replace
+T = TypeVar("T")
+_STOPS = 60.0  # seconds until a connector and its tasks must have stopped
 
 
 def statuses(connect: Connect, names: Iterable[str]) -> list[Connector]:
@@ -27,40 +30,106 @@ def _status(connect: Connect, name: str) -> Connector:
         return Connector(name, "MISSING", "", ())
 
 
+@dataclass(slots=True)
+class Wait:
+    """Waits until something has come about, a connector has failed, or the time is over; times are in seconds.
+
+    Trouble that may pass, such as a worker that rebalances or does not answer, is waited out until the time is over.
+    """
+
+    connect: Connect
+    names: Collection[str]
+    """The connectors that must not fail."""
+    timeout: float
+    late: str
+    """What the message begins with when the time is over."""
+    pause: float = 0.2
+    failed_for: float = 5.0
+    """A failure may be that of the tasks that a change is about to replace."""
+    passing: tuple[type[TowpathError], ...] = (ConnectUnreachable, Passing)
+    say: Callable[[str], object] = lambda _: None
+    _end: float = field(init=False)
+    _well: float = field(default_factory=time.monotonic, init=False)
+
+    def __post_init__(self) -> None:
+        self.extend()
+
+    def extend(self) -> None:
+        """The time begins anew."""
+        self._end = time.monotonic() + self.timeout
+
+    def until(self, look: Callable[[], T]) -> T:
+        """What `look` returns, as soon as it does not raise `NotYet` with what it saw.
+
+        Raises `NoSuchConnector` and `TowpathError` with the reason for connectors that are gone or have failed, and
+        what was raised last when the time is over.
+        """
+        is_told = False
+        while True:
+            try:
+                return look()
+            except TowpathError as error:
+                if isinstance(error, NoSuchConnector) or not isinstance(error, (NotYet, *self.passing)):
+                    raise
+                is_trouble = not isinstance(error, NotYet)
+                if is_trouble and not is_told:
+                    self.say(f"{error}; waiting for it, up to {self.timeout:.0f} s")
+                is_told = is_trouble
+                self._go_on(error)
+
+    def _go_on(self, last: TowpathError) -> None:
+        try:
+            found = statuses(self.connect, self.names)
+            failure = self._failure(found)
+        except self.passing:
+            found, failure = [], None
+        now = time.monotonic()
+        self._well = self._well if failure else now
+        if failure and now >= self._well + self.failed_for:
+            raise failure
+        if now > self._end:
+            standing = ", ".join(f"{c.name} is {c.state} with {len(c.tasks)} tasks" for c in found if not c.running)
+            raise type(last)(f"{self.late}: {'; '.join(filter(None, (str(last), standing)))}") from last
+        time.sleep(self.pause)
+
+    def _failure(self, found: Iterable[Connector]) -> TowpathError | None:
+        for connector in found:
+            if connector.state == "MISSING" and self.connect.config(connector.name) is None:
+                words = f"there is no connector {connector.name} at {self.connect.url}"
+                return NoSuchConnector(words, advice="was it removed meanwhile?")
+        failed = [f"{c.name} has failed: {'; '.join(c.failures)}" for c in found if c.failures]
+        return TowpathError("; ".join(failed)) if failed else None
+
+
 def wait_running(connect: Connect, pipeline: Pipeline, timeout: float, names: Iterable[str] | None = None) -> None:
     """Wait until all connectors, or those of these names, and their tasks are RUNNING; `timeout` in seconds.
 
     Raises `TowpathError` with the reason when one has failed and stays so, `NotYet` when the time is over.
     """
-    end, well = time.monotonic() + timeout, time.monotonic()
     awaited = tuple(pipeline.connectors if names is None else names)
-    while True:
-        found = statuses(connect, awaited)
-        failures = [f"{c.name} failed: {reason}" for c in found for reason in c.failures]
-        well = well if failures else time.monotonic()
-        if time.monotonic() > well + _FAILED_FOR:
-            raise TowpathError("; ".join(failures))
-        if all(connector.running for connector in found):
-            return
-        if time.monotonic() > end:
-            words = ", ".join(f"{c.name} {c.state} with {len(c.tasks)} tasks" for c in found)
-            raise NotYet(f"not running after {timeout:.0f} s: {words}")
-        time.sleep(_PAUSE)
+
+    def running() -> None:
+        if not all(connector.running for connector in statuses(connect, awaited)):
+            raise NotYet("")
+
+    Wait(connect, awaited, timeout, f"not running after {timeout:.0f} s").until(running)
 
 
-def wait_state(connect: Connect, name: str, state: str, timeout: float = 60) -> None:
-    """Wait until a connector is in a state, and when that is STOPPED until its tasks are gone; `timeout` in seconds."""
-    end = time.monotonic() + timeout
-    while (found := _status(connect, name)).state != state or (state == "STOPPED" and found.tasks):
-        if time.monotonic() > end:
-            raise NotYet(f"{name} is {found.state} after {timeout:.0f} s, and {state} was asked for")
-        time.sleep(_PAUSE)
+def wait_stopped(connect: Connect, name: str) -> None:
+    """Wait until a connector is STOPPED, and its tasks are gone."""
+
+    def stopped() -> None:
+        (found,) = statuses(connect, [name])
+        if found.state != "STOPPED" or found.tasks:
+            raise NotYet("")
+
+    Wait(connect, [name], _STOPS, f"not stopped after {_STOPS:.0f} s", failed_for=math.inf).until(stopped)
 
 
 def stop_sink(pipeline: Pipeline, connect: Connect) -> None:
     """Stop the pipeline's sink; once this returns, none of its tasks is left that Connect knows of."""
     connect.stop(pipeline.sink_connector)
-    wait_state(connect, pipeline.sink_connector, "STOPPED")
+    wait_stopped(connect, pipeline.sink_connector)
 
 
 def resume_sink(pipeline: Pipeline, connect: Connect, timeout: float) -> None:

@@ -78,7 +78,7 @@ def reason(trace: str) -> str:
     )
 
 
-class _Passing(ConnectError):
+class Passing(ConnectError):
     """The workers share out the work again, or the topic of configurations has no leader: the same request succeeds a
     moment later."""
 
@@ -90,12 +90,12 @@ _PASSING = re.compile("a rebalance is expected|the request can be safely retried
 
 def _kind(answer: httpx.Response) -> type[ConnectError]:
     if answer.status_code == 409 or (answer.status_code == 500 and _PASSING.search(message(answer))):
-        return _Passing
+        return Passing
     return NoSuchConnector if answer.status_code == 404 and is_about_connector(answer) else ConnectError
 
 
 _retry_passing = tenacity.retry(
-    retry=tenacity.retry_if_exception_type(_Passing),
+    retry=tenacity.retry_if_exception_type(Passing),
     wait=tenacity.wait_exponential(multiplier=0.2, max=3),
     stop=tenacity.stop_after_delay(60),
     reraise=True,

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from connectors.rest import Connect, Connector
+from connectors.control import Wait
+from connectors.rest import Connect
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.kafka.topics import Place, Topics
 from towpath.log import bounds, reread_requests
@@ -25,8 +26,6 @@ from towpath.mongo.client import connected, operation_time
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.session import Session
 
-_PAUSE = 0.2  # seconds between two looks
-
 
 def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, say: Callable[[str], None]) -> None:
     """Return once all that the source acknowledged before the call is at the destination.
@@ -34,17 +33,16 @@ def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, s
     `timeout` is in seconds. Raises `NotYet` with the last state seen when it is over, `TowpathError` with the
     reason as soon as a connector has failed. `say` is told what is waited for, once per step.
     """
-    deadline = time.monotonic() + timeout
+    waiting = _waiting(pipeline, connect, timeout, say)
     moment = _source_time(pipeline)
     asked = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
-    _wait_captured(pipeline, connect, moment, deadline, say)
+    _wait_captured(pipeline, waiting, moment, say)
     if asked:
         say("waiting until all requested documents are re-read")
-        for name in pipeline.source_connectors:
-            _wait_answered(pipeline, connect, topics, name, asked, deadline)
-    ends = _committed_ends(pipeline, connect, topics, deadline)
+        _wait_answered(pipeline, topics, waiting, asked)
+    ends = _committed_ends(pipeline, topics, waiting)
     say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
-    _wait_applied(pipeline, connect, topics, ends, deadline)
+    _wait_applied(pipeline, topics, waiting, ends)
 
 
 def wait_captured(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> None:
@@ -52,7 +50,11 @@ def wait_captured(pipeline: Pipeline, connect: Connect, timeout: float, say: Cal
 
     `timeout` and what is raised are as with `wait`.
     """
-    _wait_captured(pipeline, connect, _source_time(pipeline), time.monotonic() + timeout, say)
+    _wait_captured(pipeline, _waiting(pipeline, connect, timeout, say), _source_time(pipeline), say)
+
+
+def _waiting(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> Wait:
+    return Wait(connect, pipeline.connectors, timeout, "not caught up in time", failed_for=0, say=say)
 
 
 def _source_time(pipeline: Pipeline) -> ClusterTime:
@@ -60,14 +62,23 @@ def _source_time(pipeline: Pipeline) -> ClusterTime:
         return operation_time(client)
 
 
-def _wait_captured(
-    pipeline: Pipeline, connect: Connect, moment: ClusterTime, deadline: float, say: Callable[[str], None]
-) -> None:
+def _wait_captured(pipeline: Pipeline, waiting: Wait, moment: ClusterTime, say: Callable[[str], None]) -> None:
     say(f"waiting until capture has passed {moment}, the source's time now")
+
+    def captured() -> None:
+        if words := _uncaptured(pipeline, waiting.connect, moment):
+            raise NotYet(words)
+
+    waiting.until(captured)
+
+
+def _uncaptured(pipeline: Pipeline, connect: Connect, moment: ClusterTime) -> str:
+    """What the first source connector that is behind has yet to capture, in words; empty when none is."""
     for name in pipeline.source_connectors:
         config = (connect.config(name) or {}) if pipeline.has_own_source else {}
-        while words := uncaptured(name, read_state(connect, name), moment, config.get(SELECTION)):
-            _go_on(pipeline, connect, deadline, words)
+        if words := uncaptured(name, read_state(connect, name), moment, config.get(SELECTION)):
+            return words
+    return ""
 
 
 def uncaptured(name: str, state: SourceState, moment: ClusterTime, selection: str | None) -> str:
@@ -99,35 +110,33 @@ def _first_of(copying: Sequence[CollectionCopy]) -> str:
     return f" ({first.namespace}: {first.rows:,} of about {first.documents:,}{more})"
 
 
-def _wait_answered(
-    pipeline: Pipeline, connect: Connect, topics: Topics, name: str, asked: int, deadline: float
-) -> None:
-    while True:
-        found = read_state(connect, name).requests
-        answered = found.next if found else 0
-        if reread_requests.waiting(pipeline, topics, name, answered, asked) is None:
-            return
-        why = f" ({found.waiting})" if found and found.waiting else ""
-        words = f"{name} has answered re-read requests up to {answered} of {asked}{why}"
-        _go_on(pipeline, connect, deadline, words)
+def _wait_answered(pipeline: Pipeline, topics: Topics, waiting: Wait, asked: int) -> None:
+    def answered() -> None:
+        for name in pipeline.source_connectors:
+            found = read_state(waiting.connect, name).requests
+            done = found.next if found else 0
+            if reread_requests.waiting(pipeline, topics, name, done, asked) is not None:
+                why = f" ({found.waiting})" if found and found.waiting else ""
+                raise NotYet(f"{name} has answered re-read requests up to {done} of {asked}{why}")
+
+    waiting.until(answered)
 
 
-def _committed_ends(
-    pipeline: Pipeline, connect: Connect, topics: Topics, deadline: float
-) -> dict[Place, tuple[int, int]]:
+def _committed_ends(pipeline: Pipeline, topics: Topics, waiting: Wait) -> dict[Place, tuple[int, int]]:
     """The ends of the log, behind all that is in it at the call.
 
     Brokers hear one after another that a transaction was committed: its records can be unreadable still when the
     source's position, which was committed with them, is read.
     """
     written = pipeline_ends(pipeline, topics, stable=False)
-    while True:
+
+    def committed() -> dict[Place, tuple[int, int]]:
         ends = pipeline_ends(pipeline, topics)
-        left = unread(written, ends)
-        if not left:
-            return ends
-        topic, partition = left[0]
-        _go_on(pipeline, connect, deadline, f"a transaction on {topic}, partition {partition}, is not over")
+        for topic, partition in unread(written, ends):
+            raise NotYet(f"a transaction on {topic}, partition {partition}, is not over")
+        return ends
+
+    return waiting.until(committed)
 
 
 def unread(written: Mapping[Place, tuple[int, int]], ends: Mapping[Place, tuple[int, int]]) -> list[Place]:
@@ -135,46 +144,24 @@ def unread(written: Mapping[Place, tuple[int, int]], ends: Mapping[Place, tuple[
     return [place for place, (_, end) in written.items() if place in ends and ends[place][1] < end]
 
 
-def _wait_applied(
-    pipeline: Pipeline, connect: Connect, topics: Topics, ends: dict[Place, tuple[int, int]], deadline: float
-) -> None:
+def _wait_applied(pipeline: Pipeline, topics: Topics, waiting: Wait, ends: dict[Place, tuple[int, int]]) -> None:
     bounds.refuse(pipeline, topics)
     looked_at: dict[Place, int] = {}
     with applied(pipeline, topics) as done:
-        while True:
+
+        def all_applied() -> None:
             left = gaps(ends, done())
             moved = {place: gap for place, gap in left.items() if looked_at.get(place) != gap[0]}
             for place, found in peek(topics, moved, most=0).items():
                 looked_at[place] = left[place][0]
                 if not found.records:  # control records only
                     del ends[place], left[place]
-            if not left:
-                bounds.refuse(pipeline, topics)  # what is gone looks like what is applied
-                return
-            (topic, partition), (start, end) = next(iter(left.items()))
-            words = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
-            _go_on(pipeline, connect, deadline, f"{words} ({len(left)} partitions are behind)")
+            for (topic, partition), (start, end) in left.items():
+                words = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
+                raise NotYet(f"{words} ({len(left)} partitions are behind)")
 
-
-def _go_on(pipeline: Pipeline, connect: Connect, deadline: float, last_seen: str) -> None:
-    """Pause before the next look, unless a connector has failed or the time is over."""
-    found = [_status(connect, name) for name in pipeline.connectors]
-    for connector in found:
-        if connector.failures:
-            raise TowpathError(f"{connector.name} has failed: {'; '.join(connector.failures)}")
-    if time.monotonic() > deadline:
-        stopped = ", ".join(f"{c.name} is {c.state}" for c in found if c.state != "RUNNING")
-        raise NotYet(f"not caught up in time: {last_seen}{'; ' + stopped if stopped else ''}")
-    time.sleep(_PAUSE)
-
-
-def _status(connect: Connect, name: str) -> Connector:
-    try:
-        return connect.status(name)
-    except NoSuchConnector as error:
-        raise NoSuchConnector(
-            f"there is no connector {name} at {connect.url}; `towpath deploy` the pipeline"
-        ) from error
+        waiting.until(all_applied)
+    bounds.refuse(pipeline, topics)  # what is gone looks like what is applied
 
 
 _LATE = 10.0  # seconds behind after which it is told
@@ -224,13 +211,9 @@ class Passing:
         return not left
 
     def _captured(self, moment: ClusterTime) -> bool:
-        pipeline, connect = self.opened.pipeline, self.opened.connect
-        for name in pipeline.source_connectors:
-            config = (connect.config(name) or {}) if pipeline.has_own_source else {}
-            words = uncaptured(name, read_state(connect, name), moment, config.get(SELECTION))
-            if words:
-                self._say_late(words)
-                return False
+        if words := _uncaptured(self.opened.pipeline, self.opened.connect, moment):
+            self._say_late(words)
+            return False
         self._behind_since = None
         return True
 

@@ -18,9 +18,9 @@ from bson.timestamp import Timestamp
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
-from connectors.control import statuses
+from connectors.control import Wait
 from connectors.rest import Connect
-from towpath.errors import MongoUnreachable, NotYet, TopicError, TowpathError
+from towpath.errors import MongoUnreachable, NotYet, TopicError
 from towpath.kafka.topics import Topics
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.mongo.client import connected
@@ -31,8 +31,7 @@ NAME, ONLY = "towpath.resnapshot", "towpath.resnapshot.only"
 #: What a deployment leaves as it is.
 KEYS = (NAME, ONLY)
 _LOST = (286, 280, 136)  # ChangeStreamHistoryLost, ChangeStreamFatalError, CappedPositionLost
-_PAUSE = 0.5  # seconds between two looks
-_FAILED_FOR = 5.0  # seconds: a failure may be that of the task that is about to be replaced
+_AWAY = 60.0  # seconds until a worker that does not answer is given up, where nothing else ends the wait
 _EVERYTHING = ".*"
 
 
@@ -141,21 +140,21 @@ def _wait(
     say: Callable[[str], None],
     timeout: float | None,
 ) -> None:
-    began = well = time.monotonic()
     told = 0.0
-    while True:
+    seconds = _AWAY if timeout is None else timeout
+    waiting = Wait(connect, pipeline.source_connectors, seconds, "not in time", say=say)
+
+    def done() -> None:
+        nonlocal told
         found = {one: words(read_state(connect, one)) for one in pipeline.source_connectors}
-        waiting = {one: why for one, why in found.items() if why}
-        if not waiting:
+        line = "; ".join(f"{one} {why}" for one, why in found.items() if why)
+        if not line:
             return
-        failures = [f"{c.name} has failed: {why}" for c in statuses(connect, waiting) for why in c.failures]
-        well = well if failures else time.monotonic()
-        if time.monotonic() > well + _FAILED_FOR:
-            raise TowpathError("; ".join(failures))
-        line = "; ".join(f"{one} {why}" for one, why in waiting.items())
-        if timeout is not None and time.monotonic() > began + timeout:
-            raise NotYet(f"not in time: {line}")
+        if timeout is None:
+            waiting.extend()
         if time.monotonic() > told + 10:
             say(line)
             told = time.monotonic()
-        time.sleep(_PAUSE)
+        raise NotYet(line)
+
+    waiting.until(done)

@@ -63,5 +63,9 @@ def opened(file: Path, content: str | None = None, say: Say = unsaid) -> Iterato
     With `content` the file need not be there yet. Raises `BadPipelineFile`.
     """
     pipeline = pipeline_file.read(file) if content is None else pipeline_file.parse(content, file)
-    with kept_open(), Connect(pipeline.connect_url, pipeline.connect_login) as connect:
-        yield Session(pipeline, connect, Topics(pipeline.bootstrap, pipeline.kafka_client), file, say)
+    with (
+        kept_open(),
+        Connect(pipeline.connect_url, pipeline.connect_login) as connect,
+        Topics(pipeline.bootstrap, pipeline.kafka_client) as topics,
+    ):
+        yield Session(pipeline, connect, topics, file, say)

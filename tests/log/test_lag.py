@@ -21,6 +21,7 @@ from tests.support.pipeline import Addresses, Pipeline
 from tests.support.servers import replica_set
 from towpath.config.loading import read
 from towpath.errors import MongoUnreachable
+from towpath.kafka import consume
 from towpath.kafka.topics import Topics
 from towpath.log import lag
 from towpath.mongo import client as clusters
@@ -42,10 +43,10 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.consumer, name)
 
-    def poll(self, seconds: float) -> Message | None:
-        message = self.consumer.poll(seconds)
-        self.messages += message is not None
-        return message
+    def consume(self, at_once: int, timeout: float) -> list[Message]:
+        found = self.consumer.consume(at_once, timeout=timeout)
+        self.messages += len(found)
+        return found
 
 
 class Halting(Watched):
@@ -53,11 +54,11 @@ class Halting(Watched):
 
     halts = False
 
-    def poll(self, seconds: float) -> Message | None:
+    def consume(self, at_once: int, timeout: float) -> list[Message]:
         self.halts = not self.halts
         if self.halts:
-            return None
-        return until("message", lambda: super(Halting, self).poll(seconds), 60)
+            return []
+        return until("message", lambda: super(Halting, self).consume(at_once, timeout), 60)
 
 
 class Counting(Topics):
@@ -122,9 +123,9 @@ def test_a_pause_after_a_long_time_of_reading_is_no_silence(
     fill(topics, topic, 60, 100)
     monkeypatch.setattr(topics, "kind", Halting)
     seconds = count()
-    monkeypatch.setattr(lag, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(consume, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
     assert lag.peek(topics, {(topic, 0): (0, 60)}, most=100)[topic, 0].records == 60
-    assert next(seconds) > lag._PATIENCE
+    assert next(seconds) > consume._PATIENCE
 
 
 @pytest.mark.parametrize("off", [7200.0, -7200.0])

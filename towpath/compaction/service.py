@@ -7,18 +7,18 @@ document, so that another life, or another instance, begins rightly.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-
-from confluent_kafka import TopicPartition
+from itertools import islice
 
 from connectors.rest import Connect
 from towpath.compaction.preconditions import SwitchOn
 from towpath.compaction.reader import Reader
 from towpath.errors import NotYet, TopicError, TowpathError
-from towpath.kafka.consume import is_record, poll
+from towpath.kafka.consume import messages
 from towpath.kafka.topics import Place, Topics
 from towpath.log import reread_requests
 from towpath.log.records import is_key
@@ -245,7 +245,6 @@ class Compactor:
 
 
 _LOOKED_AT = 1_000  # records in which a document is looked for
-_PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
 
 
 def is_due(part: Part, compaction: Compaction, now_ms: int) -> bool:
@@ -261,21 +260,13 @@ def key_in(topics: Topics, place: Place) -> bytes | None:
 
     The first, because an old document is likely to be there still: of a deleted one another tombstone would come.
     """
-    consumer, first = topics.consumer(**{"auto.offset.reset": "earliest"}), None
-    try:
-        consumer.assign([TopicPartition(*place, 0)])
-        for _ in range(_LOOKED_AT):
-            message = poll(consumer, _PATIENCE)
-            if message is None:
-                raise TopicError(f"no answer when reading {place[0]}, partition {place[1]}")
-            if not is_record(message):
-                break
+    first = None
+    with topics.reader(**{"auto.offset.reset": "earliest"}) as consumer:
+        for _, message in islice(messages(consumer, {place: (0, sys.maxsize)}, at_once=1), _LOOKED_AT):
             key, value = message.key(), message.value()
             if not is_key(key):
                 continue  # somebody else's
             if value is not None and not is_update(value):
                 return key
             first = first or key
-        return first
-    finally:
-        consumer.close()
+    return first

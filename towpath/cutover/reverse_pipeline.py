@@ -23,14 +23,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from connectors.control import forget_offsets, statuses, wait_running, wait_state
+from connectors.control import Wait, forget_offsets, statuses, wait_running, wait_stopped
 from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.config import loading as pipeline_file
@@ -75,7 +74,7 @@ def make_ready(
         say(change.words)
         change.apply()
     for name in back.source_connectors:
-        wait_state(connect, name, "STOPPED")
+        wait_stopped(connect, name)
         if connect.offsets(name):  # of a connector of this name that was removed without its log
             forget_offsets(connect, name)
             say(f"forgot the position of an earlier {name}")
@@ -94,26 +93,22 @@ def begin(back: Pipeline, there: Pipeline, connect: Connect, topics: Topics, tim
         if connect.offsets(name):
             raise Refused(f"{name} has captured before, and would go on there, before this moment; {_REMOVE}")
     _refuse_used(back, topics)
-    deadline = time.monotonic() + timeout
+    waiting = Wait(
+        connect, back.source_connectors, timeout, "the way back has not begun in time", pause=_PAUSE, failed_for=0
+    )
     for name in back.source_connectors:
         connect.resume(name)
-    while (start := beginning(back, connect)) is None:
-        found = statuses(connect, back.source_connectors)
-        for connector in found:
-            if connector.failures:
-                raise TowpathError(f"{connector.name} has failed: {'; '.join(connector.failures)}")
-        if time.monotonic() > deadline:
-            words = ", ".join(f"{one.name} is {one.state} with {len(one.tasks)} tasks" for one in found)
-            raise NotYet(f"the way back has not begun in time: {words}")
-        time.sleep(_PAUSE)
-    return start
+    return waiting.until(lambda: _beginning(back, connect))
 
 
-def beginning(back: Pipeline, connect: Connect) -> ClusterTime | None:
-    """Since when what is written at its source is captured; None until all of its source connectors have begun."""
-    starts = [read_state(connect, name).start for name in back.source_connectors]
-    known = [start for start in starts if start is not None]
-    return min(known) if len(known) == len(starts) else None
+def _beginning(back: Pipeline, connect: Connect) -> ClusterTime:
+    """Since when what is written at its source is captured. Raises `NotYet` until all of its source connectors have
+    begun."""
+    starts = {name: read_state(connect, name).start for name in back.source_connectors}
+    known = [start for start in starts.values() if start is not None]
+    if len(known) < len(starts):
+        raise NotYet(f"{', '.join(name for name, start in starts.items() if start is None)} has not committed anything")
+    return min(known)
 
 
 def skip_to_end(pipeline: Pipeline, connect: Connect, topics: Topics) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pymongo.errors import PyMongoError
 
-from connectors.control import forget_offsets, wait_state
+from connectors.control import forget_offsets, wait_stopped
 from connectors.rest import Connect
 from towpath.bookkeeping import positions, verdict
 from towpath.deploy import credentials, preconditions
@@ -174,7 +174,7 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
         connect.stop(name)
     for name in there:
         if log:
-            wait_state(connect, name, "STOPPED")
+            wait_stopped(connect, name)
             forget_offsets(connect, name)
         connect.delete(name)
         say(f"removed connector {name}" + (" and its position" if log else ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
@@ -17,6 +17,26 @@ _AT_ONCE = 1_000  # messages handed over by the client at a time
 _GATHERED = 0.05  # seconds for which the client waits until there are so many
 _PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
 _WAIT = 0.5  # seconds for the next message of what is followed
+#: What the client tells of brokers that are away, or no longer lead a partition; it goes on by itself.
+_PASSING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+    }
+)
+
+
+class Silence(TopicError):
+    """No broker sends what was asked for."""
 
 
 def place_of(message: Message) -> Place:
@@ -24,20 +44,32 @@ def place_of(message: Message) -> Place:
 
 
 def is_record(message: Message) -> bool:
-    """Whether it is a record; else it marks the end of its partition. Raises `TopicError` for what cannot be read."""
-    error = message.error()
-    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-        topic, partition = place_of(message)
-        raise TopicError(f"cannot read {topic}, partition {partition}: {error.str()}")
-    return error is None
+    """Whether it is a record; else it marks the end of its partition."""
+    return message.error() is None
+
+
+def batch(consumer: Consumer, seconds: float, at_once: int = _AT_ONCE) -> list[Message]:
+    """The next messages, records and ends of partitions, as soon as there are so many; fewer when the time is over.
+
+    Raises `TopicError` for what cannot be read; what the client says of brokers that are away for now is left out.
+    """
+    return [message for message in consumer.consume(at_once, timeout=seconds) if _is_readable(message)]
 
 
 def poll(consumer: Consumer, seconds: float) -> Message | None:
-    """The next message, a record or the end of a partition; None when none comes in time. Raises `TopicError`."""
+    """As `batch`, the next message alone; None when none comes in time."""
     message = consumer.poll(seconds)
-    if message is not None:
-        is_record(message)
-    return message
+    return message if message is not None and _is_readable(message) else None
+
+
+def _is_readable(message: Message) -> bool:
+    error = message.error()
+    if error is None or error.code() == KafkaError._PARTITION_EOF:
+        return True
+    if error.code() in _PASSING:
+        return False
+    topic, partition = place_of(message)
+    raise TopicError(f"cannot read {topic}, partition {partition}: {error.str()}")
 
 
 def follow(consumer: Consumer, starts: Mapping[Place, int]) -> Iterator[Message]:
@@ -49,37 +81,45 @@ def follow(consumer: Consumer, starts: Mapping[Place, int]) -> Iterator[Message]
             yield message
 
 
-def messages(consumer: Consumer, window: Window) -> Iterator[tuple[Place, Message]]:
+def messages(
+    consumer: Consumer,
+    window: Window,
+    *,
+    at_once: int = _AT_ONCE,
+    patience: float | None = None,
+    enough: Callable[[Place], bool] = lambda _: False,
+) -> Iterator[tuple[Place, Message]]:
     """Every committed record in the windows, those of a partition in the log's order.
 
-    `consumer` is one of `Topics.consumer`. Raises `TopicError` for what cannot be read, and for silence.
+    `consumer` is one of `Topics.consumer`. A partition of which the caller has `enough` after a record is left there.
+    Raises `TopicError` for what cannot be read, and `Silence` when nothing comes for `patience` seconds.
     """
     unread = {place for place, (start, end) in window.items() if start < end}
     if not unread:
         return
     consumer.assign([TopicPartition(*place, window[place][0]) for place in unread])
-    patience = time.monotonic() + _PATIENCE
+    last, patience = time.monotonic(), _PATIENCE if patience is None else patience
     while unread:
-        batch = consumer.consume(_AT_ONCE, timeout=_GATHERED)
-        if not batch and time.monotonic() > patience:
-            raise TopicError(_silence(unread))
+        found = batch(consumer, _GATHERED, at_once)
+        if not found and time.monotonic() > last + patience:
+            raise Silence(_silence(unread, patience))
         over = set()
-        for message in batch:
+        for message in found:
             place, has_value = place_of(message), is_record(message)
-            if place not in unread:
+            if place not in unread or place in over:
                 continue
             end, offset = window[place][1], message.offset() or 0
             if has_value and offset < end:
                 yield place, message
-            if not has_value or offset + 1 >= end:
+            if not has_value or offset + 1 >= end or enough(place):
                 over.add(place)
         if over:
             consumer.incremental_unassign([TopicPartition(*place) for place in over])
             unread -= over
-        if batch:
-            patience = time.monotonic() + _PATIENCE  # now, because what was handed on may have taken long
+        if found:
+            last = time.monotonic()  # now, because what was handed on may have taken long
 
 
-def _silence(unread: set[Place]) -> str:
+def _silence(unread: set[Place], patience: float) -> str:
     some = ", ".join(f"{topic}, partition {partition}" for topic, partition in sorted(unread)[:3])
-    return f"no answer from Kafka for {_PATIENCE:.0f} s when reading {some}"
+    return f"no answer from Kafka for {patience:.0f} s when reading {some}"

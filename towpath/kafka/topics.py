@@ -65,7 +65,10 @@ def interruptible() -> Iterator[None]:
 
 
 class Topics:
-    """The topics of one Kafka cluster. Raises `KafkaUnreachable` when no broker answers, `TopicError` for the rest."""
+    """The topics of one Kafka cluster. Raises `KafkaUnreachable` when no broker answers, `TopicError` for the rest.
+
+    Inside `with`, readers stay connected between two uses and are closed at its end.
+    """
 
     def __init__(self, bootstrap: str, client: KafkaClient = ANYBODY) -> None:
         self.bootstrap, self.client = bootstrap, client
@@ -77,6 +80,19 @@ class Topics:
             **client.for_librdkafka(),
         }
         self._admin = self._connected()
+        self._keeps = False
+        self._idle: dict[str, list[Consumer]] = {}
+        """Readers that are connected and not in use, by their settings."""
+
+    def __enter__(self) -> Topics:
+        self._keeps = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._keeps = False
+        while self._idle:
+            for consumer in self._idle.popitem()[1]:
+                consumer.close()
 
     def _connected(self) -> AdminClient:
         try:
@@ -255,6 +271,22 @@ class Topics:
             }
             | settings
         )
+
+    @contextmanager
+    def reader(self, **settings: Any) -> Iterator[Consumer]:
+        """A `consumer` for the time of a `with`, which has no partitions at its beginning."""
+        idle = self._idle.setdefault(str(sorted(settings.items())), []) if self._keeps else []
+        consumer = idle.pop() if idle else self.consumer(**settings)
+        try:
+            yield consumer
+            consumer.unassign()
+        except BaseException:
+            consumer.close()  # it may be in any state
+            raise
+        if self._keeps:
+            idle.append(consumer)
+        else:
+            consumer.close()
 
     def producer(self) -> Producer:
         """A producer whose records are on all replicas in sync once they are acknowledged, each once."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
-from towpath.errors import TopicError, TowpathError
-from towpath.kafka.consume import Window, messages
+from towpath.errors import TowpathError
+from towpath.kafka.consume import Window, batch, is_record, messages, place_of
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.records import is_key
@@ -115,16 +115,13 @@ class _Reader:
 
     def touched(self, window: Window) -> Iterator[Touched]:
         left = {place: bounds for place, bounds in window.items() if bounds[0] < bounds[1]}
-        consumer = self._topics.consumer()
-        try:
+        with self._topics.reader() as consumer:
             while left:
                 size = max(1_000, _STRETCH // len(left))
                 stretch = {place: (max(start, end - size), end) for place, (start, end) in left.items()}
                 for place, keys in _keys(consumer, stretch).items():
                     yield from self._new(place, keys)
                 left = {place: (left[place][0], at) for place, (at, _) in stretch.items() if left[place][0] < at}
-        finally:
-            consumer.close()
 
     def _new(self, place: Place, keys: list[bytes]) -> Iterator[Touched]:
         self.records += len(keys)
@@ -172,23 +169,6 @@ def _ids(found: Iterator[Touched]) -> Iterator[tuple[str, bytes]]:
 
 
 _REFRESH = 5.0  # seconds between two looks at which topics there are, and where they end
-_AT_ONCE = 1_000  # messages handed over by the client at a time
-#: What the client tells of brokers that are away, or no longer lead a partition; it goes on by itself.
-_PASSING = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +221,7 @@ class Following:
         found: dict[Touched, None] = {}
         until = time.monotonic() + seconds
         while len(found) < most and (left := until - time.monotonic()) > 0:
-            for message in self._consumer.consume(_AT_ONCE, timeout=min(left, 0.2)):
+            for message in batch(self._consumer, min(left, 0.2)):
                 touched = self._touched(message)
                 if touched is not None:
                     found[touched] = None
@@ -258,14 +238,11 @@ class Following:
         return Behind(records, waited if records else 0.0)
 
     def _touched(self, message: Message) -> Touched | None:
-        place, error = (str(message.topic()), message.partition() or 0), message.error()
-        if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                self._next[place] = max(self._next[place], message.offset() or 0)
-            elif error.code() not in _PASSING:
-                raise TopicError(f"cannot follow {place[0]}, partition {place[1]}: {error.str()}")
+        place, offset = place_of(message), message.offset() or 0
+        if not is_record(message):
+            self._next[place] = max(self._next[place], offset)
             return None
-        self._next[place] = (message.offset() or 0) + 1
+        self._next[place] = offset + 1
         self._newest_ms = message.timestamp()[1]
         self.records += 1
         key = message.key()

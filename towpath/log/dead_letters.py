@@ -11,14 +11,15 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import Message
 
 from towpath.errors import TopicError, TowpathError
 from towpath.kafka import consume
-from towpath.kafka.consume import is_record, messages, poll
+from towpath.kafka.consume import Silence, messages
 from towpath.kafka.topics import Topic, Topics
 from towpath.log.records import Record, headers_of, readable, record
 from towpath.pipeline import Pipeline
@@ -131,23 +132,15 @@ def _newest(
 ) -> tuple[dict[tuple[str, int, int], DeadLetter], bool]:
     """Distinct dead letters from `start` on, and whether all up to `end` were read within the bounds."""
     found: dict[tuple[str, int, int], DeadLetter] = {}
-    consumer = topics.consumer(**{"fetch.wait.max.ms": 10})
     until, size = time.monotonic() + _SECONDS, 0
-    try:
-        consumer.assign([TopicPartition(*place, start)])
-        while size < _BYTES and time.monotonic() < until:
-            message = poll(consumer, 0.2)
-            if message is None:
-                continue
-            if not is_record(message) or (message.offset() or 0) >= end:
-                return found, True
+    with topics.reader(**{"fetch.wait.max.ms": 10}) as consumer, suppress(Silence):
+        for _, message in messages(consumer, {place: (start, end)}, at_once=1, patience=_SECONDS):
             letter = dead_letter(message)
             found[letter.place] = letter
             size += len(message.value() or b"")
-            if (message.offset() or 0) + 1 == end:
-                return found, True
-    finally:
-        consumer.close()
+            if size >= _BYTES or time.monotonic() > until:
+                return found, letter.at + 1 == end
+        return found, True
     return found, False
 
 
@@ -168,11 +161,8 @@ def letters(pipeline: Pipeline, topics: Topics, *, follow: bool, start: int = 0)
         )
     ((place, (first, end)),) = list(topics.ends([topic]).items())[:1]
     first = max(first, min(start, end))
-    consumer = topics.consumer()
-    try:
+    with topics.reader() as consumer:
         if not follow:
             yield from (dead_letter(message) for _, message in messages(consumer, {place: (first, end)}))
             return
         yield from (dead_letter(message) for message in consume.follow(consumer, {place: first}))
-    finally:
-        consumer.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, Message
@@ -92,7 +91,7 @@ def check(
         if namespaces is None or namespace_of(pipeline.name, place[0]) in namespaces
     }
     scans = _scans(topics, ends)
-    with closing(topics.consumer(**_AT_THE_END)) as consumer:
+    with topics.reader(**_AT_THE_END) as consumer:
         reading = _Reading(consumer, say, 2 * sum(scan.length for scan in scans))
         for topic in sorted({scan.place[0] for scan in scans}):
             reading.read([scan for scan in scans if scan.place[0] == topic])

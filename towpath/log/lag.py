@@ -14,14 +14,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-
-from confluent_kafka import Message, TopicPartition
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from towpath.bookkeeping.positions import positions
 from towpath.errors import TopicError
-from towpath.kafka.consume import is_record, place_of, poll
+from towpath.kafka.consume import Silence, messages
 from towpath.kafka.topics import Place, Topics
 from towpath.log.records import source_milliseconds
 from towpath.mongo.client import ANSWER, connected
@@ -31,7 +29,6 @@ from towpath.pipeline import Pipeline
 COUNTED = 2_000
 #: Up to this many bytes of it are read for that; what then is left of it is given as the difference of offsets.
 _COUNTED_BYTES = 2 << 20
-_PATIENCE = 20.0  # seconds without a message until a broker is given up
 #: Little is read ahead, and an answer without records is not waited for. A record that is larger than a fetch comes all
 #: the same, alone (KIP-74).
 _PEEKING = {
@@ -106,39 +103,19 @@ class Peeked:
 def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], most: int) -> dict[Place, Peeked]:
     """Read each gap [from, end) up to `most` records; of a larger one only the first record, and the rest is given as
     the difference of its offsets."""
-    found = {place: Peeked() for place in open_gaps}
+    found, enough = {place: Peeked() for place in open_gaps}, set[Place]()
     if not open_gaps:
         return found
-    consumer = topics.consumer(**_PEEKING)
-    try:
-        consumer.assign([TopicPartition(*place, start) for place, (start, _) in open_gaps.items()])
-        unread, patience = set(open_gaps), time.monotonic() + _PATIENCE
-        while unread:
-            message = poll(consumer, 0.5)
-            if message is not None:
-                patience = time.monotonic() + _PATIENCE
-                place = place_of(message)
-                if place in unread and _is_over(message, place, open_gaps[place], found, most):
-                    unread.discard(place)
-                    consumer.incremental_unassign([TopicPartition(*place)])  # nothing more of it is fetched
-            elif time.monotonic() > patience:
-                raise TopicError(f"no answer when reading {', '.join(topic for topic, _ in sorted(unread)[:3])}")
-    finally:
-        consumer.close()
+    with topics.reader(**_PEEKING) as consumer:
+        for place, message in messages(consumer, open_gaps, at_once=1, enough=enough.__contains__):
+            before, offset, (start, end) = found[place], message.offset() or 0, open_gaps[place]
+            size = before.size + len(message.key() or b"") + len(message.value() or b"")
+            records = before.records + 1
+            if end - start > most or size > _COUNTED_BYTES:
+                records = before.records + end - offset
+                enough.add(place)
+            found[place] = Peeked(records, before.oldest_ms or source_milliseconds(message), size)
     return found
-
-
-def _is_over(message: Message, place: Place, gap: tuple[int, int], found: dict[Place, Peeked], most: int) -> bool:
-    """Take in a message of a gap; whether no other is needed."""
-    offset, (start, end) = message.offset() or 0, gap
-    if not is_record(message) or offset >= end:
-        return True
-    before = found[place]
-    size = before.size + len(message.key() or b"") + len(message.value() or b"")
-    counted = Peeked(before.records + 1, before.oldest_ms or source_milliseconds(message), size)
-    enough = end - start > most or size > _COUNTED_BYTES
-    found[place] = replace(counted, records=before.records + end - offset) if enough else counted
-    return enough or offset + 1 >= end
 
 
 LONGEST = 120.0
@@ -191,21 +168,12 @@ def refuse_hanging_transactions(pipeline: Pipeline, topics: Topics, ends: Ends, 
 
 def _written_at(topics: Topics, begun: Mapping[Place, int]) -> dict[Place, float]:
     """When the record at an offset was written, in seconds since the epoch; not of those that have gone meanwhile."""
-    found: dict[Place, float] = {}
     if not begun:
-        return found
-    consumer = topics.consumer(**{"isolation.level": "read_uncommitted", "queued.min.messages": 1})
-    try:
-        consumer.assign([TopicPartition(*place, offset) for place, offset in begun.items()])
-        unread, end = set(begun), time.monotonic() + _SILENCE
-        while unread and time.monotonic() < end:
-            message = poll(consumer, 0.5)
-            if message is None:
-                continue
-            place = place_of(message)
-            if is_record(message) and place in unread:
-                found[place] = message.timestamp()[1] / 1000
-            unread.discard(place)
-    finally:
-        consumer.close()
+        return {}
+    found: dict[Place, float] = {}
+    window = {place: (offset, offset + 1) for place, offset in begun.items()}
+    settings = {"isolation.level": "read_uncommitted", "queued.min.messages": 1}
+    with topics.reader(**settings) as consumer, suppress(Silence):
+        for place, message in messages(consumer, window, at_once=1, patience=_SILENCE):
+            found[place] = message.timestamp()[1] / 1000
     return found

@@ -166,8 +166,5 @@ def namespace_in(value: bytes | None) -> str:
 
 
 def _read(topic: str, topics: Topics, start: int, upto: int) -> Iterator[Message]:
-    consumer = topics.consumer()
-    try:
+    with topics.reader() as consumer:
         yield from (message for _, message in messages(consumer, {(topic, 0): (start, upto)}))
-    finally:
-        consumer.close()

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from connectors.control import forget_offsets, statuses, wait_state
+from connectors.control import Wait, forget_offsets, statuses, wait_stopped
 from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.bookkeeping.positions import Counts
 from towpath.deploy import credentials
 from towpath.deploy.deployment import put
-from towpath.errors import MongoUnreachable, NoSuchConnector, TowpathError
+from towpath.errors import MongoUnreachable, NoSuchConnector, NotYet, TowpathError
 from towpath.kafka.topics import Place, Topics
 from towpath.log.bounds import CODE, broken_within, still_there
 from towpath.log.dead_letters import DeadLetter, letters
@@ -100,7 +100,7 @@ def refused(sink: Pipeline, topics: Topics, start: int) -> list[DeadLetter]:
 def stop(replay: Replay, connect: Connect) -> None:
     """Stop the replay's connector; once this returns, none of its tasks is left."""
     connect.stop(replay.name)
-    wait_state(connect, replay.name, "STOPPED")
+    wait_stopped(connect, replay.name)
 
 
 def remove(replay: Replay, connect: Connect, topics: Topics, *, keep_letters: bool, say: Callable[[str], None]) -> None:
@@ -128,7 +128,6 @@ def remove(replay: Replay, connect: Connect, topics: Topics, *, keep_letters: bo
 
 
 _PAUSE = 0.5  # seconds between two looks
-_FAILED_FOR = 5.0  # seconds: a failure may be that of tasks that are about to be replaced
 _AGAIN = "mend the cause and give the same command again: it goes on where it was"
 _WINDOW = 20  # looks by which the rate is reckoned
 
@@ -173,35 +172,34 @@ class Course:
     def run(self, timeout: float, tell: Callable[[Progress], None], say: Callable[[str], None]) -> None:
         """Return once all is applied. Raises `TowpathError` when the sink has failed, is gone, or has not moved
         for `timeout` seconds; a part that does not answer meanwhile is waited for as long."""
-        moved = well = time.monotonic()
-        done, trouble, told = -1, "", False
-        failures: tuple[str, ...] = ()
-        while True:
-            found, trouble = None, ""
-            try:
-                failures = self._failures()
-                found = self.look()
-            except NoSuchConnector:
-                raise
-            except TowpathError as error:
-                trouble = str(error)
-            if trouble and not told:
-                say(f"{trouble}; waiting for it, up to {timeout:.0f} s")
-            told = bool(trouble)
-            now = time.monotonic()
-            well = well if failures else now
-            if found is not None:
-                tell(found)
-                if found.done >= found.of:
-                    self._refuse_broken()
-                    return
-                moved, done = (now, found.done) if found.done != done else (moved, done)
-            if now > well + _FAILED_FOR:
-                words = f"{self.connector} has failed: {'; '.join(failures)}"
-                raise TowpathError(words if CODE.search(words) else f"{words}; {_AGAIN}")
-            if now > moved + timeout:
-                raise TowpathError(self._stuck(timeout, trouble))
-            time.sleep(_PAUSE)
+        waiting = Wait(
+            self.connect,
+            [self.connector],
+            timeout,
+            f"{self.connector} has not come any further for {timeout:.0f} s",
+            pause=_PAUSE,
+            passing=(TowpathError,),
+            say=say,
+        )
+        done = -1
+
+        def applied() -> None:
+            nonlocal done
+            found = self.look()
+            tell(found)
+            if found.done != done:
+                done = found.done
+                waiting.extend()
+            if found.done < found.of:
+                raise NotYet(f"it has applied {found.done:,} of {found.of:,} records")
+
+        try:
+            waiting.until(applied)
+        except NoSuchConnector:
+            raise
+        except TowpathError as error:
+            raise TowpathError(str(error) if CODE.search(str(error)) else f"{error}; {_AGAIN}") from error
+        self._refuse_broken()
 
     def look(self) -> Progress:
         """How far it is now. Where it stands before the end, what is left is looked at: there may be no record."""
@@ -225,16 +223,3 @@ class Course:
             done = positions.positions(client, self.sink)
         if found := broken_within(self.log, self.topics, done):
             raise TowpathError(f"{self.connector} has not applied all of the log: {found[0].words}")
-
-    def _failures(self) -> tuple[str, ...]:
-        (connector,) = statuses(self.connect, [self.connector])
-        if connector.state == "MISSING" and self.connect.config(self.connector) is None:
-            raise NoSuchConnector(f"the connector {self.connector} is gone: it was removed meanwhile")
-        return connector.failures
-
-    def _stuck(self, timeout: float, trouble: str) -> str:
-        words = trouble
-        if not words:
-            (connector,) = statuses(self.connect, [self.connector])
-            words = f"it is {connector.state} with {len(connector.tasks)} tasks"
-        return f"{self.connector} has not come any further for {timeout:.0f} s: {words}; {_AGAIN}"
