@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.pipeline import Pipeline, towpath
 from towpath.cli.cutover import cutover
-from towpath.cutover import steps
+from towpath.cutover import fail_back, steps
 from towpath.cutover.pause import Pause
 from towpath.kafka import topics
 
@@ -59,22 +59,24 @@ def test_no_connection_is_opened_in_the_pause(
             return client(*arguments)
 
         monkeypatch.setattr(topics, name, made)
-    begin, turn_round = Pause._begin, steps._turn_round
+    begin = Pause._begin
 
     def begins(pause: Pause) -> None:
         opened.watches = True
         begin(pause)
 
-    def turns_round(*arguments: Any) -> None:
-        turn_round(*arguments)
-        opened.watches = False
-
     monkeypatch.setattr(Pause, "_begin", begins)
-    monkeypatch.setattr(steps, "_turn_round", turns_round)
+    for direction in (steps, fail_back):
 
-    capfd.readouterr()
-    cutover.main([str(pipeline.file), "--stop-with", "true", "--json"], standalone_mode=False)
-    events = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
-    assert events[-1]["event"] == "end", events
-    towpath("remove", pipeline.file.with_name(f"{pipeline.name}-back.toml"), "--topics", "--yes")
-    assert opened.connections == []
+        def turns_round(*arguments: Any, turn_round: Any = direction._turn_round) -> None:
+            turn_round(*arguments)
+            opened.watches = False
+
+        monkeypatch.setattr(direction, "_turn_round", turns_round)
+
+    for options in ((), ("--back",)):
+        capfd.readouterr()
+        cutover.main([str(pipeline.file), *options, "--stop-with", "true", "--json"], standalone_mode=False)
+        events = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
+        assert events[-1]["event"] == "end", events
+        assert opened.connections == [], options
