@@ -112,7 +112,7 @@ def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], most: int) 
     if not open_gaps:
         return found
     with closing(topics.consumer(**_PEEKING)) as consumer:
-        for place, message in messages(consumer, open_gaps, at_once=1, enough=enough.__contains__):
+        for place, message in messages(consumer, open_gaps, at_once=1, enough=enough):
             before, offset, (start, end) = found[place], message.offset() or 0, open_gaps[place]
             size = before.size + len(message.key() or b"") + len(message.value() or b"")
             records = before.records + 1
