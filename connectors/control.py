@@ -49,6 +49,7 @@ class Wait:
     passing: tuple[type[TowpathError], ...] = (ConnectUnreachable, Passing)
     say: Callable[[str], object] = lambda _: None
     _end: float = field(init=False)
+    _told: bool = field(default=False, init=False)
     _well: float = field(default_factory=time.monotonic, init=False)
 
     def __post_init__(self) -> None:
@@ -64,25 +65,25 @@ class Wait:
         Raises `NoSuchConnector` and `TowpathError` with the reason for connectors that are gone or have failed, and
         what was raised last when the time is over.
         """
-        is_told = False
         while True:
             try:
                 return look()
             except TowpathError as error:
                 if isinstance(error, NoSuchConnector) or not isinstance(error, (NotYet, *self.passing)):
                     raise
-                is_trouble = not isinstance(error, NotYet)
-                if is_trouble and not is_told:
-                    self.say(f"{error}; waiting for it, up to {self.timeout:.0f} s")
-                is_told = is_trouble
                 self._go_on(error)
 
     def _go_on(self, last: TowpathError) -> None:
+        found, failure = list[Connector](), None
         try:
             found = statuses(self.connect, self.names)
             failure = self._failure(found)
-        except self.passing:
-            found, failure = [], None
+        except self.passing as error:
+            last = error
+        is_trouble = not isinstance(last, NotYet)
+        if is_trouble and not self._told:
+            self.say(f"{last}; waiting for it, up to {self.timeout:.0f} s")
+        self._told = is_trouble
         now = time.monotonic()
         self._well = self._well if failure else now
         if failure and now >= self._well + self.failed_for:

@@ -31,7 +31,7 @@ def status(**more):
 
 
 def shown(capsys, **more):
-    status_verb.show(status(**more))
+    status_verb.show(status_verb.screen(status(**more)))
     return capsys.readouterr().out
 
 
@@ -112,5 +112,5 @@ def test_a_reason_is_one_line(capsys):
         records_per_second=0.0,
         connectors=(Connector("shop-source", "RUNNING", "w", (task,)),),
     )
-    status_verb.show(found)
+    status_verb.show(status_verb.screen(found))
     assert f"shop-source: {task.trace.strip()}" in capsys.readouterr().out

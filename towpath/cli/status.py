@@ -55,30 +55,22 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
             if as_json:
                 click.echo(json.dumps(_as_json(it, found)))
             else:
-                ddl = unreplicated.lines(it, found.ddl)
-                show(found, Verified.look(it), replay_states.report(it), log_figures.report(it), ddl)
+                show(_screen(it, found))
     if found is None or found.state != "running" or found.breaks:
         raise click.exceptions.Exit(2 if found is None else 1)
 
 
 def _as_json(it: Session, found: Status) -> dict[str, Any]:
-    more = Verified.look(it).as_json() | replay_states.report(it).as_json()
+    more = Verified.look(it, found.topic_ids).as_json() | replay_states.report(it).as_json()
     more |= {"ddl": unreplicated.as_json(it, found.ddl)}
-    return found.as_json() | more | {"log": log_figures.report(it).as_json()}
+    return found.as_json() | more | {"log": log_figures.report(it, found.ends).as_json()}
 
 
-def show(
-    found: Status,
-    verified: Verified | None = None,
-    replays: Replays | None = None,
-    log: LogSeen | None = None,
-    ddl: Iterable[str] = (),
-) -> None:
-    """Print the status for people, with what was verified, the replays if there are any, what the log holds, and what
-    the destination has not followed."""
+def show(shown: RenderableType) -> None:
+    """Print the status for people."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
-    console.print(screen(found, verified, replays, log, ddl))
+    console.print(shown)
 
 
 def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[str], None]) -> Status | None:
@@ -124,7 +116,9 @@ def _watch_screen(it: Session) -> Status | None:
 
 def _screen(it: Session, found: Status) -> RenderableType:
     ddl = unreplicated.lines(it, found.ddl)
-    return screen(found, Verified.look(it), replay_states.report(it), log_figures.report(it), ddl)
+    return screen(
+        found, Verified.look(it, found.topic_ids), replay_states.report(it), log_figures.report(it, found.ends), ddl
+    )
 
 
 #: More collections or causes than this are told as a number.

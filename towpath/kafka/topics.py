@@ -193,6 +193,12 @@ class Topics:
         firsts, ends = self._offsets(partitions, earliest), self._offsets(partitions, latest, level)
         return {place: (firsts[place], end) for place, end in ends.items()}
 
+    def written(self, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
+        """(topic, partition) → the end of all that was written, as in `ends` without `stable`."""
+        partitions = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._offsets(partitions, latest, IsolationLevel.READ_UNCOMMITTED)
+
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Topic → its id, which a topic of the same name that is made later does not have; those that are there."""
         wanted = sorted(set(names))

@@ -36,6 +36,8 @@ class Collection:
     namespace: str
     kind: str
     options: dict[str, Any]
+    uuid: str
+    """In hexadecimal digits, which a collection that is made anew does not have; empty for a view."""
 
 
 def briefly(uri: str, side: str) -> AbstractContextManager[Client]:
@@ -288,7 +290,12 @@ def replay_set(client: Client) -> ReplicaSet:
 def collections(client: Client, databases: Iterable[str] | None = None) -> list[Collection]:
     """Every collection, view and time-series collection of these databases; of all but MongoDB's own if not given."""
     return [
-        Collection(f"{database}.{found['name']}", found["type"], found.get("options", {}))
+        Collection(
+            f"{database}.{found['name']}",
+            found["type"],
+            found.get("options", {}),
+            bytes(found.get("info", {}).get("uuid", b"")).hex(),
+        )
         for database in (client.list_database_names() if databases is None else databases)
         if database not in ("admin", "config", "local")
         for found in client[database].list_collections()

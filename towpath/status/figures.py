@@ -63,6 +63,10 @@ class Status:
     """Partitions whose position is not in their log: what the sink has not applied is gone."""
     trouble: tuple[str, ...] = ()
     """What kept a part of this from being found out, in words."""
+    ends: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
+    """The first offset and the end of every partition of the change topics."""
+    topic_ids: Mapping[str, str] | None = None
+    """Of every topic of the pipeline, where they were asked for."""
 
     @property
     def lag_seconds(self) -> float:

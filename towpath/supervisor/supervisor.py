@@ -148,7 +148,7 @@ class Supervisor:
 
     def _look_deeper(self) -> None:
         assert self.found is not None
-        self.standing = Standing.look(self.it)
+        self.standing = Standing.look(self.it, self.found.topic_ids)
         before = {one.ddl.mark for one in self.ddl}
         self.ddl = unreplicated.look(self.it, self.found.ddl)
         for one in self.ddl:
@@ -156,7 +156,7 @@ class Supervisor:
                 self.events.tell("ddl", one.line, one.as_json())
         for mark in before - {one.ddl.mark for one in self.ddl}:
             self.events.tell("ddl", f"settled: {mark}")
-        warnings = "; ".join(log_figures.report(self.it).warnings)
+        warnings = "; ".join(log_figures.report(self.it, self.found.ends).warnings)
         self.events.standing("warning", "log", warnings)
 
     def _trying(self, about: str, act: Callable[[], None]) -> None:
