@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import tenacity
 
-from connectors.rest import Connect, Connector
-from towpath.errors import ConnectError, NoSuchConnector, NotYet, TowpathError
+from connectors.rest import Connect, Connector, failure
+from towpath.errors import ConnectError, NoSuchConnector, NotYet
 from towpath.pipeline import Pipeline
 
 _PAUSE = 0.2  # seconds between two looks
@@ -36,10 +36,10 @@ def wait_running(connect: Connect, pipeline: Pipeline, timeout: float, names: It
     awaited = tuple(pipeline.connectors if names is None else names)
     while True:
         found = statuses(connect, awaited)
-        failures = [f"{c.name} failed: {reason}" for c in found for reason in c.failures]
-        well = well if failures else time.monotonic()
-        if time.monotonic() > well + _FAILED_FOR:
-            raise TowpathError("; ".join(failures))
+        failed = failure(found)
+        well = well if failed else time.monotonic()
+        if failed and time.monotonic() > well + _FAILED_FOR:
+            raise failed
         if all(connector.running for connector in found):
             return
         if time.monotonic() > end:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from connectors.rest import Connect, Connector
+from connectors.rest import Connect, Connector, failure
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.kafka.topics import Place, Topics
 from towpath.log import bounds, reread_requests
@@ -159,9 +159,8 @@ def _wait_applied(
 def _go_on(pipeline: Pipeline, connect: Connect, deadline: float, last_seen: str) -> None:
     """Pause before the next look, unless a connector has failed or the time is over."""
     found = [_status(connect, name) for name in pipeline.connectors]
-    for connector in found:
-        if connector.failures:
-            raise TowpathError(f"{connector.name} has failed: {'; '.join(connector.failures)}")
+    if failed := failure(found):
+        raise failed
     if time.monotonic() > deadline:
         stopped = ", ".join(f"{c.name} is {c.state}" for c in found if c.state != "RUNNING")
         raise NotYet(f"not caught up in time: {last_seen}{'; ' + stopped if stopped else ''}")

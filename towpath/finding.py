@@ -23,6 +23,9 @@ class Finding:
     subject: str
     finding: str
     advice: str = ""
+    where: str = ""
+    """Of an error: see `towpath.errors`."""
+    code: str = ""
 
     def as_json(self) -> dict[str, str]:
         return asdict(self)
@@ -42,4 +45,5 @@ def ok(subject: str, finding: str) -> Finding:
 
 def refusal(subject: str, cause: TowpathError) -> Finding:
     """The error finding of what was raised."""
-    return error(subject, cause.found, cause.advice or "deploy would stop with the same words")
+    advice = cause.advice or "deploy would stop with the same words"
+    return Finding("error", subject, cause.sentence, advice, cause.where, cause.code)

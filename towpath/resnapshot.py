@@ -19,8 +19,8 @@ from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from connectors.control import statuses
-from connectors.rest import Connect
-from towpath.errors import MongoUnreachable, NotYet, TopicError, TowpathError
+from connectors.rest import Connect, failure
+from towpath.errors import MongoUnreachable, NotYet, TopicError
 from towpath.kafka.topics import Topics
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.mongo.client import connected
@@ -148,10 +148,10 @@ def _wait(
         waiting = {one: why for one, why in found.items() if why}
         if not waiting:
             return
-        failures = [f"{c.name} has failed: {why}" for c in statuses(connect, waiting) for why in c.failures]
-        well = well if failures else time.monotonic()
-        if time.monotonic() > well + _FAILED_FOR:
-            raise TowpathError("; ".join(failures))
+        failed = failure(statuses(connect, waiting))
+        well = well if failed else time.monotonic()
+        if failed and time.monotonic() > well + _FAILED_FOR:
+            raise failed
         line = "; ".join(f"{one} {why}" for one, why in waiting.items())
         if timeout is not None and time.monotonic() > began + timeout:
             raise NotYet(f"not in time: {line}")

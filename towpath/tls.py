@@ -53,7 +53,7 @@ class Trust:
 class Trouble:
     """What was found, and what to do."""
 
-    found: str
+    what: str
     advice: str
 
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from connectors.control import forget_offsets, statuses, wait_running, wait_state
-from connectors.rest import Connect
+from connectors.rest import Connect, failure
 from towpath.bookkeeping import positions
 from towpath.config import loading as pipeline_file
 from towpath.deploy.deployment import Change, Deployment
@@ -100,9 +100,8 @@ def begin(back: Pipeline, there: Pipeline, connect: Connect, topics: Topics, tim
         connect.resume(name)
     while (start := beginning(back, connect)) is None:
         found = statuses(connect, back.source_connectors)
-        for connector in found:
-            if connector.failures:
-                raise TowpathError(f"{connector.name} has failed: {'; '.join(connector.failures)}")
+        if failed := failure(found):
+            raise failed
         if time.monotonic() > deadline:
             words = ", ".join(f"{one.name} is {one.state} with {len(one.tasks)} tasks" for one in found)
             raise NotYet(f"the way back has not begun in time: {words}")

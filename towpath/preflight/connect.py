@@ -9,10 +9,11 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from connectors.configs import definitions, plugins
+from connectors.failures import code_of
 from connectors.rest import Connect
 from towpath.deploy import credentials
 from towpath.deploy.preconditions import DESTINATION_SET, SOURCE_SET, refuse_missing_plugins
-from towpath.errors import ConnectError, Refused, TowpathError
+from towpath.errors import ConnectError, Refused, TowpathError, Unresolved
 from towpath.finding import Finding, error, ok, refusal, warning
 from towpath.pipeline import Pipeline
 from towpath.preflight.cluster import Known
@@ -107,9 +108,7 @@ def _validated(pipeline: Pipeline, known: Known, connect: Connect) -> Iterator[F
         asked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
         try:
             yield from judged(name, connect.errors(name, asked), pipeline)
-        except ConnectError as failure:
-            if "Could not read properties" not in str(failure):
-                raise
+        except Unresolved:
             yield _unread(name, pipeline)
 
 
@@ -163,7 +162,8 @@ def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
             f" config.providers.file.param.allowed.paths is set, add {pipeline.secrets.parent} to it; the file on the"
             " workers' machines must be the one that deploy writes",
         )
-    return error(subject, f"{key}: {message}", f"correct {key}; deploy would stop with the same message")
+    advice = f"correct {key}; deploy would stop with the same message"
+    return Finding("error", subject, f"{key}: {message}", advice, where=key, code=code_of(message))
 
 
 def _unread(name: str, pipeline: Pipeline) -> Finding:

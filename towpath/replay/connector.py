@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from connectors.control import forget_offsets, statuses, wait_state
-from connectors.rest import Connect
+from connectors.rest import Connect, failure
 from towpath.bookkeeping import positions
 from towpath.bookkeeping.positions import Counts
 from towpath.deploy import credentials
 from towpath.deploy.deployment import put
-from towpath.errors import MongoUnreachable, NoSuchConnector, TowpathError
+from towpath.errors import ConnectorFailed, MongoUnreachable, NoSuchConnector, TowpathError
 from towpath.kafka.topics import Place, Topics
-from towpath.log.bounds import CODE, broken_within, still_there
+from towpath.log.bounds import CODES, broken_within, still_there
 from towpath.log.dead_letters import DeadLetter, letters
 from towpath.log.lag import gaps, peek
 from towpath.mongo.client import REPLAY_SIDE, connected
@@ -175,11 +175,11 @@ class Course:
         for `timeout` seconds; a part that does not answer meanwhile is waited for as long."""
         moved = well = time.monotonic()
         done, trouble, told = -1, "", False
-        failures: tuple[str, ...] = ()
+        failed: ConnectorFailed | None = None
         while True:
             found, trouble = None, ""
             try:
-                failures = self._failures()
+                failed = self._failed()
                 found = self.look()
             except NoSuchConnector:
                 raise
@@ -189,16 +189,15 @@ class Course:
                 say(f"{trouble}; waiting for it, up to {timeout:.0f} s")
             told = bool(trouble)
             now = time.monotonic()
-            well = well if failures else now
+            well = well if failed else now
             if found is not None:
                 tell(found)
                 if found.done >= found.of:
                     self._refuse_broken()
                     return
                 moved, done = (now, found.done) if found.done != done else (moved, done)
-            if now > well + _FAILED_FOR:
-                words = f"{self.connector} has failed: {'; '.join(failures)}"
-                raise TowpathError(words if CODE.search(words) else f"{words}; {_AGAIN}")
+            if failed and now > well + _FAILED_FOR:
+                raise failed
             if now > moved + timeout:
                 raise TowpathError(self._stuck(timeout, trouble))
             time.sleep(_PAUSE)
@@ -226,11 +225,12 @@ class Course:
         if found := broken_within(self.log, self.topics, done):
             raise TowpathError(f"{self.connector} has not applied all of the log: {found[0].words}")
 
-    def _failures(self) -> tuple[str, ...]:
+    def _failed(self) -> ConnectorFailed | None:
         (connector,) = statuses(self.connect, [self.connector])
         if connector.state == "MISSING" and self.connect.config(self.connector) is None:
             raise NoSuchConnector(f"the connector {self.connector} is gone: it was removed meanwhile")
-        return connector.failures
+        broken = any(cause.code in CODES for cause in connector.causes)
+        return failure([connector], "" if broken else _AGAIN)
 
     def _stuck(self, timeout: float, trouble: str) -> str:
         words = trouble

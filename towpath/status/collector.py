@@ -12,7 +12,7 @@ from towpath.bookkeeping import cutover as marker
 from towpath.bookkeeping import positions as sink_positions
 from towpath.bookkeeping.cutover import Cutover
 from towpath.bookkeeping.positions import Applied, TaskState
-from towpath.errors import NoSuchConnector, TowpathError
+from towpath.errors import NoSuchConnector, TowpathError, fields
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break
@@ -34,6 +34,11 @@ class _Look:
         self.existing: dict[str, Topic] = topics.all()
         self.ends = pipeline_ends(pipeline, topics)
         self.trouble: list[str] = []
+        self.errors: list[dict[str, str]] = []
+
+    def failed(self, error: TowpathError) -> None:
+        self.trouble.append(str(error))
+        self.errors.append(fields(error))
 
     def sources(self) -> dict[str, SourceState]:
         """Connector → what it has committed; nothing of one that is not there."""
@@ -61,7 +66,7 @@ class _Look:
                     marker.read(client, self.pipeline),
                 )
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return None, (), None
 
     def lag(self, found: Mapping[Place, Applied] | None) -> Lag | None:
@@ -79,7 +84,7 @@ class _Look:
             with briefly(self.pipeline.source_uri, "source") as client:
                 return clocks(client)
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return None
 
     def source_now(self) -> float:
@@ -93,7 +98,7 @@ class _Look:
         try:
             return bounds.look(self.pipeline, self.topics, found)
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return ()
 
     def rates(self) -> dict[str, float]:
@@ -112,7 +117,7 @@ class _Look:
         try:
             return dead_letters.look(self.pipeline, self.topics, self.existing)
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return DeadLetters(0, False, ())
 
     def waiting(self, sources: Mapping[str, SourceState]) -> tuple[Waiting, ...]:
@@ -136,7 +141,7 @@ class _Look:
             copies = () if done else self.copies(sources, rates)
             return done, copies, self.behind(sources) if streaming else 0.0
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return done, (), 0.0
 
     def has_to_copy(self, name: str, state: SourceState) -> bool:
@@ -200,6 +205,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
         breaks=breaks,
         ddl=source_offsets.in_order(state.ddl for state in sources.values() if state.ddl),
         trouble=tuple(it.trouble),
+        errors=tuple(it.errors),
     )
 
 

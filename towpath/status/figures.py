@@ -63,6 +63,8 @@ class Status:
     """Partitions whose position is not in their log: what the sink has not applied is gone."""
     trouble: tuple[str, ...] = ()
     """What kept a part of this from being found out, in words."""
+    errors: tuple[dict[str, str], ...] = ()
+    """Those of them that are errors, as data: see `towpath.errors`."""
 
     @property
     def lag_seconds(self) -> float:
@@ -105,6 +107,7 @@ class Status:
             "cutover": self.cutover and asdict(self.cutover),
             "log_breaks": [found.as_json() for found in self.breaks],
             "trouble": list(self.trouble),
+            "errors": list(self.errors),
         }
 
 
@@ -120,6 +123,7 @@ def _connector(connector: Connector) -> dict[str, Any]:
         "worker": connector.worker,
         "tasks": [{"id": t.id, "state": t.state, "worker": t.worker} for t in connector.tasks],
         "reasons": list(connector.failures),
+        "failures": [asdict(cause) for cause in connector.causes],
     }
 
 
