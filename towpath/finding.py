@@ -24,19 +24,19 @@ class Finding:
     finding: str
     advice: str = ""
     where: str = ""
-    """Of an error: see `towpath.errors`."""
+    """A setting, or the place of an error; `code`: as in `docs/errors.md`."""
     code: str = ""
 
     def as_json(self) -> dict[str, str]:
         return asdict(self)
 
 
-def error(subject: str, finding: str, advice: str) -> Finding:
-    return Finding("error", subject, finding, advice)
+def error(subject: str, finding: str, advice: str, *, where: str = "", code: str = "") -> Finding:
+    return Finding("error", subject, finding, advice, where, code)
 
 
-def warning(subject: str, finding: str, advice: str) -> Finding:
-    return Finding("warning", subject, finding, advice)
+def warning(subject: str, finding: str, advice: str, *, where: str = "") -> Finding:
+    return Finding("warning", subject, finding, advice, where)
 
 
 def ok(subject: str, finding: str) -> Finding:
@@ -46,4 +46,4 @@ def ok(subject: str, finding: str) -> Finding:
 def refusal(subject: str, cause: TowpathError) -> Finding:
     """The error finding of what was raised."""
     advice = cause.advice or "deploy would stop with the same words"
-    return Finding("error", subject, cause.sentence, advice, cause.where, cause.code)
+    return error(subject, cause.sentence, advice, where=cause.where, code=cause.code)

@@ -15,9 +15,13 @@ class VerifierError(Exception):
     """
 
     def __init__(self, what: str, advice: str = "", *, where: str = "", code: str = "") -> None:
-        front = f"{where}: " if where and where not in what else ""
-        super().__init__(f"{front}{what}; {advice}" if advice else f"{front}{what}")
         self.what, self.where, self.advice, self.code = what, where, advice, code
+        super().__init__(f"{self.sentence}; {advice}" if advice else self.sentence)
+
+    @property
+    def sentence(self) -> str:
+        """The message without the advice."""
+        return f"{self.where}: {self.what}" if self.where and self.where not in self.what else self.what
 
 
 class ServerLost(VerifierError):

@@ -21,7 +21,8 @@ from towpath.preflight.cluster import Known
 SUBJECT = "connect"
 _EXACTLY_ONCE = "exactly.once.support"
 _URIS = ("mongodb.connection.string", "connection.uri")
-#: What Debezium and mongo-kafka say of text that is no URI, as an unresolved `${file:…}` is none.
+#: What Debezium and mongo-kafka say of text that is no URI, as an unresolved `${file:…}` is none. Connect's validation
+#: answers in words only.
 _NO_URI = ("Invalid connection string", "must start with")
 
 
@@ -163,7 +164,7 @@ def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
             " workers' machines must be the one that deploy writes",
         )
     advice = f"correct {key}; deploy would stop with the same message"
-    return Finding("error", subject, f"{key}: {message}", advice, where=key, code=code_of(message))
+    return error(subject, f"{key}: {message}", advice, where=key, code=code_of(message))
 
 
 def _unread(name: str, pipeline: Pipeline) -> Finding:

@@ -145,7 +145,7 @@ def topic(found: Topic, settings: Settings, begins: int, pipeline: Pipeline) -> 
         yield refusal(subject, refused)
     told = [*log.guard(subject, settings, begins, pipeline)]
     yield from told
-    named = {finding.finding.partition("=")[0] for finding in told}
+    named = {finding.where for finding in told}
     wanted = {key: value for key, value in change_settings(pipeline).items() if key not in named}
     other = {key: settings.get(key) for key, value in wanted.items() if settings.get(key) != value}
     if other:
