@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import tenacity
 
-from connectors.rest import Connect, Connector, Passing
+from connectors.rest import Connect, Connector, Passing, failure
 from towpath.errors import ConnectError, ConnectUnreachable, NoSuchConnector, NotYet, TowpathError
 from towpath.pipeline import Pipeline
 
@@ -74,10 +74,10 @@ class Wait:
                 self._go_on(error)
 
     def _go_on(self, last: TowpathError) -> None:
-        found, failure = list[Connector](), None
+        found, failed = list[Connector](), None
         try:
             found = statuses(self.connect, self.names)
-            failure = self._failure(found)
+            failed = self._failure(found)
         except self.passing as error:
             last = error
         is_trouble = not isinstance(last, NotYet)
@@ -85,9 +85,9 @@ class Wait:
             self.say(f"{last}; waiting for it, up to {self.timeout:.0f} s")
         self._told = is_trouble
         now = time.monotonic()
-        self._well = self._well if failure else now
-        if failure and now >= self._well + self.failed_for:
-            raise failure
+        self._well = self._well if failed else now
+        if failed and now >= self._well + self.failed_for:
+            raise failed
         if now > self._end:
             standing = ", ".join(f"{c.name} is {c.state} with {len(c.tasks)} tasks" for c in found if not c.running)
             raise type(last)(f"{self.late}: {'; '.join(filter(None, (str(last), standing)))}") from last
@@ -98,8 +98,7 @@ class Wait:
             if connector.state == "MISSING" and self.connect.config(connector.name) is None:
                 words = f"there is no connector {connector.name} at {self.connect.url}"
                 return NoSuchConnector(words, advice="was it removed meanwhile?")
-        failed = [f"{c.name} has failed: {'; '.join(c.failures)}" for c in found if c.failures]
-        return TowpathError("; ".join(failed)) if failed else None
+        return failure(found)
 
 
 def wait_running(connect: Connect, pipeline: Pipeline, timeout: float, names: Iterable[str] | None = None) -> None:

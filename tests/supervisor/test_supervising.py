@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from connectors.rest import reason
+from connectors.failures import Failure
 from towpath.cli import run
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
@@ -92,23 +92,23 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
         ("x: TWP-HISTORY-LOST: the source's oplog no longer holds the changes", ["resnapshot", "verify"]),
         ("x: TWP-COPY-TOO-SLOW: the first copy would take 9 hours", ["deploy"]),
         ("x: TWP-COLLATION: shop.orders cannot be captured", ["check", "deploy"]),
-        ("x: TWP-SHARED-POSITION: another task has taken over", ["check", "deploy"]),
+        ("x: TWP-SHARED-POSITION: another task has taken over", ["restart"]),
         ("x: TWP-CONFIG: transaction.boundary is 'interval'", ["check", "deploy"]),
         ("x: TWP-NOT-EXACTLY-ONCE: this worker writes without transactions", ["check"]),
     ],
 )
 def test_what_no_restart_mends_says_what_does(trace, verbs):
-    found = lasting(reason(trace))
+    found = lasting([Failure.of(trace).code])
     assert [verb for verb, *_ in found.verbs] == verbs
 
 
-def test_a_code_comes_first_in_a_reason():
-    assert reason(GAP).startswith("TWP-LOG-GAP: ")
+def test_the_first_failure_that_lasts_decides():
+    assert lasting(["", "TWP-OTHER", "TWP-COLLATION", "TWP-LOG-GAP"]).verbs == (("check",), ("deploy",))
 
 
 @pytest.mark.parametrize("trace", [REFUSES, STEPPED, "java.lang.NullPointerException", "code 2860", "TWP-OTHER: x", ""])
 def test_everything_else_is_restarted(trace):
-    assert lasting(reason(trace)) is None
+    assert lasting([Failure.of(trace).code]) is None
 
 
 def test_each_thing_is_told_once_until_it_changes():

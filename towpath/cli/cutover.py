@@ -24,7 +24,7 @@ from towpath.cutover.reverse_pipeline import write_back_file
 from towpath.cutover.sides import Sides, looked_at
 from towpath.cutover.steps import Asked, NotUndone, undo, undone
 from towpath.cutover.writes import hook
-from towpath.errors import Overtaken, Refused, TowpathError
+from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.mongo.write_block import MONGOSH_UNDO
 from towpath.session import ERRORS
 from towpath.state_files import alone
@@ -259,7 +259,9 @@ class _Command:
             self._write_failure()
             raise
         except (KeyboardInterrupt, SystemError, *ERRORS) as error:  # SystemError: what Kafka's client makes of Ctrl-C
-            self._fail(f"not done: {'interrupted' if isinstance(error, (KeyboardInterrupt, SystemError)) else error}")
+            if isinstance(error, (KeyboardInterrupt, SystemError)):
+                self._fail("not done: interrupted")
+            self._fail(f"not done: {error}", error=fields(error))
             raise AssertionError from error
 
     def _switch(self, side: str, seconds: float) -> None:
@@ -288,8 +290,8 @@ class _Command:
         if self.unsent:
             raise TowpathError(self.unsent)
 
-    def _fail(self, words: str) -> None:
-        self.telling.tell("end", words)
+    def _fail(self, words: str, **figures: Any) -> None:
+        self.telling.tell("end", words, **figures)
         self._write_failure()
         raise click.exceptions.Exit(_NOT_DONE)
 

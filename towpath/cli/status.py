@@ -19,6 +19,7 @@ from rich.text import Text
 
 from towpath.bookkeeping.positions import Counts
 from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.errors import fields
 from towpath.log import bounds
 from towpath.schema import unreplicated
 from towpath.session import TROUBLE, Session
@@ -27,6 +28,7 @@ from towpath.status.collector import look
 from towpath.status.figures import RATE_WINDOW, Copied, Status
 from towpath.status.log_figures import LogSeen
 from towpath.status.replay_states import Replays
+from towpath.supervisor.restarts import lasting
 from towpath.text import duration, size
 from towpath.verification.full_verdict import Verified
 
@@ -73,7 +75,7 @@ def show(shown: RenderableType) -> None:
     console.print(shown)
 
 
-def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[str], None]) -> Status | None:
+def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[Exception], None]) -> Status | None:
     """Look again and again until Ctrl-C; the last status, None when the last look failed."""
     found: Status | None = None
     with suppress(KeyboardInterrupt, SystemError):  # the latter is what Kafka's client may leave of the former
@@ -83,7 +85,7 @@ def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[str],
                 show(found)
             except TROUBLE as error:
                 found = None
-                trouble(str(error))
+                trouble(error)
             time.sleep(_PAUSE)
     return found
 
@@ -91,8 +93,9 @@ def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[str],
 def _watch_json(it: Session) -> Status | None:
     """A line for each look; `state` is unknown where it failed."""
 
-    def trouble(words: str) -> None:
-        click.echo(json.dumps({"name": it.pipeline.name, "state": "unknown", "trouble": [words]}))
+    def trouble(error: Exception) -> None:
+        told = {"trouble": [str(error)], "errors": [fields(error)]}
+        click.echo(json.dumps({"name": it.pipeline.name, "state": "unknown"} | told))
 
     return _watch(it, lambda found: click.echo(json.dumps(_as_json(it, found))), trouble)
 
@@ -106,9 +109,9 @@ def _watch_screen(it: Session) -> Status | None:
             last[:] = [_screen(it, found)]
             live.update(last[0], refresh=True)
 
-        def trouble(words: str) -> None:
+        def trouble(error: Exception) -> None:
             at = datetime.now(UTC)
-            line = Text(f"no status at {at:%H:%M:%S} UTC: {words}; retrying until it answers", style="red")
+            line = Text(f"no status at {at:%H:%M:%S} UTC: {error}; retrying until it answers", style="red")
             live.update(Group(*last, line), refresh=True)
 
         return _watch(it, shown, trouble)
@@ -149,8 +152,9 @@ def screen(
     words += [Text(trouble, style="red") for trouble in found.trouble]
     if found.breaks:
         words.append(Text(f"A restart does not help: {bounds.listed(found.breaks)}", style="red"))
-    elif any("towpath resnapshot" in reason for c in found.connectors for reason in c.failures):
-        words.append(Text("A restart does not help; run: towpath resnapshot PIPELINE"))
+    elif known := lasting(cause.code for c in found.connectors for cause in c.causes):
+        verbs = "; ".join(" ".join(["towpath", verb, "PIPELINE", *options]) for verb, *options in known.verbs)
+        words.append(Text(f"A restart does not help: {known.why}; run: {verbs}"))
     elif words:
         words.append(Text("Fix the cause, then run: towpath restart PIPELINE"))
     words += [Text(warning, style="yellow") for warning in warnings]

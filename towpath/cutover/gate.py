@@ -10,7 +10,7 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from towpath.errors import TowpathError
+from towpath.errors import TowpathError, fields
 from towpath.mongo import write_block
 from towpath.mongo.client import connected
 from towpath.preflight.everything import everything
@@ -35,6 +35,9 @@ class Check:
     good: bool
     found: str
     advice: str = ""
+    where: str = ""
+    """Of what could not be looked at: see `towpath.errors`."""
+    code: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -70,9 +73,8 @@ def _of(check: Callable[..., Check], *arguments: Any) -> Check:
     try:
         return check(*arguments)
     except (TowpathError, VerifierError, PyMongoError) as error:
-        found = getattr(error, "found", str(error))  # other packages' errors are words alone
-        advice = getattr(error, "advice", "")
-        return Check(check.__name__.strip("_").replace("_", " "), False, found, advice)
+        name, told = check.__name__.strip("_").replace("_", " "), fields(error)
+        return Check(name, False, getattr(error, "sentence", str(error)), told["advice"], told["where"], told["code"])
 
 
 def looked(checks: Iterable[Look]) -> list[Check]:

@@ -6,12 +6,11 @@ is mongo-kafka's, which goes on at the log's beginning in silence.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from connectors.control import move_offsets, stop_sink
 from connectors.rest import Connect
@@ -26,9 +25,7 @@ from towpath.pipeline import Pipeline
 Code = Literal["TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC"]
 #: Of each partition: the first offset, and the end.
 Log = Mapping[Place, tuple[int, int]]
-#: In the reason of a failure, or in `Break.words`.
-CODES = ("TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC")
-CODE = re.compile(rf"\b(?:{'|'.join(CODES)})\b")
+CODES = get_args(Code)
 _AGAIN = 1.0  # seconds until it is looked again at what is found: a transaction may be under way
 
 _FOUND: dict[Code, str] = {
@@ -193,7 +190,7 @@ def cut_short(pipeline: Pipeline, topics: Topics, log: Log) -> dict[Place, str]:
 def refuse(pipeline: Pipeline, topics: Topics) -> None:
     """Raise `TowpathError` when a position is not in the log."""
     if found := look(pipeline, topics):
-        raise TowpathError(listed(found))
+        raise TowpathError(listed(found), where=found[0].topic, code=found[0].code)
 
 
 def accept(pipeline: Pipeline, topics: Topics, connect: Connect) -> tuple[Break, ...]:

@@ -128,7 +128,7 @@ def connected(uri: str, side: str, *, timeout: float = 10, answer: float | None 
         except (ConnectionFailure, OperationFailure) as error:
             if _caller(error) not in (None, id(client)):
                 raise
-            raise MongoUnreachable(*_failure(uri, side, error)) from error
+            raise MongoUnreachable(*_failure(uri, side, error), where=without_credentials(uri)) from error
 
 
 def _caller(error: PyMongoError) -> int | None:
@@ -150,7 +150,7 @@ def _failure(uri: str, side: str, error: ConnectionFailure | OperationFailure) -
     if isinstance(error, OperationFailure):
         return _refusal(side, address, error)
     found = _trouble(uri) or Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
-    return f"cannot reach the {side} at {address}: {found.found}", f"{found.advice} ({_setting(side)})"
+    return f"cannot reach the {side} at {address}: {found.what}", f"{found.advice} ({_setting(side)})"
 
 
 def _refuse_unescaped(uri: str, side: str) -> None:
@@ -168,7 +168,7 @@ def _refuse_files(uri: str, side: str) -> None:
     found = _trust(_options(uri), uri).unusable() if "tlsc" in uri.lower() else None
     if found:
         raise MongoUnreachable(
-            f"the URI of the {side} cannot be used: {found.found}", f"{found.advice} ({_setting(side)})"
+            f"the URI of the {side} cannot be used: {found.what}", f"{found.advice} ({_setting(side)})"
         )
 
 

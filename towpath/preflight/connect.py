@@ -9,16 +9,18 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from connectors.configs import definitions, plugins
+from connectors.failures import code_of
 from towpath.deploy import credentials, preconditions
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
-from towpath.errors import ConnectError
+from towpath.errors import Unresolved
 from towpath.finding import Finding, Precondition, error, ok, warning
 from towpath.pipeline import Pipeline
 
 SUBJECT = "connect"
 _EXACTLY_ONCE = "exactly.once.support"
 _URIS = ("mongodb.connection.string", "connection.uri")
-#: What Debezium and mongo-kafka say of text that is no URI, as an unresolved `${file:…}` is none.
+#: What Debezium and mongo-kafka say of text that is no URI, as an unresolved `${file:…}` is none. Connect's validation
+#: answers in words only.
 _NO_URI = ("Invalid connection string", "must start with")
 
 
@@ -104,9 +106,7 @@ def _validated(i: Inventory) -> Iterator[Finding]:
         asked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
         try:
             yield from judged(name, i.connect.errors(name, asked), pipeline)
-        except ConnectError as failure:
-            if "Could not read properties" not in str(failure):
-                raise
+        except Unresolved:
             yield _unread(name, pipeline)
 
 
@@ -161,7 +161,8 @@ def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
             f" config.providers.file.param.allowed.paths is set, add {pipeline.secrets.parent} to it; the file on the"
             " workers' machines must be the one that deploy writes",
         )
-    return error(subject, f"{key}: {message}", f"correct {key}; deploy would stop with the same message")
+    advice = f"correct {key}; deploy would stop with the same message"
+    return error(subject, f"{key}: {message}", advice, where=key, code=code_of(message))
 
 
 def _unread(name: str, pipeline: Pipeline) -> Finding:

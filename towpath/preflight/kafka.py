@@ -28,7 +28,7 @@ def brokers(i: Inventory) -> Iterator[Finding]:
         try:
             settings = i.topics.broker_settings(number)
         except TopicError as refused:  # the user may not see them, which nothing but this look needs
-            yield warning(SUBJECT, refused.found, refused.advice or "grant it, or look yourself")
+            yield warning(SUBJECT, refused.what, refused.advice or "grant it, or look yourself")
             continue
         yield from broker(number, settings, len(i.brokers), i.pipeline)
 
@@ -137,7 +137,7 @@ def topic(name: str, settings: Settings, begins: int, pipeline: Pipeline) -> Ite
     subject = f"{SUBJECT} {name}"
     told = [*log.guard(subject, settings, begins, pipeline)]
     yield from told
-    named = {finding.finding.partition("=")[0] for finding in told}
+    named = {finding.where for finding in told}
     wanted = {key: value for key, value in change_settings(pipeline).items() if key not in named}
     other = {key: settings.get(key) for key, value in wanted.items() if settings.get(key) != value}
     if other:

@@ -12,7 +12,7 @@ from towpath.bookkeeping import cutover as marker
 from towpath.bookkeeping import positions as sink_positions
 from towpath.bookkeeping.cutover import Cutover
 from towpath.bookkeeping.positions import Applied, TaskState
-from towpath.errors import NoSuchConnector, TowpathError
+from towpath.errors import NoSuchConnector, TowpathError, fields
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break, Seen
@@ -33,6 +33,7 @@ class _Look:
     def __init__(self, pipeline: Pipeline, connect: Connect, topics: Topics) -> None:
         self.pipeline, self.connect, self.topics = pipeline, connect, topics
         self.trouble: list[str] = []
+        self.errors: list[dict[str, str]] = []
         self.ids: Mapping[str, str] | None = None
         self.existing: dict[str, Topic] = topics.all()  # first: without Kafka, Connect lets some requests wait for 90 s
         self.positions, self.tasks, self.cutover = self.sink()
@@ -42,6 +43,10 @@ class _Look:
         _, self.requested = self.ends.pop((pipeline.request_topic, 0), (0, 0))
         self.written = {place: (self.ends[place][0], end) for place, end in topics.written(changes).items()}
         refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # Connect may wait for its end
+
+    def failed(self, error: TowpathError) -> None:
+        self.trouble.append(str(error))
+        self.errors.append(fields(error))
 
     def sources(self) -> dict[str, SourceState]:
         """Connector → what it has committed; nothing of one that is not there."""
@@ -70,7 +75,7 @@ class _Look:
                     marker.read(client, self.pipeline),
                 )
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return None, (), None
 
     def lag(self) -> Lag | None:
@@ -86,7 +91,7 @@ class _Look:
             with briefly(self.pipeline.source_uri, "source") as client:
                 return clocks(client)
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return None
 
     def source_now(self) -> float:
@@ -101,7 +106,7 @@ class _Look:
             self.ids = self.topics.ids(pipeline_topics(self.pipeline, self.existing))
             return bounds.look(self.pipeline, self.topics, Seen(self.positions, self.written, self.ids))
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return ()
 
     def rates(self) -> dict[str, float]:
@@ -120,7 +125,7 @@ class _Look:
         try:
             return dead_letters.look(self.pipeline, self.topics, self.existing)
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return DeadLetters(0, False, ())
 
     def waiting(self, sources: Mapping[str, SourceState]) -> tuple[Waiting, ...]:
@@ -143,7 +148,7 @@ class _Look:
             copies = () if done else self.copies(sources, rates)
             return done, copies, self.behind(sources) if streaming else 0.0
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return done, (), 0.0
 
     def has_to_copy(self, name: str, state: SourceState) -> bool:
@@ -206,6 +211,7 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
         trouble=tuple(it.trouble),
         ends=it.ends,
         topic_ids=it.ids,
+        errors=tuple(it.errors),
     )
 
 

@@ -67,6 +67,8 @@ class Status:
     """The first offset and the end of every partition of the change topics."""
     topic_ids: Mapping[str, str] | None = None
     """Of every topic of the pipeline, where they were asked for."""
+    errors: tuple[dict[str, str], ...] = ()
+    """Those of them that are errors, as data: see `towpath.errors`."""
 
     @property
     def lag_seconds(self) -> float:
@@ -109,6 +111,7 @@ class Status:
             "cutover": self.cutover and asdict(self.cutover),
             "log_breaks": [found.as_json() for found in self.breaks],
             "trouble": list(self.trouble),
+            "errors": list(self.errors),
         }
 
 
@@ -124,6 +127,7 @@ def _connector(connector: Connector) -> dict[str, Any]:
         "worker": connector.worker,
         "tasks": [{"id": t.id, "state": t.state, "worker": t.worker} for t in connector.tasks],
         "reasons": list(connector.failures),
+        "failures": [asdict(cause) for cause in connector.causes],
     }
 
 

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from connectors.rest import Connector
-from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError
+from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fields
 from towpath.log import bounds
 from towpath.schema import unreplicated
 from towpath.schema.unreplicated import Unfollowed
@@ -80,7 +80,8 @@ class Supervisor:
             if not self.away:
                 self._away_since = time.monotonic()
             self.away, self._without_kafka = str(error), isinstance(error, KafkaUnreachable)
-            self.events.standing("away", "look", f"{self.away}; looked again until it answers")
+            words = f"{self.away}; looked again until it answers"
+            self.events.standing("away", "look", words, more={"error": fields(error)})
             return
         seconds = time.monotonic() - self._away_since
         self.away, self._without_kafka = "", False
@@ -119,11 +120,12 @@ class Supervisor:
                 self.events.standing("well", name, "", f"{name} runs again")
                 pause.is_well(now)
             return
-        reason = "; ".join(connector.failures)
-        if (found := lasting(reason)) is not None:
+        reason, codes = "; ".join(connector.failures), [cause.code for cause in connector.causes if cause.code]
+        about = {"reason": reason, "code": codes[0] if codes else ""}
+        if (found := lasting(codes)) is not None:
             self.hopeless[name] = self._commands(found.verbs)
             words = f"{name} failed, and no restart mends it: {found.why}: {reason}; run: {self.hopeless[name]}"
-            self.events.standing("stopped", name, words, more={"reason": reason, "run": self.hopeless[name]})
+            self.events.standing("stopped", name, words, more=about | {"run": self.hopeless[name]})
             pause.due = None
             return
         if pause.is_due(now):
@@ -133,7 +135,7 @@ class Supervisor:
             self.events.tell("restart", f"restarted {name} (restart {self.restarts[name]})", {"connector": name})
         elif (seconds := pause.failed(now)) is not None:
             words = f"{name} failed: {reason}; restarted in {seconds:.0f} s"
-            self.events.standing("failed", name, words, more={"reason": reason})
+            self.events.standing("failed", name, words, more=about)
 
     def _commands(self, verbs: tuple[tuple[str, ...], ...]) -> str:
         return "; ".join(" ".join(["towpath", verb, str(self.it.file), *options]) for verb, *options in verbs)
@@ -166,7 +168,7 @@ class Supervisor:
         except NoSuchConnector:
             return  # told as its state
         except TROUBLE as error:
-            self.events.standing("trouble", f"{about} fails", str(error))
+            self.events.standing("trouble", f"{about} fails", str(error), more={"error": fields(error)})
         else:
             self.events.standing("trouble", f"{about} fails", "")
 
@@ -196,7 +198,7 @@ class Supervisor:
             self.standing = self.standing or Standing.look(self.it)
             return Verified.read(self.it.pipeline.name, self.standing)
         except TowpathError as error:
-            self.events.standing("trouble", "verdict", str(error))
+            self.events.standing("trouble", "verdict", str(error), more={"error": fields(error)})
             return Verified()
 
     def _aside(self) -> Iterator[Row]:
