@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
 from towpath import session
+from towpath.events import VERSION, Event
 from towpath.session import Session
 
 pipeline_argument = click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path, dir_okay=False))
@@ -31,6 +34,12 @@ def duration(context: click.Context, option: click.Parameter, text: str | None) 
 def say(words: str) -> None:
     """Words for people go to standard error; standard output is for data."""
     click.echo(words, err=True)
+
+
+def print_json(found: Event | dict[str, Any]) -> None:
+    """A line of `--json`."""
+    line = found.line if isinstance(found, Event) else json.dumps({"v": VERSION, **found}, ensure_ascii=False) + "\n"
+    click.echo(line, nl=False)
 
 
 def opened(file: Path) -> AbstractContextManager[Session]:

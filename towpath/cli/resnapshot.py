@@ -21,7 +21,7 @@ from towpath.repair.targets import Wanted
 from towpath.resnapshot import Captured
 from towpath.session import Session
 from towpath.verification import full_verdict, verdict_file
-from towpath.verification.run import Asked, lines
+from towpath.verification.run import Asked, differences
 from towpath.verification.scope import pairs
 from towpath.verification.verdict_file import Examples, Found, figures
 from verifier import Options, Verification
@@ -155,8 +155,8 @@ def _compare(it: Session, only: tuple[str, ...]) -> None:
         comparing = Verification(
             pipeline.source_uri, pipeline.destination_uri, both, _options(), passed=passed, say=say
         )
-        for line in lines(it, comparing, examples, resumable=False):
-            file.write(line)
+        for one in differences(it, comparing, examples, resumable=False):
+            file.write(one.line)
         found = Found(comparing.verdict, examples.found, None)
         file.write(verdict_file.line(figures(found)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -18,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from towpath.bookkeeping.positions import Counts
-from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json
 from towpath.log import bounds
 from towpath.schema import unreplicated
 from towpath.session import TROUBLE, Session
@@ -53,7 +52,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         else:
             found = look(it.pipeline, it.connect, it.topics)
             if as_json:
-                click.echo(json.dumps(_as_json(it, found)))
+                print_json(_as_json(it, found))
             else:
                 ddl = unreplicated.lines(it, found.ddl)
                 show(found, Verified.look(it), replay_states.report(it), log_figures.report(it), ddl)
@@ -100,9 +99,9 @@ def _watch_json(it: Session) -> Status | None:
     """A line for each look; `state` is unknown where it failed."""
 
     def trouble(words: str) -> None:
-        click.echo(json.dumps({"name": it.pipeline.name, "state": "unknown", "trouble": [words]}))
+        print_json({"name": it.pipeline.name, "state": "unknown", "trouble": [words]})
 
-    return _watch(it, lambda found: click.echo(json.dumps(_as_json(it, found))), trouble)
+    return _watch(it, lambda found: print_json(_as_json(it, found)), trouble)
 
 
 def _watch_screen(it: Session) -> Status | None:
