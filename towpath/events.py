@@ -41,7 +41,17 @@ class Event:
 
     @property
     def line(self) -> str:
-        return json.dumps(self.as_json(), ensure_ascii=False, default=_plain) + "\n"
+        return as_line(self.as_json())
+
+
+def as_line(found: Json) -> str:
+    """A line of JSON."""
+    text = json.dumps(found, ensure_ascii=False, default=_plain)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates, which JSON can hold and UTF-8 cannot
+        text = json.dumps(found, default=_plain)
+    return text + "\n"
 
 
 def _plain(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -83,6 +84,12 @@ def test_an_event_is_read_as_it_was_written(verb: str, sample: Event) -> None:
     assert found is not None
     assert (type(found), found.line) == (type(sample), sample.line)
     assert type(found) in events.BY_VERB[verb]
+
+
+def test_half_a_pair_of_surrogates_is_a_line_too() -> None:
+    line = Note(event="trouble", words="\ud800 ü").line
+    assert json.loads(line.encode())["words"] == "\ud800 ü"
+    assert "ü" in Note(event="trouble", words="ü").line
 
 
 def test_what_is_optional_is_left_out() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from towpath import state_files
 from towpath.errors import TowpathError
-from towpath.events import Difference
+from towpath.events import Difference, as_line
 from towpath.pipeline import Compaction
 from towpath.verification import follow_state, verdict_file
 from towpath.verification.follow_state import FollowState
@@ -172,7 +172,7 @@ def test_a_lock_names_its_holder_until_it_is_free(state: Path) -> None:
 def test_a_verdict_that_was_replaced_is_not_struck(state: Path) -> None:
     place = verdict_file.path("shop")
     counts = {"clean": False, "missing": 0, "extra": 1, "different": 0, "order": 0, "id": "two"}
-    place.write_text(EXTRA.line + verdict_file.line(counts))
+    place.write_text(EXTRA.line + as_line(counts))
     verdict_file.strike(place, lambda namespace, id: True, "one")
     assert verdict_file.counts(place) == counts
     verdict_file.strike(place, lambda namespace, id: True, "two")

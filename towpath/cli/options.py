@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -12,7 +11,7 @@ from typing import Any
 import click
 
 from towpath import session
-from towpath.events import VERSION, Event
+from towpath.events import VERSION, Event, as_line
 from towpath.session import Session
 
 pipeline_argument = click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path, dir_okay=False))
@@ -38,8 +37,7 @@ def say(words: str) -> None:
 
 def print_json(found: Event | dict[str, Any]) -> None:
     """A line of `--json`."""
-    line = found.line if isinstance(found, Event) else json.dumps({"v": VERSION, **found}, ensure_ascii=False) + "\n"
-    click.echo(line, nl=False)
+    click.echo(found.line if isinstance(found, Event) else as_line({"v": VERSION, **found}), nl=False)
 
 
 def opened(file: Path) -> AbstractContextManager[Session]:

@@ -14,13 +14,14 @@ from towpath.barrier import asking, passing
 from towpath.cli import verify
 from towpath.cli.options import json_option, opened, pipeline_argument, say
 from towpath.errors import Refused
+from towpath.events import as_line
 from towpath.log import reread_requests
 from towpath.repair import targets
 from towpath.repair.rereads import Left, repair
 from towpath.repair.targets import Wanted
 from towpath.resnapshot import Captured
 from towpath.session import Session
-from towpath.verification import full_verdict, verdict_file
+from towpath.verification import full_verdict
 from towpath.verification.run import Asked, differences
 from towpath.verification.scope import pairs
 from towpath.verification.verdict_file import Examples, Found, figures
@@ -158,7 +159,7 @@ def _compare(it: Session, only: tuple[str, ...]) -> None:
         for one in differences(it, comparing, examples, resumable=False):
             file.write(one.line)
         found = Found(comparing.verdict, examples.found, None)
-        file.write(verdict_file.line(figures(found)))
+        file.write(as_line(figures(found)))
 
 
 def _found(it: Session) -> Path:

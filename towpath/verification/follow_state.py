@@ -17,7 +17,7 @@ import platformdirs
 
 from towpath import state_files
 from towpath.errors import TowpathError
-from towpath.events import Difference
+from towpath.events import Difference, as_line
 from towpath.kafka.topics import Place
 from towpath.pipeline import Pipeline
 from towpath.verification import verdict_file
@@ -73,7 +73,7 @@ def write(pipeline: str, state: FollowState, differing: Iterable[Difference], co
     with state_files.writing(path(pipeline)) as file:
         for found in differing:
             file.write(found.line)
-        file.write(verdict_file.line({**counts, "follow": _as_json(state)}))
+        file.write(as_line({**counts, "follow": _as_json(state)}))
 
 
 def read(pipeline: str) -> FollowState | None:

@@ -14,7 +14,7 @@ from uuid import uuid4
 from towpath import events, state_files
 from towpath.barrier import asking
 from towpath.errors import TowpathError
-from towpath.events import Event
+from towpath.events import Event, as_line
 from towpath.log.changed_keys import ids
 from towpath.log.lag import pipeline_ends
 from towpath.mongo.client import connected
@@ -66,7 +66,7 @@ def run(
             keep(definition)
         last = events.Verdict(**figures(found), of=asked.of, ddl=asked.done, only=asked.only, id=asked.id)
         whole = last.as_json() | {"origin": now and now.as_json()}
-        file.write(verdict_file.line(whole))
+        file.write(as_line(whole))
     if asked.of == full_verdict.EVERYTHING:
         full_verdict.keep_and_say(it, whole, unknown)
     each(last)

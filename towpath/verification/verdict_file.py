@@ -14,7 +14,7 @@ from typing import Any
 import verifier
 from towpath import state_files
 from towpath.errors import TowpathError
-from towpath.events import BadLine, Difference, event
+from towpath.events import BadLine, Difference, as_line, event
 from towpath.verification.scope import Metadata
 from verifier import Kind, Namespace, Verdict
 from verifier.values import Shown, extended_json, paths, whole
@@ -50,10 +50,6 @@ def shown_id(id: bytes) -> Any:
     """As JSON; None where Extended JSON would not tell it exactly."""
     shown = extended_json(id)
     return None if shown is None else json.loads(shown)
-
-
-def line(found: dict[str, Any]) -> str:
-    return json.dumps(found, ensure_ascii=False) + "\n"
 
 
 def read(place: Path) -> Iterator[Difference]:
@@ -114,9 +110,9 @@ def _struck(place: Path, file: state_files.Writing, mended: Callable[[Namespace,
         elif "clean" in found:
             left: dict[str, int] = {kind: found[kind] - gone[kind] for kind in KINDS}
             clean = not any(left.values()) and not found.get("metadata") and not found.get("trouble")
-            file.write(line({**found, **left, "clean": clean, "repaired": found.get("repaired", 0) + gone.total()}))
+            file.write(as_line({**found, **left, "clean": clean, "repaired": found.get("repaired", 0) + gone.total()}))
         else:
-            file.write(line(found))
+            file.write(as_line(found))
 
 
 def _lines(place: Path) -> Iterator[dict[str, Any]]:
