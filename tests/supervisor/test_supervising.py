@@ -1,14 +1,16 @@
 """When a failed connector is tried again, and when that is no use; what `run` tells, and when."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from connectors.failures import Failure
-from towpath.cli import run
+from towpath.cli.options import print_json
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
-from towpath.supervisor.children import Event, Events
+from towpath.events import Difference, Failed, Note, Told
+from towpath.supervisor.children import Events
 from towpath.supervisor.restarts import Backoff, lasting
 
 FILE = """
@@ -114,16 +116,15 @@ def test_everything_else_is_restarted(trace):
 def test_each_thing_is_told_once_until_it_changes():
     told = []
     events = Events(told.append)
-    events.standing("failed", "sink", "")
-    for words in ("a", "a", "b", "", "", "a"):
-        events.standing("failed", "sink", words, "well again", {"n": 1})
+    for words in ("", "a", "a", "b", "", "", "a"):
+        events.standing(Failed(about="sink", words=words, reason="r"), "well again")
     assert [event.words for event in told] == ["a", "b", "well again", "a"]
-    assert told[0].more == {"about": "sink", "n": 1}
+    assert (told[0].about, told[0].reason) == ("sink", "r")
 
 
-def test_a_json_line_keeps_its_own_names(capsys):
-    events = Events(run.print_json)
-    events.tell("difference", "differs: x", {"kind": "extra", "words": "not these", "at": "nor this"})
+def test_what_a_child_has_found_is_handed_on_with_words(capsys):
+    found = Difference(namespace="a.b", destination_namespace="a.b", id=5, id_bson="00", kind="extra", paths=())
+    Events(print_json).tell(replace(found, words="differs: x"))
     found = json.loads(capsys.readouterr().out)
     assert (found["event"], found["words"], found["kind"]) == ("difference", "differs: x", "extra")
     assert found["at"].startswith("20")
@@ -132,8 +133,8 @@ def test_a_json_line_keeps_its_own_names(capsys):
 def test_only_the_newest_events_stay_on_the_screen():
     events = Events(lambda event: None)
     for number in range(100):
-        events.tell("x", str(number))
-    newest: list[Event] = list(events.newest)
+        events.tell(Note(event="trouble", words=str(number)))
+    newest: list[Told] = list(events.newest)
     assert [event.words for event in newest] == [str(number) for number in range(92, 100)]
 
 

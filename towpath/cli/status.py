@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -18,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from towpath.bookkeeping.positions import Counts
-from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json
 from towpath.errors import fields
 from towpath.log import bounds
 from towpath.schema import unreplicated
@@ -55,7 +54,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         else:
             found = look(it.pipeline, it.connect, it.topics)
             if as_json:
-                click.echo(json.dumps(_as_json(it, found)))
+                print_json(_as_json(it, found))
             else:
                 show(_screen(it, found))
     if found is None or found.state != "running" or found.breaks:
@@ -95,9 +94,9 @@ def _watch_json(it: Session) -> Status | None:
 
     def trouble(error: Exception) -> None:
         told = {"trouble": [str(error)], "errors": [fields(error)]}
-        click.echo(json.dumps({"name": it.pipeline.name, "state": "unknown"} | told))
+        print_json({"name": it.pipeline.name, "state": "unknown"} | told)
 
-    return _watch(it, lambda found: click.echo(json.dumps(_as_json(it, found))), trouble)
+    return _watch(it, lambda found: print_json(_as_json(it, found)), trouble)
 
 
 def _watch_screen(it: Session) -> Status | None:

@@ -11,13 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 
 from connectors.rest import Connect
 from towpath.compaction.preconditions import SwitchOn
 from towpath.compaction.reader import Reader
 from towpath.errors import NotYet, TopicError, TowpathError
+from towpath.events import Round
 from towpath.kafka.consume import messages
 from towpath.kafka.topics import Place, Topics
 from towpath.log import reread_requests
@@ -35,24 +35,6 @@ _TOLD = 30.0  # seconds between two words about the same trouble, and between tw
 _LONG = 10.0  # seconds that answers may take before it is told
 _JOIN = 60.0  # seconds until the group must have given out the partitions
 _SHARED = 10.0  # seconds for which partitions that other instances give up are waited for
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What one round did. `oldest_seconds` is the age of the oldest update that no document follows yet."""
-
-    records: int
-    asked: int
-    arrived: int
-    """In this instance's reading, or that of the one that has the partition now."""
-    unreadable: int
-    """Documents whose `_id` no driver can ask for as it is."""
-    dirty: int
-    oldest_seconds: float | None
-    partitions: int
-    switched_on: tuple[str, ...]
-    """Topics that the cleaner may work on from now on."""
-    seconds: float
 
 
 class Compactor:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pymongo.errors import PyMongoError
 
 from towpath.errors import TowpathError, fields
+from towpath.events import Check
 from towpath.mongo import write_block
 from towpath.mongo.client import connected
 from towpath.preflight.everything import everything
@@ -25,22 +26,6 @@ from towpath.verification.scope import metadata
 from verifier import VerifierError
 
 _SHOWN = 3  # of many findings
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line: what was looked at, what was found, and for a red one what to do."""
-
-    name: str
-    good: bool
-    found: str
-    advice: str = ""
-    where: str = ""
-    """Of what could not be looked at: see `towpath.errors`."""
-    code: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,11 @@ def _following(pipeline: str, standing: Standing) -> Running | None:
 
 
 def _shown(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if verdict is None else {name: value for name, value in verdict.items() if name != "origin"}
+    return (
+        None
+        if verdict is None
+        else {name: value for name, value in verdict.items() if name not in ("v", "event", "origin")}
+    )
 
 
 def _total(verdict: Mapping[str, Any]) -> int:
