@@ -90,15 +90,16 @@ def lines(
     it: Session, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
 ) -> Iterator[str]:
     """A verdict as JSON: a line for each difference of documents as it is proven."""
-    hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
+    hint = "`towpath verify --resume` goes on where this ended" if resumable else ""
     try:
         for found in verification:
             examples.add(found)
             yield verdict_file.line(verdict_file.as_json(found, it.pipeline.renames.destination(found.namespace)))
     except VerifierError as error:
-        raise TowpathError(f"{error}{hint}") from error
+        advice = "; ".join(filter(None, (error.advice, hint)))
+        raise TowpathError(error.sentence, advice, where=error.where) from error
     except KeyboardInterrupt:
-        it.say(f"interrupted{hint}")
+        it.say("; ".join(filter(None, ("interrupted", hint))))
         raise
 
 
