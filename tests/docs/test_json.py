@@ -140,4 +140,6 @@ def test_the_page_is_held_against_lines() -> None:
     assert list(complaints("cutover", line)) == [
         "checks[].good is not boolean: 1",
         "checks[].advice is not there",
+        "checks[].where is not there",
+        "checks[].code is not there",
     ]

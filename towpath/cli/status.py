@@ -153,7 +153,7 @@ def screen(
         words.append(Text(f"A restart does not help: {bounds.listed(found.breaks)}", style="red"))
     elif known := lasting(cause.code for c in found.connectors for cause in c.causes):
         verbs = "; ".join(" ".join(["towpath", verb, "PIPELINE", *options]) for verb, *options in known.verbs)
-        words.append(Text(f"A restart does not help: {known.why}; run: {verbs}"))
+        words.append(Text(f"A restart does not help; run: {verbs}"))
     elif words:
         words.append(Text("Fix the cause, then run: towpath restart PIPELINE"))
     words += [Text(warning, style="yellow") for warning in warnings]

@@ -150,10 +150,10 @@ def put(
 
     `advice`: a setting of the connector → what its user can do.
     """
-    for key, messages in connect.errors(name, config).items():
-        what = f"Kafka Connect refuses {name}: {key}: {messages[0]}{advice.get(key, '')}"
-        raise ConnectError(what, where=name, code=code_of(messages[0]))
     try:
+        for key, messages in connect.errors(name, config).items():
+            what = f"Kafka Connect refuses {name}: {key}: {messages[0]}{advice.get(key, '')}"
+            raise ConnectError(what, where=name, code=code_of(messages[0]))
         (connect.create_stopped if held else connect.put)(name, config)
     except Unresolved as error:
         raise Unresolved(

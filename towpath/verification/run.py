@@ -88,18 +88,18 @@ def _verification(
 
 
 def differences(
-    it: Session, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
-) -> Iterator[events.Difference]:
+    it: Session, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool) -> Iterator[events.Difference]:
     """Each difference of documents as it is proven."""
-    hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
+    hint = "`towpath verify --resume` goes on where this ended" if resumable else ""
     try:
         for found in verification:
             examples.add(found)
             yield verdict_file.difference(found, it.pipeline.renames.destination(found.namespace))
     except VerifierError as error:
-        raise TowpathError(f"{error}{hint}") from error
+        advice = "; ".join(filter(None, (error.advice, hint)))
+        raise TowpathError(error.sentence, advice, where=error.where) from error
     except KeyboardInterrupt:
-        it.say(f"interrupted{hint}")
+        it.say("; ".join(filter(None, ("interrupted", hint))))
         raise
 
 
