@@ -88,7 +88,8 @@ def _verification(
 
 
 def differences(
-    it: Session, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool) -> Iterator[events.Difference]:
+    it: Session, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
+) -> Iterator[events.Difference]:
     """Each difference of documents as it is proven."""
     hint = "`towpath verify --resume` goes on where this ended" if resumable else ""
     try:
