@@ -141,7 +141,7 @@ final class Connection implements AutoCloseable {
         stale.forEach(
                 partition -> context.offset(partition, offsets.next(partition).orElseThrow()));
         return records.stream()
-                .filter(record -> !stale.contains(new TopicPartition(record.topic(), record.kafkaPartition())))
+                .filter(record -> !stale.contains(Records.partition(record)))
                 .toList();
     }
 

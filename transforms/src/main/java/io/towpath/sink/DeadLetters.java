@@ -43,7 +43,7 @@ final class DeadLetters {
     }
 
     boolean contains(SinkRecord record) {
-        TreeMap<Long, DeadLetter> offsets = refused.get(partition(record));
+        TreeMap<Long, DeadLetter> offsets = refused.get(Records.partition(record));
         return offsets != null && offsets.containsKey(record.kafkaOffset());
     }
 
@@ -77,11 +77,11 @@ final class DeadLetters {
     }
 
     private DeadLetter letter(SinkRecord record) {
-        return refused.get(partition(record)).get(record.kafkaOffset());
+        return refused.get(Records.partition(record)).get(record.kafkaOffset());
     }
 
     private void remember(DeadLetter letter) {
-        refused.computeIfAbsent(partition(letter.record()), unused -> new TreeMap<>())
+        refused.computeIfAbsent(Records.partition(letter.record()), unused -> new TreeMap<>())
                 .put(letter.record().kafkaOffset(), letter);
     }
 
@@ -104,10 +104,6 @@ final class DeadLetters {
             Thread.currentThread().interrupt();
             throw new Unanswered(error);
         }
-    }
-
-    private static TopicPartition partition(SinkRecord record) {
-        return new TopicPartition(record.topic(), record.kafkaPartition());
     }
 
     /** The dead-letter topic did not take a record. */

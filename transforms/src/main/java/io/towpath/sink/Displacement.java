@@ -38,7 +38,7 @@ final class Displacement {
     /** Throws {@link RetriableException} when another task owns a partition, and {@link ConnectException} when it still does much later. */
     Collection<Drift> drifts(List<SinkRecord> stretch) {
         Set<TopicPartition> partitions =
-                stretch.stream().map(BatchWriter::partition).collect(Collectors.toSet());
+                stretch.stream().map(Records::partition).collect(Collectors.toSet());
         while (true) {
             try {
                 return offsets.drifts(partitions).values();

@@ -87,7 +87,7 @@ final class LogGuard implements AutoCloseable {
             if (partition == null
                     || partition.partition() != record.kafkaPartition()
                     || !partition.topic().equals(record.topic())) {
-                partition = new TopicPartition(record.topic(), record.kafkaPartition());
+                partition = Records.partition(record);
                 reading = readings.get(partition);
                 if (reading != null) {
                     unchecked.add(partition);

@@ -40,7 +40,7 @@ final class StretchSize {
         long bytes = 0;
         int end = from;
         while (end < records.size() && end - from < most) {
-            bytes += RecordBytes.of(records.get(end));
+            bytes += Records.bytes(records.get(end));
             if (bytes > mostBytes && end > from) break;
             end++;
         }

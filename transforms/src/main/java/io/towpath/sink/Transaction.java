@@ -136,9 +136,7 @@ final class Transaction {
     private static Map<TopicPartition, Offsets.End> ends(List<SinkRecord> records) {
         Map<TopicPartition, Offsets.End> ends = new HashMap<>();
         for (SinkRecord record : records)
-            ends.put(
-                    new TopicPartition(record.topic(), record.kafkaPartition()),
-                    new Offsets.End(record.kafkaOffset() + 1, record.timestamp()));
+            ends.put(Records.partition(record), new Offsets.End(record.kafkaOffset() + 1, record.timestamp()));
         return ends;
     }
 }

@@ -70,11 +70,11 @@ public final class MongoSourceTask extends SourceTask {
         String selection = configuration.getOrDefault(SELECTION, "");
         if (!ledger.hasBegun()) begin(selection);
         else if (!ledger.selection().equals(selection)) reselect(selection);
-        if (!ledger.resnapshot().equals(settings.resnapshot())
+        if (!ledger.history().resnapshot().equals(settings.resnapshot())
                 && !settings.resnapshot().isEmpty()) resnapshot(selection);
         if (ledger.isStreaming()) ResumePoint.of(streamOffset(), ledger.start()).requireHistory(source);
-        if (ledger.copied().isEmpty()) {
-            ledger.copiedBefore(source.now());
+        if (ledger.history().copied().isEmpty()) {
+            ledger.history().copiedBefore(source.now());
             first.add(ledger.rootRecord());
         }
         ddl = new DdlWatch(
@@ -96,7 +96,7 @@ public final class MongoSourceTask extends SourceTask {
             ledger.begin(selection, now.next(), List.of());
             ledger.beginStream();
         }
-        ledger.skipResnapshot(settings.resnapshot());
+        ledger.history().skip(settings.resnapshot());
         first.add(ledger.rootRecord());
     }
 

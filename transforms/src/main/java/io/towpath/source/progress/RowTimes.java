@@ -1,6 +1,7 @@
 package io.towpath.source.progress;
 
 import io.towpath.record.ClusterTime;
+import io.towpath.record.JsonArrays;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -8,6 +9,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Stream;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.bson.BsonString;
 
 /** As of which cluster time rows and single documents were read: they hold earlier events, which the stream may still bring. */
 public final class RowTimes {
@@ -16,15 +18,25 @@ public final class RowTimes {
     /** Null when it has to be computed again. */
     private Optional<ClusterTime> largest;
 
-    RowTimes() {}
-
-    void restore(List<String> namespaces, String documentTimes, Partitions partitions, OffsetStorageReader reader) {
-        documents = DocumentTimes.parse(documentTimes);
+    /** @param root the root offset; null when nothing is stored */
+    RowTimes(Map<String, Object> root, Partitions partitions, OffsetStorageReader reader) {
+        if (root == null) return;
+        documents = DocumentTimes.parse((String) root.getOrDefault("read", ""));
+        List<String> namespaces = JsonArrays.parse((String) root.get("namespaces")).stream()
+                .map(namespace -> namespace.asString().getValue())
+                .toList();
         add(namespaces);
         partitions.plans(namespaces, reader).forEach((namespace, plan) -> {
             Map<Integer, Map<String, Object>> ranges = partitions.ranges(namespace, plan.ranges(), reader);
             copies.put(namespace, Optional.of(new CollectionCopy(plan, ranges::get)));
         });
+    }
+
+    void addTo(Map<String, Object> root) {
+        List<BsonString> namespaces =
+                copies.keySet().stream().map(BsonString::new).toList();
+        root.put("namespaces", JsonArrays.of(namespaces));
+        if (!documents.isEmpty()) root.put("read", documents.toString());
     }
 
     /** Collections to copy. */
@@ -131,10 +143,5 @@ public final class RowTimes {
     void clearDocuments() {
         documents = new DocumentTimes();
         largest = null;
-    }
-
-    /** The times of single documents, as the offset has them. */
-    String documents() {
-        return documents.toString();
     }
 }

@@ -100,7 +100,7 @@ public final class Rereads implements AutoCloseable {
 
     /** The log holds whatever the resnapshot requested before. */
     private List<SourceRecord> close(RereadRequest request, ClusterTime time) {
-        progress.ledger().close(request.closes(), time);
+        progress.ledger().history().close(request.closes(), time);
         position = new RereadPosition(request.offset() + 1, 0, "");
         requests.orElseThrow().answered();
         return List.of(
