@@ -138,11 +138,11 @@ public final class Steps {
     }
 
     private void operator(BsonOutput out, String name, Step.Kind kind) {
-        List<Step> mine = steps.stream().filter(step -> step.kind() == kind).toList();
-        if (mine.isEmpty()) return;
+        List<Step> ofKind = steps.stream().filter(step -> step.kind() == kind).toList();
+        if (ofKind.isEmpty()) return;
         begin(out, BsonElements.DOCUMENT, name);
         Container.frame(out, () -> {
-            for (Step step : mine) {
+            for (Step step : ofKind) {
                 switch (kind) {
                     case SET -> Container.write(out, step.path(), step.value());
                     case UNSET -> Container.write(out, step.path(), NOTHING);

@@ -31,8 +31,8 @@ import org.slf4j.LoggerFactory;
 final class Sockets {
     private static final Logger LOGGER = LoggerFactory.getLogger(Sockets.class);
 
-    /** When each was created. */
-    private final Map<Socket, Long> made = new WeakHashMap<>();
+    /** When each was created, by {@link System#nanoTime}. */
+    private final Map<Socket, Long> created = new WeakHashMap<>();
 
     /** @param tls to create them with; empty: without TLS */
     SSLContext context(Optional<SSLContext> tls) {
@@ -43,8 +43,8 @@ final class Sockets {
     /** Closes those to a server that were created before {@code ns}, and returns how many. */
     int close(ServerAddress server, long ns) {
         List<Socket> old = new ArrayList<>();
-        synchronized (made) {
-            made.forEach((socket, at) -> {
+        synchronized (created) {
+            created.forEach((socket, at) -> {
                 if (at - ns < 0 && isTo(socket, server)) old.add(socket);
             });
         }
@@ -70,10 +70,10 @@ final class Sockets {
         }
     }
 
-    private Socket made(Socket socket) {
-        synchronized (made) {
-            made.keySet().removeIf(Socket::isClosed);
-            made.put(socket, System.nanoTime());
+    private Socket register(Socket socket) {
+        synchronized (created) {
+            created.keySet().removeIf(Socket::isClosed);
+            created.put(socket, System.nanoTime());
         }
         return socket;
     }
@@ -88,7 +88,7 @@ final class Sockets {
 
         @Override
         public Socket createSocket() throws IOException {
-            return made(tls.isPresent() ? tls.get().createSocket() : new PlainSocket());
+            return register(tls.isPresent() ? tls.get().createSocket() : new PlainSocket());
         }
 
         @Override

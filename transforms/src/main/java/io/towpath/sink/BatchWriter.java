@@ -127,12 +127,12 @@ final class BatchWriter {
 
     /** In that case the server had the whole transaction, and a smaller one would have waited as long. */
     private static boolean isCommitUnknown(RuntimeException error) {
-        return error instanceof MongoException known
-                && known.hasErrorLabel(MongoException.UNKNOWN_TRANSACTION_COMMIT_RESULT_LABEL);
+        return error instanceof MongoException mongoError
+                && mongoError.hasErrorLabel(MongoException.UNKNOWN_TRANSACTION_COMMIT_RESULT_LABEL);
     }
 
     static ConnectException hopeless(RuntimeException error) {
-        boolean standalone = error instanceof MongoException known && ServerError.IllegalOperation.is(known);
+        boolean standalone = error instanceof MongoException mongoError && ServerError.IllegalOperation.is(mongoError);
         return new ConnectException(
                 "the destination does not support such writes: "
                         + (standalone ? Destination.NEEDS_REPLICA_SET : Reason.of(error)),

@@ -52,12 +52,12 @@ final class LogAdmin implements LogBounds.Source {
                             .filter(partition -> ids.containsKey(partition.topic()))
                             .collect(Collectors.toSet());
                     return offsets(existing, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
-                            .thenCompose(starts -> ends ? ends(ids, starts) : begun(ids, starts));
+                            .thenCompose(starts -> ends ? ends(ids, starts) : withStarts(ids, starts));
                 })
                 .toCompletableFuture();
     }
 
-    private static CompletionStage<Map<TopicPartition, LogBounds>> begun(
+    private static CompletionStage<Map<TopicPartition, LogBounds>> withStarts(
             Map<String, String> ids, Map<TopicPartition, Long> starts) {
         return CompletableFuture.completedStage(by(
                 starts,

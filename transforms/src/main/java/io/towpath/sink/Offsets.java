@@ -73,11 +73,11 @@ final class Offsets {
      * {@link LogBounds.Broken}, and {@link LogGuard.Unanswered}.
      */
     void requireLog(Collection<TopicPartition> opened) {
-        Map<TopicPartition, OffsetDocument> mine = new HashMap<>(positions);
-        mine.keySet().retainAll(opened);
+        Map<TopicPartition, OffsetDocument> newPositions = new HashMap<>(positions);
+        newPositions.keySet().retainAll(opened);
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
-        log.opened(mine).forEach((partition, id) -> {
-            OffsetDocument position = mine.get(partition);
+        log.opened(newPositions).forEach((partition, id) -> {
+            OffsetDocument position = newPositions.get(partition);
             if (id.equals(position.topicId())) return;
             updates.add(
                     new UpdateOneModel<>(store.owned(partition, position), Updates.set(OffsetDocument.TOPIC_ID, id)));

@@ -52,13 +52,13 @@ record SinkSettings(
     private static final int PUT_SHARE = 5;
 
     static ConfigDef define(ConfigDef definition) {
-        ConfigDef.NonEmptyString named = new ConfigDef.NonEmptyString();
+        ConfigDef.NonEmptyString nonEmpty = new ConfigDef.NonEmptyString();
         return LogSettings.define(PemFiles.define(definition))
                 .define(
                         PIPELINE,
                         Type.STRING,
                         ConfigDef.NO_DEFAULT_VALUE,
-                        named,
+                        nonEmpty,
                         Importance.HIGH,
                         "The pipeline's name.")
                 .define(TASK, Type.INT, 0, Importance.LOW, "The number of the task, which the connector sets.")
@@ -66,7 +66,7 @@ record SinkSettings(
                         WRITE_CONCERN,
                         Type.STRING,
                         "majority",
-                        named,
+                        nonEmpty,
                         Importance.MEDIUM,
                         "When a batch is written: on that many members (\"1\"), on a \"majority\", with \"+journal\" in their "
                                 + "journals; or a tag that the replica set's settings name.")

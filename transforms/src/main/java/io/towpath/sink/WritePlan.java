@@ -75,7 +75,7 @@ final class WritePlan {
                 .filter(each -> !deadLetters.contains(each) && !settings.log().skips(each))
                 .findFirst()
                 .orElseThrow();
-        int code = error instanceof MongoException known ? Math.max(0, known.getCode()) : 0;
+        int code = error instanceof MongoException mongoError ? Math.max(0, mongoError.getCode()) : 0;
         deadLetters.add(record, writes.namespace(record), code, Reason.of(error));
     }
 }

@@ -8,7 +8,7 @@ import io.towpath.debezium.EventTime;
 import io.towpath.debezium.ResumePoint;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.ClusterTime;
-import io.towpath.source.copy.FirstCopy;
+import io.towpath.source.copy.InitialCopy;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.ddl.DdlLog;
 import io.towpath.source.ddl.DdlWatch;
@@ -50,7 +50,7 @@ public final class MongoSourceTask extends SourceTask {
     private DdlWatch ddl;
     private DebeziumStream debezium;
     /** Records that the start of the task has to emit. */
-    private final List<SourceRecord> first = new ArrayList<>();
+    private final List<SourceRecord> startRecords = new ArrayList<>();
 
     @Override
     public void start(Map<String, String> properties) {
@@ -75,7 +75,7 @@ public final class MongoSourceTask extends SourceTask {
         if (ledger.isStreaming()) ResumePoint.of(streamOffset(), ledger.start()).requireHistory(source);
         if (ledger.history().copied().isEmpty()) {
             ledger.history().copiedBefore(source.now());
-            first.add(ledger.rootRecord());
+            startRecords.add(ledger.rootRecord());
         }
         ddl = new DdlWatch(
                 source,
@@ -97,7 +97,7 @@ public final class MongoSourceTask extends SourceTask {
             ledger.beginStream();
         }
         ledger.history().skip(settings.resnapshot());
-        first.add(ledger.rootRecord());
+        startRecords.add(ledger.rootRecord());
     }
 
     /**
@@ -108,7 +108,7 @@ public final class MongoSourceTask extends SourceTask {
         Predicate<String> included = settings.isResnapshot().and(SourceCluster.selection(configuration));
         ResumePoint point = ResumePoint.of(streamOffset(), ledger.start());
         if (ledger.isStreaming() && !point.isLost(source)) {
-            first.addAll(ledger.copyAgain(settings.resnapshot(), source.namespaces(included)));
+            startRecords.addAll(ledger.copyAgain(settings.resnapshot(), source.namespaces(included)));
             return;
         }
         List<String> everything = source.namespaces(SourceCluster.selection(configuration));
@@ -118,8 +118,8 @@ public final class MongoSourceTask extends SourceTask {
                             .formatted(point.time()));
         }
         ClusterTime captured = ledger.isStreaming() ? point.time() : ledger.start();
-        first.addAll(ledger.restart(settings.resnapshot(), selection, captured, source.now(), everything));
-        first.add(partitions.offsetRecord(DebeziumStream.partition(configuration), null, "the stream restarts"));
+        startRecords.addAll(ledger.restart(settings.resnapshot(), selection, captured, source.now(), everything));
+        startRecords.add(partitions.offsetRecord(DebeziumStream.partition(configuration), null, "the stream restarts"));
     }
 
     private Map<String, Object> streamOffset() {
@@ -136,14 +136,14 @@ public final class MongoSourceTask extends SourceTask {
         List<String> dropped = ledger.rows().copies().keySet().stream()
                 .filter(isSelected.negate())
                 .toList();
-        first.addAll(ledger.reselect(selection, added, dropped));
+        startRecords.addAll(ledger.reselect(selection, added, dropped));
     }
 
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
-        if (!first.isEmpty()) {
-            List<SourceRecord> records = List.copyOf(first);
-            first.clear();
+        if (!startRecords.isEmpty()) {
+            List<SourceRecord> records = List.copyOf(startRecords);
+            startRecords.clear();
             return records;
         }
         Optional<Map<String, Object>> news = ddl.news();
@@ -154,7 +154,7 @@ public final class MongoSourceTask extends SourceTask {
 
     private void nextPhase() {
         if (phase != null) phase.close();
-        phase = ledger.isStreaming() ? streaming() : new FirstCopy(progress, reads);
+        phase = ledger.isStreaming() ? streaming() : new InitialCopy(progress, reads);
     }
 
     private Phase streaming() {

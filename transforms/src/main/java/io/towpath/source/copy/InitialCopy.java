@@ -12,7 +12,7 @@ import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /** The first copy: rows of all collections, read by several threads, and how far each range is. */
-public final class FirstCopy implements Phase {
+public final class InitialCopy implements Phase {
     private static final long WAIT_MS = 500;
     /** Of one transaction. */
     private static final long MOST_BYTES = 8 << 20;
@@ -23,7 +23,7 @@ public final class FirstCopy implements Phase {
     private final OplogWatch watch;
     private boolean over;
 
-    public FirstCopy(Progress progress, SnapshotReads reads) {
+    public InitialCopy(Progress progress, SnapshotReads reads) {
         this.progress = progress;
         this.ledger = progress.ledger();
         this.watch = new OplogWatch(reads, ledger, progress.metrics());

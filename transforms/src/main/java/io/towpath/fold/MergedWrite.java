@@ -9,7 +9,7 @@ import java.util.TreeMap;
 import org.bson.io.BasicOutputBuffer;
 
 /** Places that one write changes with update operators: none is within another, and those that may be new in one place ascend. */
-final class Stage {
+final class MergedWrite {
     /** The change of one place. A value to set may still change. */
     static final class Entry {
         final Step step;
