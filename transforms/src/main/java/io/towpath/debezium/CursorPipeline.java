@@ -35,7 +35,7 @@ public final class CursorPipeline {
 
     private CursorPipeline() {}
 
-    /** The stages; of the events with these resume tokens they keep only the key. */
+    /** The stages. Of events with these resume tokens they keep only the key. */
     static List<BsonDocument> stages(Collection<String> oversized) {
         BsonArray stages = JsonArrays.parse(PIPELINE);
         if (!oversized.isEmpty()) {

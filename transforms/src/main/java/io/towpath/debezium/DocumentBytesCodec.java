@@ -9,7 +9,7 @@ import org.bson.codecs.DecoderContext;
 import org.bson.codecs.EncoderContext;
 import org.bson.io.BasicOutputBuffer;
 
-/** Reads a document as the bytes that it is. */
+/** Decodes a document as its own bytes. */
 public final class DocumentBytesCodec implements Codec<byte[]> {
     @Override
     public byte[] decode(BsonReader reader, DecoderContext context) {

@@ -20,14 +20,14 @@ abstract sealed class Container implements Value permits Fields, Elements {
 
     abstract void remove(String name);
 
-    /** A value opened as a container; null when it is none, or one whose bytes the server would change. */
+    /** Opens a value as a container; null when it is none, or when the server would change its bytes. */
     static Container opened(Value value) {
         if (value instanceof Container container) return container;
         if (value.type() == BsonElements.DOCUMENT) return Fields.open((Slice) value);
         return value.type() == BsonElements.ARRAY ? Elements.open((Slice) value) : null;
     }
 
-    /** Whether the server would accept the step; false also when the result is unsure. */
+    /** Whether the server would accept the step; false also when that is not certain. */
     final boolean takes(Step step, int from) {
         Container at = this;
         int last = step.names().length - 1;
@@ -61,7 +61,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
         }
     }
 
-    /** Applies a step that {@link #takes}. */
+    /** Applies a step that {@link #takes} accepts. */
     final void apply(Step step, int from) {
         Container at = this;
         int last = step.names().length - 1;
@@ -106,7 +106,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
         value.writeTo(out);
     }
 
-    /** Frame what {@code elements} writes as a document. */
+    /** Frames what {@code elements} writes as a document. */
     static void frame(BsonOutput out, Runnable elements) {
         int start = out.getPosition();
         out.writeInt32(0);

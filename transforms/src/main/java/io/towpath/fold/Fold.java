@@ -81,7 +81,7 @@ public final class Fold {
 
         @Override
         boolean takes(Steps more, int size) {
-            // each descent is a stage, and every step checks every stage: too many take for ever, and would not be used
+            // each descent needs another write, and every step checks every write: too many take too long for no use
             if (more.descents() > MOST_RUNS) return false;
             boolean isFull = steps > 0 && (steps + more.all().size() > MOST_STEPS || bytes + size > MOST_BYTES);
             if (isFull || !merge.takes(more)) return false;
@@ -147,7 +147,7 @@ public final class Fold {
         try {
             return result.takes(steps, bytes);
         } catch (ContractException damaged) {
-            return false; // bytes within a value are no BSON: the server will report it
+            return false; // the BSON within a value is damaged: the server will report it
         }
     }
 

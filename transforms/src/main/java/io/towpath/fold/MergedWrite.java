@@ -8,7 +8,10 @@ import java.util.NavigableMap;
 import java.util.TreeMap;
 import org.bson.io.BasicOutputBuffer;
 
-/** Places that one write changes with update operators: none is within another, and those that may be new in one place ascend. */
+/**
+ * The places that one write changes with update operators. None lies within another, and those that may be new in one place ascend in the
+ * server's order.
+ */
 final class MergedWrite {
     /** The change of one place. A value to set may still change. */
     static final class Entry {

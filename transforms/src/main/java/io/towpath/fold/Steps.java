@@ -69,7 +69,7 @@ public final class Steps {
         return true;
     }
 
-    /** How often a field to set precedes, in the server's order, the field to set before it in the same place. */
+    /** How many fields to set come before the preceding one of the same place in the server's order. */
     int descents() {
         Map<String, String> lastIn = new HashMap<>();
         int descents = 0;

@@ -25,8 +25,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The sockets of Java's driver. Closing them ends reads and writes that the server does not respond to, which the driver itself cannot
- * end. It accepts sockets from outside with TLS only, so it believes that there is TLS where there is none; see {@link PlainSocket}.
+ * The sockets of Java's driver. Closing them ends reads and writes that the server does not respond to, which the driver itself cannot end.
+ * The driver accepts custom sockets only with TLS, so a socket without TLS poses as one; see {@link PlainSocket}.
  */
 final class Sockets {
     private static final Logger LOGGER = LoggerFactory.getLogger(Sockets.class);

@@ -14,7 +14,7 @@ import org.apache.kafka.connect.sink.SinkTaskContext;
 /** Applies what Connect polled: stretch by stretch, each in one transaction, retried until it is applied. */
 final class BatchWriter {
     private static final ConnectException DISPLACED =
-            new ConnectException("the offsets at the destination are not where they were left");
+            new ConnectException("the offsets at the destination have changed");
     private static final int SMALL = 64; // a transaction that is slow or conflicts is not made smaller than this
 
     private final SinkTaskContext context;
@@ -50,8 +50,8 @@ final class BatchWriter {
     }
 
     /**
-     * Returns when all is applied, or will come again. Throws {@link RetriableException} when it takes too long, after at least one
-     * attempt: when the same records come again, it skips those that are applied.
+     * Returns when all records are applied, or will be delivered again. Throws {@link RetriableException} when it takes too long, after at
+     * least one attempt: when the same records are delivered again, it skips those that are applied.
      *
      * @param untilNs no transaction is begun after this, by {@link System#nanoTime}
      */
@@ -93,7 +93,7 @@ final class BatchWriter {
     private RuntimeException overdue(List<SinkRecord> records) {
         context.timeout(MongoSinkTask.AT_ONCE_MS);
         return new RetriableException(
-                "the destination is slow: %2$d of %1$d records are still to be written, and will be at once"
+                "the destination is slow: %2$d of %1$d records are not written yet; the sink continues at once"
                         .formatted(
                                 records.size(),
                                 records.stream().filter(this::isNext).count()));
@@ -125,7 +125,9 @@ final class BatchWriter {
         }
     }
 
-    /** In that case the server had the whole transaction, and a smaller one would have waited as long. */
+    /**
+     * Whether the result of the commit is unknown: the server had the whole transaction, and a smaller one would have waited just as long.
+     */
     private static boolean isCommitUnknown(RuntimeException error) {
         return error instanceof MongoException mongoError
                 && mongoError.hasErrorLabel(MongoException.UNKNOWN_TRANSACTION_COMMIT_RESULT_LABEL);

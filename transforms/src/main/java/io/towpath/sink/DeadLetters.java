@@ -35,7 +35,7 @@ final class DeadLetters {
         this.allowed = share == 0 ? 0 : ALLOWED_AT_LEAST;
     }
 
-    /** This many more records allow their share of refusals. What earlier batches left over counts up to the minimum. */
+    /** Allows the share of refusals for this many more records. What earlier batches did not use counts up to the minimum. */
     void expect(int records) {
         double more = records * share;
         double most = share == 0 ? 0 : Math.max(ALLOWED_AT_LEAST, more);
@@ -106,12 +106,12 @@ final class DeadLetters {
         }
     }
 
-    /** The dead-letter topic did not take a record. */
+    /** The dead-letter topic did not accept a record. */
     static final class Unanswered extends RuntimeException {
         private static final long serialVersionUID = 1;
 
         private Unanswered(Exception cause) {
-            super("the dead-letter topic does not take a record: " + cause, cause);
+            super("the dead-letter topic does not accept a record: " + cause, cause);
         }
     }
 }

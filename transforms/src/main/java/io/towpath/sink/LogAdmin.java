@@ -24,7 +24,7 @@ import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 /** Kafka's bounds of the log's partitions, and the ids of their topics. */
 final class LogAdmin implements LogBounds.Source {
     private static final int PATIENCE_MS = 10_000;
-    /** A running sink asks for every transaction; it may notice a second later that a topic was created again. */
+    /** A running sink needs them for every transaction; it may notice a second late that a topic was created again. */
     private static final long IDS_NS = TimeUnit.SECONDS.toNanos(1);
 
     private record Ids(Map<String, String> byTopic, long readNs) {}

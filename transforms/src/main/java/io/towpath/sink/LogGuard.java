@@ -29,7 +29,7 @@ final class LogGuard implements AutoCloseable {
         private static final long serialVersionUID = 1;
 
         private Unanswered(Exception cause) {
-            super("cannot see whether the log still holds all that is to be applied: " + cause, cause);
+            super("cannot check whether the log still holds all records that are not applied: " + cause, cause);
         }
     }
 
@@ -52,8 +52,8 @@ final class LogGuard implements AutoCloseable {
     }
 
     /**
-     * The partitions are this task's, at these positions. Returns the ids of their topics, of those that exist. Throws {@link Broken},
-     * and {@link Unanswered}.
+     * This task has taken over the partitions at these positions. Returns the ids of their topics, of those that exist. Throws
+     * {@link Broken}, and {@link Unanswered}.
      */
     Map<TopicPartition, String> opened(Map<TopicPartition, OffsetDocument> positions) {
         positions.forEach((partition, position) -> readings.put(partition, new Reading(position.offset())));
@@ -78,7 +78,7 @@ final class LogGuard implements AutoCloseable {
         unchecked.remove(partition);
     }
 
-    /** These records came. Throws {@link Broken} when Kafka has gone back before what is applied. */
+    /** These records were delivered. Throws {@link Broken} when Kafka has gone back before what is applied. */
     void received(List<SinkRecord> records, Map<TopicPartition, OffsetDocument> positions) {
         if (log == null) return;
         TopicPartition partition = null;
@@ -103,7 +103,7 @@ final class LogGuard implements AutoCloseable {
         request = log == null || unchecked.isEmpty() ? null : log.bounds(Set.copyOf(unchecked), false);
     }
 
-    /** Nothing is missing of what came since the last time. Throws {@link Broken}, and {@link Unanswered}. */
+    /** Requires that no record is missing since the last call. Throws {@link Broken}, and {@link Unanswered}. */
     void require(Map<TopicPartition, OffsetDocument> positions) {
         if (log == null || unchecked.isEmpty()) return;
         if (request == null) prepare();

@@ -48,7 +48,10 @@ record SinkSettings(
     static final String REFUSED_PERCENT = "towpath.refused.percent";
     private static final String JOURNAL = "+journal";
     private static final int POLL_INTERVAL_MS = 300_000; // Kafka's default
-    /** The share of the time until Kafka revokes partitions: a last transaction may take up to a minute, and its commit two. */
+    /**
+     * A put ends within this fraction of the time until Kafka revokes partitions: its last transaction may take a minute more, and the
+     * commit two.
+     */
     private static final int PUT_SHARE = 5;
 
     static ConfigDef define(ConfigDef definition) {
@@ -140,7 +143,7 @@ record SinkSettings(
                         POLL_INTERVAL_MS,
                         Range.atLeast(1),
                         Importance.LOW,
-                        "How long a put may take before Kafka takes the partitions away; a batch ends well before.");
+                        "How long a put may take before Kafka revokes the partitions; a batch ends well before.");
     }
 
     static SinkSettings of(Map<String, String> properties) {

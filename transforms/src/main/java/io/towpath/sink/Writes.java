@@ -137,7 +137,7 @@ final class Writes {
         return new Write(records, first.namespace(), first.id(), kind, model, bytes, mayMiss);
     }
 
-    /** The destination holds documents that the record's topic calls new: from now on such documents replace them. */
+    /** The destination already holds documents that the record's topic reports as new: from now on such records replace them. */
     void markPresent(SinkRecord record) {
         present.add(new TopicOperation(record.topic(), operation(record)));
     }

@@ -11,7 +11,7 @@ import java.util.List;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 
-/** The first copy: rows of all collections, read by several threads, and how far each range is. */
+/** The initial copy: rows of all collections, read by several threads, and how far each range is. */
 public final class InitialCopy implements Phase {
     private static final long WAIT_MS = 500;
     /** Of one transaction. */
@@ -73,7 +73,7 @@ public final class InitialCopy implements Phase {
             records.add(ledger.rangeRecord(retried.namespace(), retried.range()));
         } else if (step instanceof CopyStep.Failed failed) {
             throw new ConnectException(
-                    "%s cannot be copied from the source: %s. What is copied stays; fix the cause and restart the connector"
+                    "%s cannot be copied from the source: %s. What is copied so far is kept; fix the cause and restart the connector"
                             .formatted(failed.namespace(), message(failed.cause())),
                     failed.cause());
         }

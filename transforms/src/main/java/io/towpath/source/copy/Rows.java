@@ -15,7 +15,7 @@ import org.apache.kafka.connect.source.SourceRecord;
  * Records of documents that were read, not streamed.
  *
  * @param partition the source partition that {@code offset} belongs to
- * @param offset holds once all records of one poll are out: they share a transaction
+ * @param offset is reached once all records of the poll are written: they share a transaction
  */
 public record Rows(String topicPrefix, String namespace, Map<String, Object> partition, Map<String, Object> offset) {
     public void documents(Collection<byte[]> documents, ClusterTime time, Collection<SourceRecord> into) {

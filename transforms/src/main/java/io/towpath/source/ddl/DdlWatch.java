@@ -104,7 +104,7 @@ public final class DdlWatch implements AutoCloseable {
         }
         boolean isTransient = error instanceof MongoException fault && ReadFault.isTransient(fault);
         String reason = error instanceof MongoException fault ? ReadFault.message(fault) : error.toString();
-        String message = "drops, renames, indexes and options at the source are not seen: " + reason;
+        String message = "drops, renames, indexes and options at the source are not watched: " + reason;
         LOGGER.warn(message, isTransient ? null : error);
         report(isTransient ? "" : message); // users need not know of a transient error
         try {

@@ -62,7 +62,7 @@ public final class Ledger {
         return start;
     }
 
-    /** The copies under way, and the times of rows that the stream has not passed. */
+    /** The copies in progress, and the times of rows that the stream has not passed. */
     public RowTimes rows() {
         return rows;
     }
@@ -146,7 +146,7 @@ public final class Ledger {
         return rows.advance(page).offset();
     }
 
-    /** Forgets what the stream has passed: everything before {@code position} is out. */
+    /** Forgets what the stream has passed: everything before {@code position} is emitted. */
     public List<SourceRecord> forget(ClusterTime position) {
         if (!rows.holdsAny()) return List.of();
         boolean hasPassedDocuments = rows.forgetDocuments(position);

@@ -11,7 +11,7 @@ import java.util.stream.Stream;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
 import org.bson.BsonString;
 
-/** As of which cluster time rows and single documents were read: they hold earlier events, which the stream may still bring. */
+/** The cluster times as of which rows and single documents were read. They contain all earlier events, which the stream may still bring. */
 public final class RowTimes {
     private final Map<String, Optional<CollectionCopy>> copies = new LinkedHashMap<>();
     private DocumentTimes documents = new DocumentTimes();
@@ -67,7 +67,7 @@ public final class RowTimes {
         if (largest != null && largest.filter(known -> !time.isAfter(known)).isEmpty()) largest = Optional.of(time);
     }
 
-    /** Every collection whose copy is under way or whose times are still needed; empty where it is not cut into ranges yet. */
+    /** Every collection whose copy is in progress or whose times are still needed; empty where it is not divided into ranges yet. */
     public Map<String, Optional<CollectionCopy>> copies() {
         return copies;
     }
@@ -113,7 +113,7 @@ public final class RowTimes {
         return planned().flatMap(CollectionCopy::largestTimes);
     }
 
-    /** The collections whose rows the stream has passed: everything before {@code position} is out. */
+    /** The collections whose rows the stream has passed: everything before {@code position} is emitted. */
     List<String> passed(ClusterTime position) {
         return copies.entrySet().stream()
                 .filter(entry -> entry.getValue()

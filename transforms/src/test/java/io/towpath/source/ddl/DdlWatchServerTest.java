@@ -108,7 +108,7 @@ class DdlWatchServerTest {
                 "p");
         server.fresh("ddl1").insertOne(RawBsonDocument.parse("{_id: 1}"));
         server.run("{drop: 'ddl1'}");
-        await(() -> trouble(log).contains("not seen: java.lang.NoClassDefFoundError: io/towpath/Gone"));
+        await(() -> trouble(log).contains("not watched: java.lang.NoClassDefFoundError: io/towpath/Gone"));
         fails.set(false);
         await(() -> changes(log).contains("drop ddl1") && trouble(log).isEmpty());
     }
