@@ -1,5 +1,6 @@
 package io.towpath.debezium;
 
+import java.nio.ByteBuffer;
 import org.bson.BsonBinaryReader;
 import org.bson.BsonBinaryWriter;
 import org.bson.BsonReader;
@@ -22,7 +23,7 @@ public final class DocumentBytesCodec implements Codec<byte[]> {
 
     @Override
     public void encode(BsonWriter writer, byte[] document, EncoderContext context) {
-        try (BsonBinaryReader reader = new BsonBinaryReader(java.nio.ByteBuffer.wrap(document))) {
+        try (BsonBinaryReader reader = new BsonBinaryReader(ByteBuffer.wrap(document))) {
             writer.pipe(reader);
         }
     }

@@ -40,7 +40,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
             if (inner != child) at.put(name, inner);
             at = inner;
         }
-        String name = step.names()[last];
+        String name = step.name();
         return switch (step.kind()) {
             case SET -> at.accepts(name);
             case UNSET -> true;
@@ -73,7 +73,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
             if (inner != child) at.put(name, inner);
             at = inner;
         }
-        String name = step.names()[last];
+        String name = step.name();
         switch (step.kind()) {
             case SET -> at.put(name, step.value());
             case UNSET -> at.remove(name);
@@ -99,11 +99,16 @@ abstract sealed class Container implements Value permits Fields, Elements {
     }
 
     static void write(BsonOutput out, String name, Value value) {
-        out.writeByte(value.type());
+        begin(out, value.type(), name);
+        value.writeTo(out);
+    }
+
+    /** Writes an element's type and name, which its value follows. */
+    static void begin(BsonOutput out, byte type, String name) {
+        out.writeByte(type);
         byte[] bytes = name.getBytes(ISO_8859_1);
         out.writeBytes(bytes, 0, bytes.length);
         out.writeByte(0);
-        value.writeTo(out);
     }
 
     /** Frames what {@code elements} writes as a document. */

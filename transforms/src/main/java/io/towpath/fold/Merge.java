@@ -20,7 +20,7 @@ final class Merge {
 
     private boolean takes(Step step) {
         Location location = around(step.path());
-        if (location == null) return Steps.isPlain(step);
+        if (location == null) return step.isPlain();
         boolean cuts = step.kind() == Step.Kind.TRUNCATE;
         return switch (location.entry.kind()) {
             case SET -> {
@@ -29,7 +29,7 @@ final class Merge {
                 yield !cuts || Container.opened(location.entry.value) instanceof Elements;
             }
             case UNSET -> isAt(location, step) && !cuts;
-            case TRUNCATE -> Steps.isPlain(step);
+            case TRUNCATE -> step.isPlain();
         };
     }
 

@@ -80,22 +80,18 @@ final class MergedWrite {
     boolean hasRoomFor(Step step, boolean isNew) {
         if (around(step.path()) != null || !within(step.path()).isEmpty()) return false;
         if (step.kind() != Step.Kind.SET || !isNew) return true;
-        String last = lastIn.get(Steps.parent(step));
-        return last == null || FieldOrder.ascends(last, name(step));
+        String last = lastIn.get(step.parent());
+        return last == null || FieldOrder.ascends(last, step.name());
     }
 
     void put(Step step, boolean isNew) {
         entries.put(step.path(), new Entry(step));
-        if (step.kind() == Step.Kind.SET && isNew) lastIn.put(Steps.parent(step), name(step));
+        if (step.kind() == Step.Kind.SET && isNew) lastIn.put(step.parent(), step.name());
     }
 
     byte[] operators() {
         List<Step> steps = new ArrayList<>(entries.size());
         entries.values().forEach(entry -> steps.add(entry.asStep()));
         return new Steps(steps).operators();
-    }
-
-    private static String name(Step step) {
-        return step.names()[step.names().length - 1];
     }
 }

@@ -115,7 +115,7 @@ final class Connection implements AutoCloseable {
                     context.offset(partition, offsets.next(partition).orElseThrow());
                     unopened.remove(partition);
                 }
-            } catch (LogGuard.Unanswered error) {
+            } catch (Unanswered error) {
                 metrics.retried(Reason.of(error));
                 retry.pause("take partitions over", error);
             } catch (MongoException error) {

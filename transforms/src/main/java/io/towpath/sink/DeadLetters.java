@@ -4,10 +4,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.ErrantRecordReporter;
@@ -67,11 +64,12 @@ final class DeadLetters {
     int report(List<SinkRecord> records) {
         List<DeadLetter> letters =
                 records.stream().filter(this::contains).map(this::letter).toList();
-        List<Future<Void>> answers = letters.stream()
+        List<Future<Void>> reports = letters.stream()
                 .filter(letter -> !letter.isReported())
                 .map(letter -> reporter.report(letter.toRecord(), new ConnectException(letter.reason())))
                 .toList();
-        await(answers);
+        reports.forEach(
+                report -> Unanswered.await(report, PATIENCE_S, "the dead-letter topic does not accept a record"));
         letters.forEach(letter -> remember(letter.asReported()));
         return letters.size();
     }
@@ -93,25 +91,5 @@ final class DeadLetters {
 
     void forget(TopicPartition partition) {
         refused.remove(partition);
-    }
-
-    private static void await(List<Future<Void>> answers) {
-        try {
-            for (Future<Void> answer : answers) answer.get(PATIENCE_S, TimeUnit.SECONDS);
-        } catch (ExecutionException | TimeoutException error) {
-            throw new Unanswered(error);
-        } catch (InterruptedException error) {
-            Thread.currentThread().interrupt();
-            throw new Unanswered(error);
-        }
-    }
-
-    /** The dead-letter topic did not accept a record. */
-    static final class Unanswered extends RuntimeException {
-        private static final long serialVersionUID = 1;
-
-        private Unanswered(Exception cause) {
-            super("the dead-letter topic does not accept a record: " + cause, cause);
-        }
     }
 }

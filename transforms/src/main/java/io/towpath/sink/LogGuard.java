@@ -9,9 +9,6 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
 
@@ -23,15 +20,6 @@ import org.apache.kafka.connect.sink.SinkRecord;
  */
 final class LogGuard implements AutoCloseable {
     private static final long PATIENCE_S = 12;
-
-    /** Kafka does not respond. */
-    static final class Unanswered extends RuntimeException {
-        private static final long serialVersionUID = 1;
-
-        private Unanswered(Exception cause) {
-            super("cannot check whether the log still holds all records that are not applied: " + cause, cause);
-        }
-    }
 
     private final LogBounds.Source log;
     private final QuietPartitions quiet;
@@ -135,14 +123,8 @@ final class LogGuard implements AutoCloseable {
     }
 
     private static Map<TopicPartition, LogBounds> await(CompletableFuture<Map<TopicPartition, LogBounds>> response) {
-        try {
-            return response.get(PATIENCE_S, TimeUnit.SECONDS);
-        } catch (ExecutionException | TimeoutException error) {
-            throw new Unanswered(error);
-        } catch (InterruptedException error) {
-            Thread.currentThread().interrupt();
-            throw new Unanswered(error);
-        }
+        return Unanswered.await(
+                response, PATIENCE_S, "cannot check whether the log still holds all records that are not applied");
     }
 
     @Override

@@ -70,7 +70,7 @@ final class Offsets {
 
     /**
      * Requires of partitions that were just opened that their log continues at their positions, and stores the ids of their topics. Throws
-     * {@link LogBounds.Broken}, and {@link LogGuard.Unanswered}.
+     * {@link LogBounds.Broken}, and {@link Unanswered}.
      */
     void requireLog(Collection<TopicPartition> opened) {
         Map<TopicPartition, OffsetDocument> newPositions = new HashMap<>(positions);

@@ -65,7 +65,7 @@ final class QuietPartitions {
                 else if (behind > 0 && !readings.get(partition).isUnreadBehind(position))
                     open.put(partition, bounds.stable());
             });
-        } catch (LogGuard.Unanswered error) {
+        } catch (Unanswered error) {
             return Map.of(); // the next time
         }
         if (!open.isEmpty()) clear.putAll(withoutRecords(open, positions));

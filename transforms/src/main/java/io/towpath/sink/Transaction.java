@@ -85,7 +85,7 @@ final class Transaction {
             return new Outcome.Failed(verdict, written, error);
         } catch (LogBounds.Broken error) {
             throw error;
-        } catch (DeadLetters.Unanswered | LogGuard.Unanswered error) {
+        } catch (Unanswered error) {
             return new Outcome.Failed(Verdict.TRANSIENT, written, error);
         } catch (RuntimeException error) {
             return failed(error, written);

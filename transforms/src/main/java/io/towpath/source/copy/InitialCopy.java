@@ -2,7 +2,6 @@ package io.towpath.source.copy;
 
 import io.towpath.source.progress.CollectionCopy;
 import io.towpath.source.progress.Ledger;
-import io.towpath.source.progress.Page;
 import io.towpath.source.progress.Phase;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.RangeCopy;
@@ -64,7 +63,7 @@ public final class InitialCopy implements Phase {
 
     private void take(CopyStep step, List<SourceRecord> records) {
         if (step instanceof CopyStep.Copied copied) {
-            take(copied.page(), records);
+            Rows.copy(copied.page(), progress, records);
         } else if (step instanceof CopyStep.Planned planned) {
             records.add(ledger.plan(planned.namespace(), planned.plan()));
         } else if (step instanceof CopyStep.Retried retried) {
@@ -77,17 +76,6 @@ public final class InitialCopy implements Phase {
                             .formatted(failed.namespace(), message(failed.cause())),
                     failed.cause());
         }
-    }
-
-    private void take(Page page, List<SourceRecord> records) {
-        Rows rows = new Rows(
-                progress.name(),
-                page.namespace(),
-                progress.partitions().of(page.namespace(), page.range()),
-                ledger.advance(page));
-        rows.documents(page.documents(), page.time(), records);
-        if (page.documents().isEmpty()) records.add(ledger.rangeRecord(page.namespace(), page.range()));
-        progress.metrics().copied(page);
     }
 
     /** With the class's name for an Error, and where there is no message. */

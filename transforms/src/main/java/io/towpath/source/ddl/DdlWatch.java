@@ -4,25 +4,20 @@ import com.mongodb.MongoException;
 import com.mongodb.MongoInterruptedException;
 import com.mongodb.client.MongoChangeStreamCursor;
 import com.mongodb.client.model.changestream.ChangeStreamDocument;
-import io.towpath.debezium.EventTime;
+import io.towpath.debezium.ResumeToken;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
 import java.time.Duration;
-import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 import org.bson.BsonArray;
-import org.bson.BsonBinaryWriter;
 import org.bson.BsonDocument;
 import org.bson.BsonString;
-import org.bson.codecs.BsonDocumentCodec;
-import org.bson.codecs.EncoderContext;
-import org.bson.io.BasicOutputBuffer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -78,7 +73,7 @@ public final class DdlWatch implements AutoCloseable {
     private void read(MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor) {
         ChangeStreamDocument<BsonDocument> event = cursor.tryNext(); // waits for up to a second
         if (event != null && Ddl.isRelevant(event, selection)) add(Ddl.of(event));
-        else if (cursor.getResumeToken() != null) passed(time(cursor.getResumeToken()));
+        else if (cursor.getResumeToken() != null) passed(ResumeToken.clusterTime(cursor.getResumeToken()));
     }
 
     /** The schema changes of the whole deployment. */
@@ -129,17 +124,6 @@ public final class DdlWatch implements AutoCloseable {
 
     private synchronized void report(String message) {
         isNew |= log.report(message);
-    }
-
-    private static ClusterTime time(BsonDocument token) {
-        BasicOutputBuffer bytes = new BasicOutputBuffer();
-        new BsonDocumentCodec()
-                .encode(
-                        new BsonBinaryWriter(bytes),
-                        token,
-                        EncoderContext.builder().build());
-        String text = Base64.getEncoder().encodeToString(bytes.toByteArray());
-        return EventTime.of(Map.of("resume_token", text)).orElseThrow();
     }
 
     @Override

@@ -80,22 +80,14 @@ public final class Streaming implements Phase {
         if (hasNewWarning()) records.add(ledger.rootRecord());
         rereads.skipped().ifPresent(records::add);
         int boundary = rereads.isPending() && (isNew || System.nanoTime() < heldUntil) ? boundary(batch) : -1;
-        if (boundary < 0) {
-            int emitted = emit(batch, records);
-            held = batch.subList(emitted, batch.size());
-            return records.isEmpty() ? null : records;
+        int emitted = emit(boundary < 0 ? batch : batch.subList(0, boundary), records);
+        held = batch.subList(emitted, batch.size());
+        if (emitted == boundary) {
+            if (isNew) heldUntil = System.nanoTime() + BOUNDARY_NS;
+            ClusterTime next = EventTime.of(held.get(0).sourceOffset()).orElseThrow();
+            records.addAll(rereads.read(next.previous()));
         }
-        ClusterTime time =
-                EventTime.of(batch.get(boundary).sourceOffset()).orElseThrow().previous();
-        int emitted = emit(batch.subList(0, boundary), records);
-        if (emitted < boundary) {
-            held = batch.subList(emitted, batch.size());
-            return records.isEmpty() ? null : records;
-        }
-        if (isNew) heldUntil = System.nanoTime() + BOUNDARY_NS;
-        records.addAll(rereads.read(time));
-        held = batch.subList(boundary, batch.size());
-        return records;
+        return records.isEmpty() ? null : records;
     }
 
     /** The first record that is later than all emitted ones; -1 if there is none, or if a row of the copy is later still. */
