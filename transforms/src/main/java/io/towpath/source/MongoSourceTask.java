@@ -146,8 +146,8 @@ public final class MongoSourceTask extends SourceTask {
             startRecords.clear();
             return records;
         }
-        Optional<Map<String, Object>> news = ddl.news();
-        if (news.isPresent()) return List.of(partitions.offsetRecord(partitions.ddl(), news.get(), "ddl"));
+        Optional<Map<String, Object>> ddlOffset = ddl.dueOffset();
+        if (ddlOffset.isPresent()) return List.of(partitions.offsetRecord(partitions.ddl(), ddlOffset.get(), "ddl"));
         if (phase == null || phase.isOver()) nextPhase();
         return sizeLimit.applyTo(phase.poll());
     }

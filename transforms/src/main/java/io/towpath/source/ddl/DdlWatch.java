@@ -52,7 +52,7 @@ public final class DdlWatch implements AutoCloseable {
     }
 
     /** The offset that has to be stored now, if any. */
-    public synchronized Optional<Map<String, Object>> news() {
+    public synchronized Optional<Map<String, Object>> dueOffset() {
         if (!isNew && System.nanoTime() - storedNs < STORED_NS) return Optional.empty();
         isNew = false;
         storedNs = System.nanoTime();

@@ -88,8 +88,8 @@ class DdlWatchServerTest {
         assertTrue(
                 changes.stream().anyMatch(change -> change.startsWith("rename ") && change.endsWith(" ddl1out")),
                 "$out");
-        assertTrue(watch.news().isPresent());
-        assertTrue(watch.news().isEmpty());
+        assertTrue(watch.dueOffset().isPresent());
+        assertTrue(watch.dueOffset().isEmpty());
         server.dropDatabase(database);
         await(() -> changes(log).contains("drop ddl2"));
     }
