@@ -41,10 +41,10 @@ def interval(compaction: Compaction, every_ms: int | None) -> int:
     return every_ms
 
 
-def refuse_undeployed(it: Session, compaction: Compaction) -> None:
+def refuse_undeployed(session: Session, compaction: Compaction) -> None:
     """Raise `Refused`, `NoSuchConnector`, `ConnectUnreachable` or `KafkaUnreachable` where nothing can be compacted."""
-    it.require_deployed()
-    pipeline, topics = it.pipeline, it.topics
+    session.require_deployed()
+    pipeline, topics = session.pipeline, session.topics
     existing = topics.all()
     pattern = pipeline.selection.topic_regex(pipeline.name)
     mine = [name for name in existing if re.fullmatch(pattern, name)]

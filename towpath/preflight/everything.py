@@ -25,14 +25,14 @@ _SERVERS = (
 _DEPLOY = "deploy"
 
 
-def everything(it: Session, path: Path, held: Collection[str] = ()) -> Iterator[Finding]:
+def everything(session: Session, path: Path, held: Collection[str] = ()) -> Iterator[Finding]:
     """Every finding about the pipeline in the file `path`. A server out of reach is a finding, and ends nothing.
 
     `held`: connectors that are to be made and not started.
     """
-    inventory = Inventory(it.pipeline, it.connect, it.topics, held=held)
+    inventory = Inventory(session.pipeline, session.connect, session.topics, held=held)
     inventory.away = _out_of_reach(inventory)
-    yield from file.check(it.pipeline, path)
+    yield from file.check(session.pipeline, path)
     failed = False
     for place, rules in _SERVERS:
         away = inventory.away.get(place)
@@ -40,7 +40,7 @@ def everything(it: Session, path: Path, held: Collection[str] = ()) -> Iterator[
             failed = failed or finding.level == "error"
             yield finding
     if connect.SUBJECT not in inventory.away and inventory.is_deployed:
-        yield from log.check(it)
+        yield from log.check(session)
     if not failed:
         yield from _deployment(inventory)
 

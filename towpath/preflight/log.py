@@ -109,13 +109,13 @@ def plan(pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def check(it: Session) -> Iterator[Finding]:
+def check(session: Session) -> Iterator[Finding]:
     """Findings about a pipeline that is deployed; none where a part does not answer, which others tell."""
     try:
-        if not it.pipeline.has_own_source:
+        if not session.pipeline.has_own_source:
             return
-        found = resnapshot.look(it.pipeline, it.connect)
-        with briefly(it.pipeline.source_uri, "source") as client:
+        found = resnapshot.look(session.pipeline, session.connect)
+        with briefly(session.pipeline.source_uri, "source") as client:
             window = read(client)
     except TowpathError:
         return
@@ -123,9 +123,9 @@ def check(it: Session) -> Iterator[Finding]:
         yield from judge_capture(window, captured)
 
 
-def warnings(it: Session) -> tuple[str, ...]:
+def warnings(session: Session) -> tuple[str, ...]:
     """What `status` shows of it."""
-    return tuple(f"{one.subject}: {one.finding}; {one.advice}" for one in check(it) if one.level != "ok")
+    return tuple(f"{one.subject}: {one.finding}; {one.advice}" for one in check(session) if one.level != "ok")
 
 
 _SUBJECT = "source oplog"

@@ -32,45 +32,45 @@ from verifier.metadata import MetadataDifference
 _DOCUMENTS = (source_offsets.DROP, source_offsets.RENAME, source_offsets.UNSEEN)
 
 
-def told(it: Session) -> tuple[Ddl, ...]:
+def told(session: Session) -> tuple[Ddl, ...]:
     """All that the source connectors have seen."""
-    states = [read_state(it.connect, name) for name in it.pipeline.source_connectors]
+    states = [read_state(session.connect, name) for name in session.pipeline.source_connectors]
     return source_offsets.in_order(state.ddl for state in states if state.ddl)
 
 
-def passed(it: Session) -> tuple[str, ...]:
+def passed(session: Session) -> tuple[str, ...]:
     """The marks of what the pipeline is behind of: no record from before it can still come to the destination.
 
     Empty where nobody answers, which is told elsewhere.
     """
     try:
-        return tuple(one.mark for one in _passed(it, told(it)))
+        return tuple(one.mark for one in _passed(session, told(session)))
     except TowpathError:
         return ()
 
 
-def _passed(it: Session, asked: Sequence[Ddl]) -> list[Ddl]:
+def _passed(session: Session, asked: Sequence[Ddl]) -> list[Ddl]:
     if not asked:
         return []
-    with passing(it, silent=True) as is_past:
+    with passing(session, silent=True) as is_past:
         return [one for one in asked if is_past(Timestamp(one.time.seconds, one.time.ordinal))]
 
 
-def look(it: Session, found: Iterable[Ddl], *, remember: bool = True) -> tuple[Unfollowed, ...]:
+def look(session: Session, found: Iterable[Ddl], *, remember: bool = True) -> tuple[Unfollowed, ...]:
     """What of this is not settled. What turns out to be is remembered on this machine, unless told otherwise.
 
     Raises `TowpathError` when a side cannot be asked.
     """
-    name, known = it.pipeline.name, list(found)
+    name, known = session.pipeline.name, list(found)
     old = settled(name)
     left = [one for one in known if one.mark not in old]
     if not left:
         return ()
     verdict = _verdict(name)
-    left = [one for one in left if not (verdict and verdict.settles(one, it.pipeline.selection))]
-    past = {one.mark for one in _passed(it, left)}  # before the destination is asked
-    sides = _sides(it.pipeline, left)
-    shown = [told for one in left if (told := judged(it.pipeline, it.file, one, sides)) is not None]
+    left = [one for one in left if not (verdict and verdict.settles(one, session.pipeline.selection))]
+    past = {one.mark for one in _passed(session, left)}  # before the destination is asked
+    sides = _sides(session.pipeline, left)
+    shown = [told for one in left if (told := judged(session.pipeline, session.file, one, sides)) is not None]
     waiting = {one.mark for one in left} - past | {one.ddl.mark for one in shown}
     new = {one.mark for one in known} - waiting
     if remember and new - old:
@@ -149,18 +149,18 @@ def settle(name: str, marks: Iterable[str]) -> None:
         file.write(json.dumps({"settled": sorted(marks)}))
 
 
-def as_json(it: Session, found: Sequence[Ddl]) -> list[dict[str, Any]]:
+def as_json(session: Session, found: Sequence[Ddl]) -> list[dict[str, Any]]:
     """Each as `Unfollowed` tells it; where a side cannot be asked, just what was done, settled or not."""
     try:
-        return [one.as_json() for one in look(it, found)]
+        return [one.as_json() for one in look(session, found)]
     except TowpathError:
         return [one.as_json() for one in found]
 
 
-def lines(it: Session, found: Iterable[Ddl] | None = None) -> Iterator[str]:
+def lines(session: Session, found: Iterable[Ddl] | None = None) -> Iterator[str]:
     """A line for each of what was found, or is told now; or why that cannot be told."""
     try:
-        yield from (one.line for one in look(it, told(it) if found is None else found))
+        yield from (one.line for one in look(session, told(session) if found is None else found))
     except NoSuchConnector:
         return  # nobody watches
     except TowpathError as error:
