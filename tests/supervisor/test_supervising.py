@@ -143,7 +143,7 @@ def keeps(tmp_path):
         file = tmp_path / "shop.toml"
         file.write_text(FILE + extra)
         file.chmod(0o600)
-        found = read(file).keeps
+        found = read(file).run
         return found.compact, found.verify, found.repair
 
     return read_from

@@ -59,12 +59,12 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
             apply.run(it.pipeline, made.collections, lambda step: say(step.words))
         tell_rest(made)
         for change in changes:
-            say(f"{'would ' if dry_run else ''}{change.words}")
+            say(f"{'would ' if dry_run else ''}{change.description}")
             if not dry_run:
                 change.apply()
         if not dry_run:
             wait_running(it.connect, it.pipeline, timeout)
-        words = [*(one.words for one in made.collections), *(change.words for change in changes)]
+        words = [*(one.words for one in made.collections), *(change.description for change in changes)]
         if as_json:
             click.echo(json.dumps({"dry_run": dry_run, "changes": words}))
         elif not words:

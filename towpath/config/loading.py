@@ -1,4 +1,4 @@
-"""The pipeline file: TOML, read strictly, so that a mistyped key is found and not passed over."""
+"""The pipeline file: TOML, read strictly, so that a mistyped key is an error and is not ignored."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from towpath.config.credential_files import beside, connect_login, kafka_client,
 from towpath.config.schema import Cluster, PipelineFile
 from towpath.errors import BadPipelineFile
 from towpath.namespaces import Renames, is_pattern
-from towpath.pipeline import Compaction, Copy, Keeps, Mode, Pipeline
+from towpath.pipeline import Compaction, Copy, Mode, Pipeline, RunOptions
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def read(path: Path) -> Pipeline:
-    """Read and check a pipeline file. Raises `BadPipelineFile` with every fault that it has."""
+    """Read and check a pipeline file. Raises `BadPipelineFile`, which lists every fault in the file."""
     try:
         content = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -36,12 +36,11 @@ def read(path: Path) -> Pipeline:
 
 
 def parse(content: str, path: Path) -> Pipeline:
-    """What a pipeline file at `path` with this content says. Raises as `read` does."""
-    said = _toml(content, path)
+    """The pipeline of a file with this `content` at `path`, which need not exist. Raises as `read` does."""
     try:
-        file = PipelineFile.model_validate(said)
+        file = PipelineFile.model_validate(_toml(content, path))
     except ValidationError as error:
-        faults = "\n".join(f"  {fault}" for fault in map(_words, error.errors(include_url=False)))
+        faults = "\n".join(f"  {_description(fault)}" for fault in error.errors(include_url=False))
         raise BadPipelineFile(f"{path} cannot be used:\n{faults}") from error
     return _pipeline(file, path)
 
@@ -53,11 +52,11 @@ def _toml(content: str, path: Path) -> dict[str, Any]:
         return tomllib.loads(content)
     except RecursionError as error:
         raise BadPipelineFile(f"{path} is not TOML: it is nested too deep") from error
-    except ValueError as error:  # a number of thousands of digits is no TOMLDecodeError
+    except ValueError as error:  # besides TOMLDecodeError: a number with thousands of digits
         raise BadPipelineFile(f"{path} is not TOML: {error}") from error
 
 
-def _words(fault: Any) -> str:
+def _description(fault: Any) -> str:
     place = ".".join(str(part) for part in fault["loc"])
     match fault["type"]:
         case "extra_forbidden":
@@ -104,14 +103,14 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         compaction=_compaction(file),
         kafka_client=kafka_client(file.kafka, path),
         connect_login=connect_login(file.connect, path),
-        keeps=_keeps(file),
+        run=_run_options(file),
     )
 
 
-def _keeps(file: PipelineFile) -> Keeps:
+def _run_options(file: PipelineFile) -> RunOptions:
     run = file.run
     compact = file.log.compact if run.compact is None else run.compact
-    return Keeps(compact=compact, verify=run.verify, repair=run.repair)
+    return RunOptions(compact=compact, verify=run.verify, repair=run.repair)
 
 
 def _copy(file: PipelineFile) -> Copy:
@@ -154,7 +153,7 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
         if not uri:
             raise BadPipelineFile(f"{path}: [{side}] uri_env: the environment variable {cluster.uri_env} is not set")
     elif cluster.uri_file is not None:
-        uri = _from_file(beside(path, cluster.uri_file, f"[{side}] uri_file"), side, path)
+        uri = _uri_from_file(beside(path, cluster.uri_file, f"[{side}] uri_file"), side, path)
     else:
         uri = cluster.uri or ""
     if not uri.startswith(("mongodb://", "mongodb+srv://")):
@@ -170,11 +169,11 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
 
 
 def holds_secret(uri: str) -> bool:
-    """Whether a password is in it, of a user or of a key."""
+    """Whether the URI holds the password of a user or of a key."""
     return ":" in uri.partition("://")[2].rpartition("@")[0] or "password=" in uri.lower()
 
 
-def _from_file(file: Path, side: str, path: Path) -> str:
+def _uri_from_file(file: Path, side: str, path: Path) -> str:
     try:
         uri = file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What a pipeline file can say, section by section, and what makes no sense in it."""
+"""The schema of a pipeline file, section by section, and the combinations that are not valid."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from towpath.namespaces import is_pattern
 from towpath.pipeline import CopyWay, Mode, ReadPreference
 
-#: Ten digits of weeks are fewer milliseconds than Kafka counts.
+#: Ten digits of weeks, in milliseconds, still fit into Kafka's 64-bit settings.
 _LENGTH = r"[1-9][0-9]{0,9}[smhdw]"
 
 
 def _printable(value: object) -> object:
-    """No line breaks, NULs or the like: nothing here has them, and the parts behind read them each in its way."""
+    """Reject line breaks, NULs and the like: no value needs them, and each component reads them differently."""
     if isinstance(value, str) and not value.isprintable():
         raise ValueError(f"{value[:80]!r} holds a character that is not printable")
     return value
@@ -70,7 +70,7 @@ class _Section(BaseModel):
 
 
 class Cluster(_Section):
-    """One side. Exactly one of the three says where the URI comes from."""
+    """One side. Exactly one of the three keys gives the URI."""
 
     uri: str | None = None
     uri_file: str | None = None
@@ -131,16 +131,16 @@ class Log(_Section):
 
 
 class Run(_Section):
-    """What `towpath run` keeps going."""
+    """What `towpath run` does besides supervising the connectors."""
 
     compact: bool | None = None
-    """None: as [log] compact says."""
+    """None: the value of [log] compact."""
     verify: bool = False
     repair: bool = True
 
 
 class PipelineFile(_Section):
-    """Everything that a pipeline file can say."""
+    """A whole pipeline file."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")]
     mode: Mode = "exactly-once"

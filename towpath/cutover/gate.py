@@ -164,7 +164,9 @@ def _way(back: Session) -> Iterator[Check]:
 
 
 def _way_back(back: Session, file: Path) -> Check:
-    errors = [one for one in everything(back, file, held=back.pipeline.source_connectors) if one.level == "error"]
+    errors = [
+        one for one in everything(back, file, create_stopped=back.pipeline.source_connectors) if one.level == "error"
+    ]
     words = "; ".join(f"{one.subject}: {one.finding}" for one in errors[:_SHOWN])
     advice = "; ".join(one.advice for one in errors[:_SHOWN])
     return Check("way back", not errors, words or f"can be begun ({file.name})", f"{advice}; or --no-way-back")

@@ -1,4 +1,4 @@
-"""The destination: who it is, what the user may write, what the namespaces that are written to already are."""
+"""The checks of the destination: its servers, the user's privileges, and what the target namespaces hold already."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SIDE = "destination"
 _SHOWN = 3
 
 
-def servers(i: Inventory) -> Iterator[Finding]:
-    yield from cluster.servers(i.destination)
+def servers(inventory: Inventory) -> Iterator[Finding]:
+    yield from cluster.servers(inventory.destination)
 
 
-def both(i: Inventory) -> Iterator[Finding]:
-    """Both sides compared."""
-    if source.SIDE in i.away:
+def both(inventory: Inventory) -> Iterator[Finding]:
+    """The two sides go together."""
+    if source.SIDE in inventory.unreachable:
         return
-    theirs, ours = i.source.version[0], i.destination.version[0]
+    theirs, ours = inventory.source.version[0], inventory.destination.version[0]
     if ours < theirs:
         yield warning(
             SIDE,
@@ -38,9 +38,9 @@ def both(i: Inventory) -> Iterator[Finding]:
             " accepts",
             f"upgrade the destination to MongoDB {theirs}",
         )
-    if source.namespaces(i):
-        yield from preconditions.targets(i)
-    if i.source.replica_set.is_same(i.destination.replica_set):
+    if source.namespaces(inventory):
+        yield from preconditions.targets(inventory)
+    if inventory.source.replica_set.is_same(inventory.destination.replica_set):
         yield warning(
             SIDE,
             "is the same replica set as the source: its oplog gets every change twice",
@@ -48,44 +48,45 @@ def both(i: Inventory) -> Iterator[Finding]:
         )
 
 
-def privileged(i: Inventory) -> Iterator[Finding]:
-    """What the user has to be allowed to do."""
-    mine = i.destination.privileges
+def privileged(inventory: Inventory) -> Iterator[Finding]:
+    """The user has the required privileges."""
+    mine = inventory.destination.privileges
     if mine is None:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
         return
-    yield from _writes(mine, _targets(i))
-    yield from _positions(mine, i.pipeline)
-    yield from _validation(mine, i.pipeline)
+    yield from _writes(mine, _targets(inventory))
+    yield from _positions(mine, inventory.pipeline)
+    yield from _validation(mine, inventory.pipeline)
 
 
-def _targets(i: Inventory) -> tuple[str, ...]:
-    return i.targets if source.namespaces(i) else ()
+def _targets(inventory: Inventory) -> tuple[str, ...]:
+    return inventory.targets if source.namespaces(inventory) else ()
 
 
-def _there(i: Inventory) -> tuple[Collection, ...]:
-    """What there is of the targets; nothing where the user may not look at all of them."""
-    mine, targets = i.destination.privileges, _targets(i)
-    return i.target_collections if targets and (mine is None or not _blind(mine, targets)) else ()
+def _existing(inventory: Inventory) -> tuple[Collection, ...]:
+    """The targets that exist; empty unless the user may read all of them."""
+    mine, targets = inventory.destination.privileges, _targets(inventory)
+    return inventory.target_collections if targets and (mine is None or not _blind(mine, targets)) else ()
 
 
-def kinds(i: Inventory) -> Iterator[Finding]:
-    """What is there can hold the documents."""
-    for collection in _there(i):
-        yield from kind(collection, i.pipeline)
+def kinds(inventory: Inventory) -> Iterator[Finding]:
+    """Every existing target can hold the documents."""
+    for collection in _existing(inventory):
+        yield from kind(collection, inventory.pipeline)
 
 
-def contents(i: Inventory) -> Iterator[Finding]:
-    """What is there already, and what of it speaks against writing to it."""
-    mine, targets = i.destination.privileges, _targets(i)
+def contents(inventory: Inventory) -> Iterator[Finding]:
+    """What the existing targets hold, and options and indexes of theirs that are traps."""
+    mine, targets = inventory.destination.privileges, _targets(inventory)
     if mine is not None and _blind(mine, targets):
         return
-    found = {collection.namespace: collection for collection in _there(i)}
-    deployed = connect.SUBJECT not in i.away and i.is_deployed
-    for collection in found.values():
+    existing = _existing(inventory)
+    deployed = connect.SUBJECT not in inventory.unreachable and inventory.is_deployed
+    for collection in existing:
         if collection.kind == "collection":
-            yield from i.destination.ask(partial(_contents, collection, i.pipeline, deployed))
-    new = [name for name in targets if name not in found]
+            yield from inventory.destination.ask(partial(_contents, collection, inventory.pipeline, deployed))
+    names = {collection.namespace for collection in existing}
+    new = [name for name in targets if name not in names]
     if new:
         more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
         yield ok(SIDE, f"the first document would create {', '.join(new[:_SHOWN])}{more}")
@@ -101,15 +102,15 @@ PRECONDITIONS = (
 
 
 def _contents(collection: Collection, pipeline: Pipeline, deployed: bool, client: Client) -> list[Finding]:
-    """`deployed`: its documents may be the pipeline's own."""
+    """`deployed`: the pipeline may have written the documents."""
     subject = f"destination {collection.namespace}"
     database, name = collection.namespace.split(".", 1)
-    found = client[database][name]
-    return [
-        *_documents(subject, found.estimated_document_count(), deployed=deployed),
-        *_options(collection, pipeline),
-        *(one for index in found.list_indexes() for one in _index(subject, dict(index), _refused(pipeline))),
-    ]
+    handle = client[database][name]
+    findings = [*_documents(subject, handle.estimated_document_count(), deployed=deployed)]
+    findings += _options(collection, pipeline)
+    for index in handle.list_indexes():
+        findings += _index(subject, dict(index), _refused(pipeline))
+    return findings
 
 
 def _writes(mine: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
@@ -138,7 +139,7 @@ def _writes(mine: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
 
 
 def _positions(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
-    """Where the exactly-once sink keeps its positions, in the transactions of what they are positions of."""
+    """The exactly-once sink may write its positions."""
     if not pipeline.exactly_once:
         return
     places = [f"{DATABASE}.{name}" for name in (OFFSETS, TASKS)]
@@ -161,7 +162,7 @@ def _blind(mine: Privileges, targets: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _validation(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
-    """mongo-kafka's own look at the privileges, which does not follow the namespaces."""
+    """mongo-kafka's own validation of the privileges, which ignores the namespaces, succeeds."""
     source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or mine.user.partition("@")[2]
     missing = mine.missing_for_mongo_kafka(pipeline.database, str(source))
     if missing:

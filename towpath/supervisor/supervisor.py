@@ -70,7 +70,7 @@ class Supervisor:
             self._looked = time.monotonic()
         running = not self.away and self.found is not None and self.found.state == "running"
         self._trying("compact and verify", lambda: self.services.turn(now, wanted=running))
-        if running and self.it.pipeline.keeps.repair and self.it.pipeline.exactly_once:
+        if running and self.it.pipeline.run.repair and self.it.pipeline.exactly_once:
             self._trying("set aside", self._repair)
 
     def _look(self) -> None:
