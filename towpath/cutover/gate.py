@@ -120,7 +120,7 @@ def _set_aside(it: Session) -> Check:
 
 
 def _collections(it: Session, found: Status) -> Check:
-    lines = [one.line for one in unreplicated.look(it, found.ddl, remember=False)]
+    lines = [one.line for one in unreplicated.unsettled(it, found.ddl, remember=False)]
     words = "; ".join(lines[:_SHOWN]) if lines else "nothing was done to them that the other side has not followed"
     return Check("collections", not lines, words, f"towpath ddl {it.file}")
 

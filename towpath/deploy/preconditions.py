@@ -141,9 +141,9 @@ def one_writer(inventory: Inventory) -> Iterator[Finding]:
         else:
             yield error(
                 _DEPLOY,
-                f"the connector {writer.connector} already writes {writer.listed} to this destination, and two pipelines"
-                " on one namespace overtake each other. If you renamed the pipeline: its log and its position stay with"
-                f" the old name ({writer.connector.removesuffix('-sink')})",
+                f"the connector {writer.connector} already writes {writer.listed} to this destination, and two"
+                " pipelines on one namespace overtake each other. If you renamed the pipeline: its log and its"
+                f" position stay with the old name ({writer.connector.removesuffix('-sink')})",
                 "keep that, or `towpath remove` the old pipeline first",
             )
 

@@ -110,7 +110,7 @@ def plan(pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def check(session: Session) -> Iterator[Finding]:
-    """The oplog window covers every source connector. No findings if a server does not answer: other checks report it."""
+    """The oplog still holds what the source connectors have not captured. Unreachable servers yield no finding here."""
     try:
         if not session.pipeline.has_own_source:
             return

@@ -17,7 +17,7 @@ from connectors.rest import Connector
 from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError
 from towpath.log import bounds
 from towpath.schema import unreplicated
-from towpath.schema.unreplicated import Unfollowed
+from towpath.schema.unreplicated import UnreplicatedDdl
 from towpath.session import TROUBLE, Session
 from towpath.status import log_figures
 from towpath.status.collector import look
@@ -49,7 +49,7 @@ class Supervisor:
     restarts: dict[str, int] = field(default_factory=dict)
     hopeless: dict[str, str] = field(default_factory=dict)
     """Connector → what to run, where no restart helps."""
-    ddl: tuple[Unfollowed, ...] = ()
+    ddl: tuple[UnreplicatedDdl, ...] = ()
     standing: Standing | None = None
     """What verdicts are held against; None before that was looked at."""
     since: float = field(default_factory=time.monotonic)
@@ -150,7 +150,7 @@ class Supervisor:
         assert self.found is not None
         self.standing = Standing.look(self.it)
         before = {one.ddl.mark for one in self.ddl}
-        self.ddl = unreplicated.look(self.it, self.found.ddl)
+        self.ddl = unreplicated.unsettled(self.it, self.found.ddl)
         for one in self.ddl:
             if one.ddl.mark not in before:
                 self.events.tell("ddl", one.line, one.as_json())
