@@ -303,7 +303,7 @@ def compact_with_little_memory(pipeline: Pipeline, monkeypatch: pytest.MonkeyPat
     assert read.compaction is not None
     topics = Topics(read.bootstrap)
     monkeypatch.setattr(service, "MOST_DIRTY", 300)
-    monkeypatch.setattr(service, "_SLICE", 0.001)
+    monkeypatch.setattr(service, "_READ_S", 0.001)
     with Connect(read.connect_url) as connect, closing(Reader(read, topics, from_beginning=False)) as reader:
         take = reader.read
         monkeypatch.setattr(reader, "read", lambda seconds: (take(seconds), most.append(reader.dirty)))

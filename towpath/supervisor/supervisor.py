@@ -238,7 +238,7 @@ class Supervisor:
 
 def _state(found: Status) -> str:
     if found.cutover is not None:
-        return f"{found.state}; cutover: {found.cutover.words}"
+        return f"{found.state}; cutover: {found.cutover.description}"
     asked = "; somebody asked for that: towpath resume" if found.state in ("paused", "stopped") else ""
     gone = "; its connectors are not there: towpath deploy" if found.state == "missing" else ""
     return f"{found.state}{asked}{gone}"

@@ -15,7 +15,7 @@ from uuid import uuid4
 from pymongo.errors import PyMongoError
 
 from towpath.errors import MongoUnreachable, Refused, TowpathError
-from towpath.mongo.client import ANSWER, Collection, ReplicaSet, briefly, collections, connected, replica_set
+from towpath.mongo.client import ANSWER_S, Collection, ReplicaSet, briefly, collections, connected, replica_set
 from towpath.namespaces import Selection
 from towpath.pipeline import Pipeline
 from towpath.session import Session
@@ -145,9 +145,9 @@ def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> li
     pipeline, and are named only with `views`. Raises `Refused` when there are none.
     """
     selection = Selection(pipeline.include, pipeline.exclude, tuple(only))
-    with connected(pipeline.source_uri, "source", answer=ANSWER) as client:
+    with connected(pipeline.source_uri, "source", answer=ANSWER_S) as client:
         ours = [one.namespace for one in collections(client) if _is_part(one, selection, views)]
-    with connected(pipeline.destination_uri, "destination", answer=ANSWER) as client:
+    with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
         # what is kept about positions and verdicts needs no rights beyond reading and writing them
         databases = [name for name in client.list_database_names() if name != _OWN]
         theirs = list(_named_by_source(pipeline, selection, collections(client, databases), views))
@@ -190,8 +190,8 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
     compared = pairs(pipeline, only, views=True)
     try:
         with (
-            connected(pipeline.source_uri, "source", answer=ANSWER) as source,
-            connected(pipeline.destination_uri, "destination", answer=ANSWER) as destination,
+            connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
+            connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
         ):
             looked = Looked.at(source, destination, compared)
     except MongoUnreachable as error:
