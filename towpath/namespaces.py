@@ -104,7 +104,7 @@ def refuse_bad_names(prefix: str, namespaces: Iterable[str], other_topics: Itera
         twin = by_metric.setdefault(topic.replace(".", "_"), topic)
         if twin != topic:
             raise Refused(
-                f"the topics {twin!r} and {topic!r} would collide (Kafka does not tell '.' from '_' there)",
+                f"the topics {twin!r} and {topic!r} would collide (Kafka does not distinguish '.' and '_' there)",
                 f"leave {namespace!r} out with [collections] exclude and move it in a pipeline of another name",
             )
 

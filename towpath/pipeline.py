@@ -19,7 +19,7 @@ from towpath.namespaces import Renames, Selection
 #: How records are applied: exactly once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
 Mode = Literal["exactly-once", "plain"]
 #: What makes the initial copy: MongoSource in ranges of `_id`, Debezium, or nothing.
-CopyWay = Literal["towpath", "debezium", "none"]
+CopyMethod = Literal["towpath", "debezium", "none"]
 ReadPreference = Literal["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"]
 
 
@@ -27,7 +27,7 @@ ReadPreference = Literal["primary", "primaryPreferred", "secondary", "secondaryP
 class Copy:
     """The initial copy of each collection. A rate of 0 means no limit."""
 
-    way: CopyWay
+    method: CopyMethod
     threads: int
     read_preference: ReadPreference
     documents_per_second: int
@@ -104,7 +104,7 @@ class Pipeline:
     @property
     def has_own_source(self) -> bool:
         """Whether MongoSource captures, which copies in ranges and re-reads on request; else stock Debezium does."""
-        return self.exactly_once or self.copy.way == "towpath"
+        return self.exactly_once or self.copy.method == "towpath"
 
     @property
     def selection(self) -> Selection:

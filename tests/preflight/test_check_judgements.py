@@ -14,7 +14,7 @@ from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SourceState
 from towpath.mongo.client import ReplicaSet
 from towpath.namespaces import Renames
-from towpath.pipeline import ClusterTime, Copy, CopyWay, Pipeline
+from towpath.pipeline import ClusterTime, Copy, CopyMethod, Pipeline
 from towpath.preflight import cluster, connect, file, kafka, log
 from towpath.resnapshot import Captured
 from towpath.topic_settings import LARGEST_RECORD, TOPIC_SETTINGS
@@ -261,12 +261,12 @@ def test_the_oplog_has_to_reach_back_over_the_copy(
     assert finding.level == level
     assert words in finding.finding
     assert finding.advice or level == "ok"
-    assert list(log.check_copy(window, documents, size, replace(copy, way="none"))) == []
+    assert list(log.check_copy(window, documents, size, replace(copy, method="none"))) == []
 
 
 @pytest.mark.parametrize(("way", "level"), [("debezium", "warning"), ("towpath", "error")])
-def test_workers_without_exactly_once_support(way: CopyWay, level: str) -> None:
-    pipeline = replace(PIPELINE, copy=replace(PIPELINE.copy, way=way))
+def test_workers_without_exactly_once_support(way: CopyMethod, level: str) -> None:
+    pipeline = replace(PIPELINE, copy=replace(PIPELINE.copy, method=way))
     ((found, words),) = told(connect.validated("move-source", {"exactly.once.support": ["is not"]}, pipeline))
     assert found == level
     assert "no exactly-once support" in words

@@ -108,7 +108,7 @@ def refuse(pipeline: Pipeline) -> None:
             "`towpath cutover --back` returns to the source",
         )
     raise Refused(
-        f"a cutover of {pipeline.name} is under way, or was interrupted", "`towpath cutover --undo` puts things back"
+        f"a cutover of {pipeline.name} is under way, or was interrupted", "`towpath cutover --undo` undoes it"
     )
 
 

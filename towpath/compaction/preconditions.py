@@ -58,7 +58,7 @@ def refuse_undeployed(session: Session, compaction: Compaction) -> None:
         if settings.get(MARK) != str(compaction.lag_ms):
             raise Refused(
                 f"the topic {name} has {MARK}={settings.get(MARK)}, and the file says {compaction.lag_ms} ([log]"
-                " compaction_lag); `towpath deploy` sets what the file says"
+                " compaction_lag); `towpath deploy` applies the file's settings"
             )
 
 

@@ -30,12 +30,12 @@ def refuse_files(files: Iterable[tuple[str, str]], where: str, *, plain_sink: bo
         file = Path(name)
         if plain_sink:
             raise BadPipelineFile(
-                f'{where}: {option} is nothing that mongo-kafka\'s sink reads, which mode = "plain" has as it is; give'
-                " the workers a trust store (-Djavax.net.ssl.trustStore) and leave it out, or deploy with mode ="
+                f'{where}: mongo-kafka\'s sink, which mode = "plain" uses, does not read {option}; give the workers a'
+                " trust store (-Djavax.net.ssl.trustStore) and leave the option out, or deploy with mode ="
                 ' "exactly-once"'
             )
         if not file.is_absolute():
-            raise BadPipelineFile(f"{where}: {option}={name}: write the whole path, for the workers read it as well")
+            raise BadPipelineFile(f"{where}: {option}={name}: write an absolute path: the workers read it as well")
         _refuse_unreadable(file, f"{where}: {option}")
         if option == "tlsCertificateKeyFile":
             refuse_open_key(file)
@@ -67,7 +67,7 @@ def connect_login(section: schema.Connect, path: Path) -> Login:
         user, mark, password = _text(file, where).strip().partition(":")
         refuse_open(file, "it holds a password for Kafka Connect")
         if not mark or not user or "\n" in password:
-            raise BadPipelineFile(f"{where}: {file} has to hold one line, user:password")
+            raise BadPipelineFile(f"{where}: {file} must hold one line, user:password")
     pem = {
         name: beside(path, text, f"[connect] {name}")
         for name in ("ca", "certificate")
@@ -93,7 +93,7 @@ def beside(path: Path, name: str, key: str) -> Path:
     try:
         return (path.parent / Path(name).expanduser()).resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise BadPipelineFile(f"{path}: {key}: {shown(name)} is no path: {error}") from error
+        raise BadPipelineFile(f"{path}: {key}: {shown(name)} is not a path: {error}") from error
 
 
 def _text(file: Path, where: str) -> str:

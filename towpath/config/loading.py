@@ -51,7 +51,7 @@ def _toml(content: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(content)
     except RecursionError as error:
-        raise BadPipelineFile(f"{path} is not TOML: it is nested too deep") from error
+        raise BadPipelineFile(f"{path} is not TOML: it is nested too deeply") from error
     except ValueError as error:  # besides TOMLDecodeError: a number with thousands of digits
         raise BadPipelineFile(f"{path} is not TOML: {error}") from error
 
@@ -116,7 +116,7 @@ def _run_options(file: PipelineFile) -> RunOptions:
 def _copy(file: PipelineFile) -> Copy:
     capture = file.capture
     return Copy(
-        way=capture.copy_way or ("debezium" if file.mode == "plain" else "towpath"),
+        method=capture.copy_method or ("debezium" if file.mode == "plain" else "towpath"),
         threads=capture.copy_threads,
         read_preference=capture.read_preference,
         documents_per_second=capture.documents_per_second,
@@ -139,7 +139,7 @@ def _http(url: str, path: Path) -> str:
     try:
         parts = httpx.URL(url)
     except (httpx.InvalidURL, ValueError) as error:
-        raise BadPipelineFile(f"{path}: [connect] url: {shown(url)} is no URL: {error}") from error
+        raise BadPipelineFile(f"{path}: [connect] url: {shown(url)} is not a URL: {error}") from error
     if parts.scheme not in ("http", "https") or not parts.host:
         raise BadPipelineFile(
             f"{path}: [connect] url: {shown(url)} is not the URL of a Connect worker: http://host:8083"
@@ -161,7 +161,7 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
     try:
         urlsplit(uri)
     except ValueError as error:
-        raise BadPipelineFile(f"{path}: [{side}]: the URI is none: {error}") from error
+        raise BadPipelineFile(f"{path}: [{side}]: the URI is not valid: {error}") from error
     if cluster.uri is not None and holds_secret(uri):
         refuse_open(path, f"it holds the password of the {side}")
     refuse_files(mongo_uri.files(uri), f"{path}: [{side}]", plain_sink=side == "destination" and mode == "plain")

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from towpath.namespaces import is_pattern
-from towpath.pipeline import CopyWay, Mode, ReadPreference
+from towpath.pipeline import CopyMethod, Mode, ReadPreference
 
 #: Ten digits of weeks, in milliseconds, still fit into Kafka's 64-bit settings.
 _LENGTH = r"[1-9][0-9]{0,9}[smhdw]"
@@ -29,19 +29,19 @@ def _pattern(text: str) -> str:
 
 def _duration(text: str) -> str:
     if text != "forever" and not re.fullmatch(_LENGTH, text):
-        raise ValueError(f"{text!r} is no duration; write forever, or a number with s, m, h, d or w, such as 30d")
+        raise ValueError(f"{text!r} is not a duration; write forever, or a number with s, m, h, d or w, such as 30d")
     return text
 
 
 def _time(text: str) -> str:
     if not re.fullmatch(_LENGTH, text):
-        raise ValueError(f"{text!r} is no length of time; write a number with s, m, h, d or w, such as 24h")
+        raise ValueError(f"{text!r} is not a length of time; write a number with s, m, h, d or w, such as 24h")
     return text
 
 
 def _timeout(text: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]{0,3}[sm]", text):
-        raise ValueError(f"{text!r} is no timeout; write a number of up to four digits with s or m, such as 60s")
+        raise ValueError(f"{text!r} is not a timeout; write a number of up to four digits with s or m, such as 60s")
     return text
 
 
@@ -106,7 +106,7 @@ class Connect(_Section):
 
 
 class Capture(_Section):
-    copy_way: Annotated[CopyWay | None, Field(alias="copy")] = None
+    copy_method: Annotated[CopyMethod | None, Field(alias="copy")] = None
     copy_threads: Annotated[int, Field(ge=1, le=64)] = 4
     read_preference: ReadPreference = "primary"
     documents_per_second: Documents = 0
@@ -156,18 +156,18 @@ class PipelineFile(_Section):
 
     @model_validator(mode="after")
     def _copy_and_mode(self) -> Self:
-        if self.mode == "exactly-once" and self.capture.copy_way == "debezium":
+        if self.mode == "exactly-once" and self.capture.copy_method == "debezium":
             raise ValueError(
                 '[capture] copy = "debezium" does not go with mode = "exactly-once": Debezium\'s own copy overlaps the'
-                " stream, so that changes would be applied to rows that already hold them; leave copy out (Towpath"
-                ' copies, each row at a known time), or set mode = "plain"'
+                " stream, so changes would be applied to documents that already have them; leave copy out (Towpath"
+                ' copies each document at a known time), or set mode = "plain"'
             )
         if self.run.compact and not self.log.compact:
             raise ValueError(
-                "[run] compact = true keeps a compacted log fit, and [log] compact is false; set that, or leave this"
-                " out: it is as [log] compact says"
+                "[run] compact = true needs a compacted log, and [log] compact is false; set that to true, or leave"
+                " this out: the default is the value of [log] compact"
             )
-        if self.log.compact and self.mode == "plain" and self.capture.copy_way != "towpath":
+        if self.log.compact and self.mode == "plain" and self.capture.copy_method != "towpath":
             raise ValueError(
                 "[log] compact = true needs re-read documents, which Debezium's own connector does not support;"
                 ' set mode = "exactly-once", or [capture] copy = "towpath"'

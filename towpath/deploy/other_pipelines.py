@@ -98,7 +98,7 @@ def loops(
             yield error(
                 "deploy",
                 f"{pipeline.name} writes {round_trip[0]}, and the pipeline {other} brings that back to"
-                f" {written[round_trip[0]]}, where {pipeline.name} captures it: each change would go round without end",
+                f" {written[round_trip[0]]}, where {pipeline.name} captures it: each change would circulate forever",
                 f"`towpath remove` {other} first, or stop its sink",
             )
 

@@ -39,8 +39,8 @@ def included(inventory: Inventory) -> Iterator[Finding]:
 
 def names(inventory: Inventory) -> Iterator[Finding]:
     """The topic name of every namespace is valid and collides with no other."""
-    mine = {topic_of(inventory.pipeline.name, name) for name in inventory.namespaces}
-    earlier = [topic for topic in inventory.existing if topic not in mine]
+    own_topics = {topic_of(inventory.pipeline.name, name) for name in inventory.namespaces}
+    earlier = [topic for topic in inventory.existing if topic not in own_topics]
     for namespace in inventory.namespaces:
         try:
             refuse_bad_names(inventory.pipeline.name, [namespace], earlier)
@@ -57,7 +57,7 @@ def kinds(inventory: Inventory) -> Iterator[Finding]:
 
 def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     """The collection is of a supported kind."""
-    subject, ranges = f"{_SOURCE} {collection.namespace}", pipeline.copy.way == "towpath"
+    subject, ranges = f"{_SOURCE} {collection.namespace}", pipeline.copy.method == "towpath"
     if collection.kind == "timeseries":
         yield error(
             subject,
@@ -103,7 +103,7 @@ def targets(inventory: Inventory) -> Iterator[Finding]:
             yield error(
                 _DESTINATION,
                 f"source and destination are the same replica set, and {name} would be written to {target}, which the"
-                " pipeline captures again, without end",
+                " pipeline captures again: each change would circulate forever",
                 "name another destination, or rename into a database that [collections] include does not take in",
             )
 
@@ -192,8 +192,8 @@ def unchanged_mode(
     if same is False:
         yield error(
             _DEPLOY,
-            f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy.way}":'
-            " what was copied, and up to when, means nothing to another way of copying",
+            f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy.method}":'
+            " the stored progress of one method cannot be used by another",
             f"set it back, or empty the destination's namespaces and {_REMOVE}",
         )
 
@@ -214,8 +214,8 @@ def same_whole_documents(inventory: Inventory) -> Iterator[Finding]:
     if name not in inventory.pipeline.connectors and inventory.deployed.get(name) is not None:
         yield error(
             _DEPLOY,
-            f"the connector {name} looks up whole documents, and the file no longer names any: a collection cannot"
-            f" change its way of capture on the way",
+            f"the connector {name} looks up whole documents, and the file no longer names any: the capture method of a"
+            " collection cannot change",
             f"name it again in [capture] whole_documents, or {_REMOVE}",
         )
 
@@ -227,8 +227,8 @@ def same_capture(inventory: Inventory) -> Iterator[Finding]:
         if before and after and before != after:
             yield error(
                 _DEPLOY,
-                f"{namespace} is captured by {before} and would be by {after}: a collection cannot change its way of"
-                f" capture on the way",
+                f"{namespace} is captured by {before} and would be by {after}: the capture method of a collection"
+                " cannot change",
                 f"leave [capture] whole_documents as it was for it, or {_REMOVE}",
             )
 
@@ -255,7 +255,7 @@ def _newly_captured(inventory: Inventory, namespace: str) -> str | None:
 
 def copied(inventory: Inventory) -> Iterator[Finding]:
     """Debezium copies only at its first start, so no collection with documents is included later."""
-    for namespace in sorted(inventory.filled) if inventory.pipeline.copy.way == "debezium" else ():
+    for namespace in sorted(inventory.filled) if inventory.pipeline.copy.method == "debezium" else ():
         after = _newly_captured(inventory, namespace)
         if after is not None and inventory.has_position(after):
             yield error(
@@ -275,8 +275,8 @@ def not_taken_in_again(inventory: Inventory) -> Iterator[Finding]:
     for topic in sorted({topic for (topic, _), (_, end) in ends.items() if end > 0}):
         yield error(
             _DEPLOY,
-            f"{names[topic]} was in this pipeline before, and was taken out: its topic {topic} holds records, and"
-            " what was deleted at the source since then would stay at the destination for ever",
+            f"{names[topic]} was included in this pipeline before, and then excluded: its topic {topic} holds records,"
+            " and documents that were deleted at the source since then would stay at the destination forever",
             f"give it a pipeline of its own (and empty it at the destination), or {_REMOVE}",
         )
 
@@ -305,8 +305,8 @@ def single(topic: Topic) -> Iterator[Finding]:
     if topic.partitions != 1:
         yield error(
             f"kafka {topic.name}",
-            f"the topic {topic.name} has {topic.partitions} partitions and must have one: it was not made by Towpath",
-            "delete it, and deploy makes it anew",
+            f"the topic {topic.name} has {topic.partitions} partitions and must have one: Towpath did not create it",
+            "delete it; deploy creates it again",
         )
 
 

@@ -50,13 +50,13 @@ def both(inventory: Inventory) -> Iterator[Finding]:
 
 def privileged(inventory: Inventory) -> Iterator[Finding]:
     """The user has the required privileges."""
-    mine = inventory.destination.privileges
-    if mine is None:
+    granted = inventory.destination.privileges
+    if granted is None:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
         return
-    yield from _writes(mine, _targets(inventory))
-    yield from _positions(mine, inventory.pipeline)
-    yield from _validation(mine, inventory.pipeline)
+    yield from _writes(granted, _targets(inventory))
+    yield from _positions(granted, inventory.pipeline)
+    yield from _validation(granted, inventory.pipeline)
 
 
 def _targets(inventory: Inventory) -> tuple[str, ...]:
@@ -65,8 +65,8 @@ def _targets(inventory: Inventory) -> tuple[str, ...]:
 
 def _existing(inventory: Inventory) -> tuple[Collection, ...]:
     """The targets that exist; empty unless the user may read all of them."""
-    mine, targets = inventory.destination.privileges, _targets(inventory)
-    return inventory.target_collections if targets and (mine is None or not _blind(mine, targets)) else ()
+    granted, targets = inventory.destination.privileges, _targets(inventory)
+    return inventory.target_collections if targets and (granted is None or not _blind(granted, targets)) else ()
 
 
 def kinds(inventory: Inventory) -> Iterator[Finding]:
@@ -77,8 +77,8 @@ def kinds(inventory: Inventory) -> Iterator[Finding]:
 
 def contents(inventory: Inventory) -> Iterator[Finding]:
     """What the existing targets hold, and options and indexes of theirs that are traps."""
-    mine, targets = inventory.destination.privileges, _targets(inventory)
-    if mine is not None and _blind(mine, targets):
+    granted, targets = inventory.destination.privileges, _targets(inventory)
+    if granted is not None and _blind(granted, targets):
         return
     existing = _existing(inventory)
     deployed = connect.SUBJECT not in inventory.unreachable and inventory.is_deployed
@@ -113,64 +113,65 @@ def _contents(collection: Collection, pipeline: Pipeline, deployed: bool, client
     return findings
 
 
-def _writes(mine: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
-    lacking = {name: missing for name in targets if (missing := mine.missing(DESTINATION_ACTIONS, name))}
+def _writes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
+    lacking = {name: missing for name in targets if (missing := granted.missing(DESTINATION_ACTIONS, name))}
     databases = sorted({name.partition(".")[0] for name in lacking})
     roles = ", ".join(f'{{role: "readWrite", db: "{database}"}}' for database in databases)
-    user, _, database = mine.user.partition("@")
+    user, _, database = granted.user.partition("@")
     if lacking:
         name, missing = next(iter(lacking.items()))
         yield error(
             SIDE,
-            f"the user {mine.user} may not {', '.join(missing)} in {name}"
+            f"the user {granted.user} may not {', '.join(missing)} in {name}"
             + (f" and {len(lacking) - 1} more namespaces" if len(lacking) > 1 else ""),
             f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{roles}])',
         )
     elif targets:
-        yield ok(SIDE, f"the user {mine.user} may {', '.join(DESTINATION_ACTIONS)} in all target namespaces")
-    blind = _blind(mine, targets)
+        yield ok(SIDE, f"the user {granted.user} may {', '.join(DESTINATION_ACTIONS)} in all target namespaces")
+    blind = _blind(granted, targets)
     if blind and not lacking:
         name, missing = next(iter(blind.items()))
         yield warning(
             SIDE,
-            f"the user {mine.user} may not {', '.join(missing)} in {name}: its contents cannot be checked or compared",
+            f"the user {granted.user} may not {', '.join(missing)} in {name}: its contents cannot be checked or"
+            " compared",
             f'grant it the role "readWrite" on {name.partition(".")[0]}, which includes these actions',
         )
 
 
-def _positions(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
+def _positions(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     """The exactly-once sink may write its positions."""
     if not pipeline.exactly_once:
         return
     places = [f"{DATABASE}.{name}" for name in (OFFSETS, TASKS)]
-    missing = dict.fromkeys(action for place in places for action in mine.missing(POSITION_ACTIONS, place))
-    user, _, database = mine.user.partition("@")
+    missing = dict.fromkeys(action for place in places for action in granted.missing(POSITION_ACTIONS, place))
+    user, _, database = granted.user.partition("@")
     if missing:
         yield error(
             SIDE,
-            f"the user {mine.user} may not {', '.join(missing)} in {' and '.join(places)}, where the sink keeps its"
+            f"the user {granted.user} may not {', '.join(missing)} in {' and '.join(places)}, where the sink keeps its"
             " positions",
             f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readWrite", db: "{DATABASE}"}}]),'
             ' or set mode = "plain"',
         )
     else:
-        yield ok(SIDE, f"the user {mine.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
+        yield ok(SIDE, f"the user {granted.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
 
 
-def _blind(mine: Privileges, targets: Sequence[str]) -> dict[str, list[str]]:
-    return {name: missing for name in targets if (missing := mine.missing(DESTINATION_LOOKS, name))}
+def _blind(granted: Privileges, targets: Sequence[str]) -> dict[str, list[str]]:
+    return {name: missing for name in targets if (missing := granted.missing(DESTINATION_LOOKS, name))}
 
 
-def _validation(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
+def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     """mongo-kafka's own validation of the privileges, which ignores the namespaces, succeeds."""
-    source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or mine.user.partition("@")[2]
-    missing = mine.missing_for_mongo_kafka(pipeline.database, str(source))
+    source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or granted.user.partition("@")[2]
+    missing = granted.missing_for_mongo_kafka(pipeline.database, str(source))
     if missing:
-        user, _, database = mine.user.partition("@")
+        user, _, database = granted.user.partition("@")
         yield error(
             SIDE,
-            f"the sink connector's own validation would report {', '.join(missing)} missing for {mine.user}: it checks"
-            f" the database {pipeline.database!r} (that of the first included namespace), the user's database"
+            f"the sink connector's own validation would report {', '.join(missing)} missing for {granted.user}: it"
+            f" checks the database {pipeline.database!r} (that of the first included namespace), the user's database"
             f" {source!r}, and grants on all databases, but not the target namespaces",
             f'db.getSiblingDB("{database}").grantRolesToUser("{user}",'
             f' [{{role: "readWrite", db: "{pipeline.database}"}}])',

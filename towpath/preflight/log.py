@@ -250,8 +250,8 @@ def _duration(seconds: float) -> str:
 
 
 def check_copy(oplog: Oplog | None, documents: int, size: int, copy: Copy) -> Iterator[Finding]:
-    """The oplog window is longer than a copy of so many documents and bytes takes: the stream starts where it began."""
-    if oplog is None or oplog.young or copy.way == "none" or not size:
+    """The oplog window is longer than a copy of so many documents and bytes takes."""
+    if oplog is None or oplog.young or copy.method == "none" or not size:
         return
     limits = ((documents, copy.documents_per_second), (size, copy.bytes_per_second))
     limited = max((amount / rate / 3600 for amount, rate in limits if rate), default=0.0)

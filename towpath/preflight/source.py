@@ -22,7 +22,7 @@ from towpath.preflight import cluster, connect, log
 from towpath.text import counted
 
 SIDE = "source"
-_SHOWN = 10  # with more collections, only their number is shown
+_SHOWN = 10  # with more collections, only their number is listed
 
 
 def servers(inventory: Inventory) -> Iterator[Finding]:
@@ -31,25 +31,26 @@ def servers(inventory: Inventory) -> Iterator[Finding]:
 
 def _missing(inventory: Inventory) -> list[str]:
     """The actions that are not granted to the user on all databases."""
-    actions = SOURCE_ACTIONS + (COPY_ACTIONS if inventory.pipeline.copy.way == "towpath" else ())
+    actions = SOURCE_ACTIONS + (COPY_ACTIONS if inventory.pipeline.copy.method == "towpath" else ())
     return inventory.source.privileges.missing_everywhere(actions) if inventory.source.privileges else []
 
 
 def privileged(inventory: Inventory) -> Iterator[Finding]:
-    actions = SOURCE_ACTIONS + (COPY_ACTIONS if inventory.pipeline.copy.way == "towpath" else ())
-    mine, missing = inventory.source.privileges, _missing(inventory)
-    if mine is None:
+    """The user has the required privileges."""
+    actions = SOURCE_ACTIONS + (COPY_ACTIONS if inventory.pipeline.copy.method == "towpath" else ())
+    granted, missing = inventory.source.privileges, _missing(inventory)
+    if granted is None:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
     elif missing:
-        user, _, database = mine.user.partition("@")
+        user, _, database = granted.user.partition("@")
         yield error(
             SIDE,
-            f"the user {mine.user} may not {', '.join(missing)} in every database, but Debezium watches all databases"
-            " with one change stream",
+            f"the user {granted.user} may not {', '.join(missing)} in every database, but Debezium watches all"
+            " databases with one change stream",
             f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readAnyDatabase", db: "admin"}}])',
         )
     else:
-        yield ok(SIDE, f"the user {mine.user} may {', '.join(actions)} in every database")
+        yield ok(SIDE, f"the user {granted.user} may {', '.join(actions)} in every database")
 
 
 def namespaces(inventory: Inventory) -> tuple[str, ...]:
@@ -95,9 +96,9 @@ def collections(inventory: Inventory) -> Iterator[Finding]:
             count, _ = inventory.extents[collection.namespace]
             yield from inventory.source.ask(partial(_sampled, collection.namespace, count, inventory.pipeline))
     documents, size = _total(inventory)
-    shown = ", ".join(inventory.namespaces) if len(inventory.namespaces) <= _SHOWN else ""
+    listed = ", ".join(inventory.namespaces) if len(inventory.namespaces) <= _SHOWN else ""
     total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
-    yield ok(SIDE, f"matching collections: {shown or len(inventory.namespaces)}; {total}")
+    yield ok(SIDE, f"matching collections: {listed or len(inventory.namespaces)}; {total}")
 
 
 PRECONDITIONS = (

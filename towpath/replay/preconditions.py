@@ -77,7 +77,7 @@ def captured(pipeline: Pipeline, connect: Connect) -> Captured:
         except NoSuchConnector:
             return Captured(None, None, (), True)
     times = [state.position.time for state in found if state.position is not None]
-    none = [ClusterTime(0, 0)] if pipeline.copy.way == "none" else []
+    none = [ClusterTime(0, 0)] if pipeline.copy.method == "none" else []
     copied = none + [state.copied for state in found if state.copied is not None]
     return Captured(
         passed=min(times) if len(times) == len(found) else None,
@@ -92,7 +92,7 @@ def captured(pipeline: Pipeline, connect: Connect) -> Captured:
 
 
 def refuse_uncopied(pipeline: Pipeline, *, force: bool) -> None:
-    if pipeline.copy.way == "none" and not force:
+    if pipeline.copy.method == "none" and not force:
         raise Refused(
             f'{pipeline.name} has [capture] copy = "none": its log never had what the source held when it began, so'
             " that a destination rebuilt from it lacks that; --force rebuilds the rest"
