@@ -269,7 +269,7 @@ def test_the_cleaner_is_let_at_an_old_log_once_it_is_protected_and_taken_off_aga
     pipeline.file.write_text(file.replace("compact = false", "compact = true"))
     assert "`towpath deploy` sets" in towpath("compact", pipeline.file, "--once", expect=2).stderr
     assert "--every 301s is more than half" in towpath("compact", pipeline.file, "--every", "301s", expect=2).stderr
-    assert "follows when `towpath compact`" in towpath("deploy", pipeline.file).stderr
+    assert "`towpath compact` sets cleanup.policy later" in towpath("deploy", pipeline.file).stderr
     assert policy(pipeline)["cleanup.policy"] == "delete"
     until("log that is not compacted yet", lambda: "not compacted yet" in _shown(pipeline))
     assert compact_with_little_memory(pipeline, monkeypatch).switched_on == (pipeline.topic("docs"),)

@@ -157,7 +157,7 @@ def test_what_run_keeps_going(keeps):
         True,
         False,
     )
-    with pytest.raises(BadPipelineFile, match=r"run: .*compact|compact = true keeps"):
+    with pytest.raises(BadPipelineFile, match=r"compact = true needs"):
         keeps("run = {compact = true}")
     with pytest.raises(BadPipelineFile, match="unknown key"):
         keeps("run = {compacts = true}")
