@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import tenacity
 
-from connectors.rest import Connect, Connector, Passing
+from connectors.rest import Connect, Connector, Passing, failure
 from towpath.errors import ConnectError, ConnectUnreachable, NoSuchConnector, NotYet, TowpathError
 from towpath.pipeline import Pipeline
 
@@ -49,6 +49,7 @@ class Wait:
     passing: tuple[type[TowpathError], ...] = (ConnectUnreachable, Passing)
     say: Callable[[str], object] = lambda _: None
     _end: float = field(init=False)
+    _told: bool = field(default=False, init=False)
     _well: float = field(default_factory=time.monotonic, init=False)
 
     def __post_init__(self) -> None:
@@ -64,29 +65,29 @@ class Wait:
         Raises `NoSuchConnector` and `TowpathError` with the reason for connectors that are gone or have failed, and
         what was raised last when the time is over.
         """
-        is_told = False
         while True:
             try:
                 return look()
             except TowpathError as error:
                 if isinstance(error, NoSuchConnector) or not isinstance(error, (NotYet, *self.passing)):
                     raise
-                is_trouble = not isinstance(error, NotYet)
-                if is_trouble and not is_told:
-                    self.say(f"{error}; waiting for it, up to {self.timeout:.0f} s")
-                is_told = is_trouble
                 self._go_on(error)
 
     def _go_on(self, last: TowpathError) -> None:
+        found, failed = list[Connector](), None
         try:
             found = statuses(self.connect, self.names)
-            failure = self._failure(found)
-        except self.passing:
-            found, failure = [], None
+            failed = self._failure(found)
+        except self.passing as error:
+            last = error
+        is_trouble = not isinstance(last, NotYet)
+        if is_trouble and not self._told:
+            self.say(f"{last}; waiting for it, up to {self.timeout:.0f} s")
+        self._told = is_trouble
         now = time.monotonic()
-        self._well = self._well if failure else now
-        if failure and now >= self._well + self.failed_for:
-            raise failure
+        self._well = self._well if failed else now
+        if failed and now >= self._well + self.failed_for:
+            raise failed
         if now > self._end:
             standing = ", ".join(f"{c.name} is {c.state} with {len(c.tasks)} tasks" for c in found if not c.running)
             raise type(last)(f"{self.late}: {'; '.join(filter(None, (str(last), standing)))}") from last
@@ -97,8 +98,7 @@ class Wait:
             if connector.state == "MISSING" and self.connect.config(connector.name) is None:
                 words = f"there is no connector {connector.name} at {self.connect.url}"
                 return NoSuchConnector(words, advice="was it removed meanwhile?")
-        failed = [f"{c.name} has failed: {'; '.join(c.failures)}" for c in found if c.failures]
-        return TowpathError("; ".join(failed)) if failed else None
+        return failure(found)
 
 
 def wait_running(connect: Connect, pipeline: Pipeline, timeout: float, names: Iterable[str] | None = None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import httpx
 import tenacity
 
+from connectors.failures import Failure
 from towpath.connect_login import NO_LOGIN, Login
-from towpath.errors import ConnectError, ConnectUnreachable, NoSuchConnector
+from towpath.errors import ConnectError, ConnectorFailed, ConnectUnreachable, NoSuchConnector, Unresolved
 
 T = TypeVar("T")
 
@@ -60,22 +61,25 @@ class Connector:
         return self.state == "RUNNING" and bool(self.tasks) and all(t.state == "RUNNING" for t in self.tasks)
 
     @property
-    def failures(self) -> tuple[str, ...]:
-        """The reasons of what failed, each the most telling line of its stack trace."""
+    def causes(self) -> tuple[Failure, ...]:
+        """Of itself and its tasks, each once."""
         traces = [self.trace if self.state == "FAILED" else ""] + [t.trace for t in self.tasks if t.state == "FAILED"]
-        return tuple(dict.fromkeys(reason(trace) for trace in traces if trace))
+        return tuple(dict.fromkeys(Failure.of(trace) for trace in traces if trace))
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """The same in words."""
+        return tuple(cause.what for cause in self.causes)
 
 
-def reason(trace: str) -> str:
-    """The deepest cause named in a Java stack trace, in one line."""
-    lines = [line.strip() for line in trace.splitlines()]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    found = causes[-1] if causes else lines[0] if lines else ""
-    return re.sub(
-        r"^(?:org\.apache\.kafka\.connect\.errors\.\w+|io\.towpath\.record\.ContractException|[\w.$]+(?=: TWP-)): ",
-        "",
-        found,
-    )
+def failure(connectors: Iterable[Connector], advice: str = "") -> ConnectorFailed | None:
+    """What has failed of these, as an error; None when nothing has."""
+    failed = [connector for connector in connectors if connector.causes]
+    if not failed:
+        return None
+    what = "; ".join(f"{connector.name} has failed: {'; '.join(connector.failures)}" for connector in failed)
+    code = next((cause.code for connector in failed for cause in connector.causes if cause.code), "")
+    return ConnectorFailed(what, advice, where=failed[0].name, code=code)
 
 
 class Passing(ConnectError):
@@ -83,15 +87,19 @@ class Passing(ConnectError):
     moment later."""
 
 
-#: What Connect answers with 500 when it could not read a configuration, or could not write it (AbstractHerder,
-#: KafkaConfigBackingStore).
+#: Connect answers some failures with 500 or 400 and words only. What it says when it could not read a configuration,
+#: or could not write it (AbstractHerder, KafkaConfigBackingStore), and of a file that a configuration refers to.
 _PASSING = re.compile("a rebalance is expected|the request can be safely retried")
+_UNRESOLVED = re.compile(r"Could not read properties|\$\{file:")
 
 
 def _kind(answer: httpx.Response) -> type[ConnectError]:
-    if answer.status_code == 409 or (answer.status_code == 500 and _PASSING.search(message(answer))):
+    words = message(answer)
+    if answer.status_code == 409 or (answer.status_code == 500 and _PASSING.search(words)):
         return Passing
-    return NoSuchConnector if answer.status_code == 404 and is_about_connector(answer) else ConnectError
+    if answer.status_code == 404 and is_about_connector(answer):
+        return NoSuchConnector
+    return Unresolved if _UNRESOLVED.search(words) else ConnectError
 
 
 _retry_passing = tenacity.retry(
@@ -210,8 +218,8 @@ class Connect:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise self._no_connect(method, path, "the answer is JSON, but not what Kafka Connect says") from error
 
-    def _no_connect(self, method: str, path: str, found: str) -> ConnectError:
-        return ConnectError(f"{method} {self.url}{path}: {found}", advice="is this Kafka Connect? ([connect] url)")
+    def _no_connect(self, method: str, path: str, what: str) -> ConnectError:
+        return ConnectError(what, "is this Kafka Connect? ([connect] url)", where=f"{method} {self.url}{path}")
 
     @_retry_passing
     def _ask(self, method: str, path: str, **request: Any) -> Any:
@@ -219,7 +227,9 @@ class Connect:
             with self._client.stream(method, path, **request) as streamed:
                 answer = read(streamed)
         except (httpx.TimeoutException, TimeoutError) as error:
-            raise ConnectUnreachable(f"Kafka Connect at {self.url} did not answer {method} {path} in time") from error
+            raise ConnectUnreachable(
+                f"Kafka Connect at {self.url} did not answer {method} {path} in time", where=self.url
+            ) from error
         except httpx.DecodingError as error:
             raise self._no_connect(method, path, f"the answer cannot be decoded ({error})") from error
         except (httpx.RequestError, httpx.InvalidURL) as error:
@@ -228,19 +238,20 @@ class Connect:
             return self._decoded(answer, method, path) if answer.content else None
         if answer.status_code == 404 and is_page(answer):
             raise ConnectUnreachable(
-                f"{method} {self.url}{path}: 404, and not in Kafka Connect's words: its worker is still starting, or"
-                " something else listens there ([connect] url)",
-                404,
+                "404, and not in Kafka Connect's words: its worker is still starting, or something else listens there"
+                " ([connect] url)",
+                where=f"{method} {self.url}{path}",
+                status=404,
             )
         words, advice = _REFUSALS.get(answer.status_code) or (message(answer), "")
-        found = f"{method} {self.url}{path}: {answer.status_code}: {words}"
-        raise _kind(answer)(found, answer.status_code, advice)
+        what, where = f"{answer.status_code}: {words}", f"{method} {self.url}{path}"
+        raise _kind(answer)(what, advice, where=where, status=answer.status_code)
 
     def _unreachable(self, error: Exception) -> ConnectUnreachable:
         trouble = self._login.trouble(self.url)
-        words, advice = (trouble.found, trouble.advice) if trouble else (str(error), "is a worker running there?")
-        found = f"cannot reach Kafka Connect at {self.url}: {words}"
-        return ConnectUnreachable(found, advice=f"{advice} ([connect] url)")
+        words, advice = (trouble.what, trouble.advice) if trouble else (str(error), "is a worker running there?")
+        what = f"cannot reach Kafka Connect at {self.url}: {words}"
+        return ConnectUnreachable(what, f"{advice} ([connect] url)", where=self.url)
 
     def _decoded(self, answer: httpx.Response, method: str, path: str) -> Any:
         try:

@@ -1,28 +1,50 @@
-"""What can go wrong, as one tree.
+"""What can go wrong, as one tree. Errors are data: `what`, `where`, `advice` and `code`; the message is made of them.
 
-TowpathError                    root; its message says what was attempted, where, what was found, what to do
+TowpathError                    root
 ├── BadPipelineFile             the pipeline file is missing, unreadable or says something that cannot be
 ├── ConnectError                the Connect REST API answered, but not with what was asked for
 │   ├── ConnectUnreachable      nobody answers at the Connect URL
-│   └── NoSuchConnector         Connect does not know the connector
+│   ├── NoSuchConnector         Connect does not know the connector
+│   └── Unresolved              a worker cannot read a file that a configuration refers to
+├── ConnectorFailed             a connector or one of its tasks has failed, and stays so
 ├── KafkaUnreachable            no broker answers at the bootstrap address
 ├── TopicError                  a topic is not as the record contract needs it
 ├── Refused                     the change would break the order of records or lose some of them
 │   └── Overtaken               another command is at the same work by now
 ├── MongoUnreachable            a cluster does not answer, or refuses the credentials
 ├── NotWhole                    the log cannot rebuild all documents
-└── NotYet                      what was waited for did not come about in time
+├── NotYet                      what was waited for did not come about in time
+└── StackError                  the embedded stack; the tree below it is in `towpath/stack/errors.py`
 
-The verifier and the embedded stack have roots of their own: `verifier.VerifierError`, `towpath.stack.StackError`.
+The verifier is a library and has a root of its own with the same fields: `verifier.VerifierError`.
 """
+
+from __future__ import annotations
 
 
 class TowpathError(Exception):
-    """Root of the tree. `advice` is what to do, where the one who raises it knows; the message is both."""
+    """Root of the tree.
 
-    def __init__(self, found: str, advice: str = "") -> None:
-        super().__init__(f"{found}; {advice}" if advice else found)
-        self.found, self.advice = found, advice
+    `what` was found; `where`: a file, URL, host, topic, side or namespace; `advice`: what to do; `code`: as in
+    `docs/errors.md`. What is not known is empty. The message is `code: where: what; advice`, without the code and the
+    place where `what` names them itself.
+    """
+
+    def __init__(self, what: str, advice: str = "", *, where: str = "", code: str = "") -> None:
+        self.what, self.where, self.advice, self.code = what, where, advice, code
+        super().__init__(f"{self.sentence}; {advice}" if advice else self.sentence)
+
+    @property
+    def sentence(self) -> str:
+        """The message without the advice."""
+        return "".join(f"{part}: " for part in (self.code, self.where) if part and part not in self.what) + self.what
+
+
+def fields(error: BaseException) -> dict[str, str]:
+    """An error as data; one of a foreign package is its words alone."""
+    return {"what": getattr(error, "what", str(error))} | {
+        name: getattr(error, name, "") for name in ("where", "advice", "code")
+    }
 
 
 class BadPipelineFile(TowpathError):
@@ -32,8 +54,10 @@ class BadPipelineFile(TowpathError):
 class ConnectError(TowpathError):
     """Connect answered a request with something other than success."""
 
-    def __init__(self, found: str, status: int | None = None, advice: str = "") -> None:
-        super().__init__(found, advice)
+    def __init__(
+        self, what: str, advice: str = "", *, where: str = "", code: str = "", status: int | None = None
+    ) -> None:
+        super().__init__(what, advice, where=where, code=code)
         self.status = status
 
 
@@ -43,6 +67,14 @@ class ConnectUnreachable(ConnectError):
 
 class NoSuchConnector(ConnectError):
     """Connect does not know a connector of that name."""
+
+
+class Unresolved(ConnectError):
+    """A worker cannot resolve the `${file:…}` of a configuration."""
+
+
+class ConnectorFailed(TowpathError):
+    """A connector or one of its tasks has failed, and stays so."""
 
 
 class KafkaUnreachable(TowpathError):

@@ -25,6 +25,9 @@ class Finding:
     subject: str
     finding: str
     advice: str = ""
+    where: str = ""
+    """A setting, or the place of an error; `code`: as in `docs/errors.md`."""
+    code: str = ""
 
     def as_json(self) -> dict[str, str]:
         return asdict(self)
@@ -47,15 +50,15 @@ def require(preconditions: Iterable[Precondition[Inventory]], inventory: Invento
     for precondition in preconditions:
         for finding in precondition.check(inventory) if precondition.required else ():
             if finding.level == "error":
-                raise Refused(finding.finding, finding.advice)
+                raise Refused(finding.finding, finding.advice, where=finding.where, code=finding.code)
 
 
-def error(subject: str, finding: str, advice: str) -> Finding:
-    return Finding("error", subject, finding, advice)
+def error(subject: str, finding: str, advice: str, *, where: str = "", code: str = "") -> Finding:
+    return Finding("error", subject, finding, advice, where, code)
 
 
-def warning(subject: str, finding: str, advice: str) -> Finding:
-    return Finding("warning", subject, finding, advice)
+def warning(subject: str, finding: str, advice: str, *, where: str = "") -> Finding:
+    return Finding("warning", subject, finding, advice, where)
 
 
 def ok(subject: str, finding: str) -> Finding:
@@ -64,4 +67,5 @@ def ok(subject: str, finding: str) -> Finding:
 
 def refusal(subject: str, cause: TowpathError) -> Finding:
     """The error finding for an exception."""
-    return error(subject, cause.found, cause.advice or "deploy would stop with the same message")
+    advice = cause.advice or "deploy would stop with the same message"
+    return error(subject, cause.sentence, advice, where=cause.where, code=cause.code)

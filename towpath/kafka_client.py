@@ -6,7 +6,7 @@ Java's names are the ones that are written down; librdkafka and kafka-python get
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,13 +72,11 @@ class KafkaClient:
             found["ssl_check_hostname"] = False
         return found
 
-    def trouble(self, bootstrap: str, said: Iterable[str]) -> Trouble | None:
-        """What is wrong with TLS or the login, and what to do. `said`: errors of librdkafka's."""
-        refused = next((words for words in said if "SASL" in words), None)
+    def trouble(self, bootstrap: str, refused: str = "") -> Trouble | None:
+        """What is wrong with TLS or the login, and what to do. `refused`: the client's words of a refused login."""
         if refused:
-            said_by_broker = refused.partition(": ")[2] or refused
             return Trouble(
-                f"the brokers refuse the user or the password: {said_by_broker}",
+                f"the brokers refuse the user or the password: {refused.partition(': ')[2] or refused}",
                 f"correct them, or {MECHANISM}, in the file of [kafka] client",
             )
         told = self.settings

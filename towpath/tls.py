@@ -13,6 +13,7 @@ from dataclasses import dataclass
 _PATIENCE = 3.0  # seconds for the handshake
 _SILENCE = 0.5  # seconds after which a server that says nothing is taken to wait for the client
 _EXPIRED, _NOT_YET, _OTHER_HOST, _OTHER_IP = 10, 9, 62, 64  # X509_V_ERR_… of OpenSSL
+#: Of OpenSSL's names of reasons, such as TLSV1_ALERT_UNKNOWN_CA.
 _REFUSES = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "ends the connection")
 
 
@@ -53,7 +54,7 @@ class Trust:
 class Trouble:
     """What was found, and what to do."""
 
-    found: str
+    what: str
     advice: str
 
 

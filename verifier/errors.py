@@ -1,6 +1,6 @@
 """What can go wrong during a comparison.
 
-VerifierError           root; its message says what was attempted, where, what went wrong, and often what to do
+VerifierError           root, with the fields `what`, `where`, `advice` and `code`
 ├── ServerLost          a server was unreachable for too long
 ├── Unsuitable          the chosen way of comparing does not work here
 └── WorkerDied          a worker process ended unexpectedly
@@ -8,7 +8,20 @@ VerifierError           root; its message says what was attempted, where, what w
 
 
 class VerifierError(Exception):
-    """Root of all errors; raised as such when a server refuses a command or the journal cannot be written."""
+    """Root of all errors; raised as such when a server refuses a command or the journal cannot be written.
+
+    `what` went wrong; `where`: a namespace, side or file; `advice`: what to do; `code`: the server's, by name, where
+    one refused. What is not known is empty. The message is `where: what; advice`, without a place that `what` names.
+    """
+
+    def __init__(self, what: str, advice: str = "", *, where: str = "", code: str = "") -> None:
+        self.what, self.where, self.advice, self.code = what, where, advice, code
+        super().__init__(f"{self.sentence}; {advice}" if advice else self.sentence)
+
+    @property
+    def sentence(self) -> str:
+        """The message without the advice."""
+        return f"{self.where}: {self.what}" if self.where and self.where not in self.what else self.what
 
 
 class ServerLost(VerifierError):

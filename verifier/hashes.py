@@ -52,24 +52,27 @@ class Watch:
             until = now(self.client) or self.since
             return proof.written(self.client, self.namespaces, self.since, until)
         except PyMongoError as error:
-            raise in_words(f"look for writes to the {self.side}", error) from error
+            raise in_words(f"look for writes to the {self.side}", error, self.side) from error
         except proof.Unknown as error:
-            raise Unsuitable(f"cannot see whether anything is written to the {self.side}: {error}") from error
+            what = f"cannot see whether anything is written to the {self.side}: {error}"
+            raise Unsuitable(what, where=self.side) from error
 
     def refuse_writes(self) -> None:
         """Raise `Unsuitable` when something has been written since."""
         if written := self.written():
             raise Unsuitable(
-                f"{', '.join(sorted(written))} was written to at the {self.side} during the run, and {_QUIET}: stop the"
-                " writers and wait until the destination has caught up, or compare without it"
+                f"{', '.join(sorted(written))} was written to at the {self.side} during the run, and {_QUIET}",
+                "stop the writers and wait until the destination has caught up, or compare without it",
+                where=self.side,
             )
 
 
-def watch(client: Client, namespaces: Sequence[Namespace], side: str) -> Watch:
-    """Watch from now on. Raises `Unsuitable` for a standalone, which has no change streams to show writes."""
-    since = now(client)
+def watch(client: Client, namespaces: Sequence[Namespace], side: str, lost_for: float) -> Watch:
+    """Watch from now on. Raises `Unsuitable` for a standalone, which has no change streams to show writes, and
+    `ServerLost` for a server that is unreachable for `lost_for` seconds."""
+    since = patiently(f"read the {side}'s cluster time", lost_for, lambda: now(client))
     if since is None:
-        raise Unsuitable(f"the {side} is a standalone mongod, on which writes cannot be seen; {_QUIET}")
+        raise Unsuitable(f"the {side} is a standalone mongod, on which writes cannot be seen; {_QUIET}", where=side)
     return Watch(client, namespaces, side, since)
 
 

@@ -75,8 +75,9 @@ class Journal:
             return None  # no file, or the run ended before it had written its plan
         if plan["about"] != json.loads(json.dumps(about)):
             raise VerifierError(
-                f"cannot resume the run in {self.path}: it compared something else, or with other options; use the same"
-                " options, or start again without resume"
+                f"cannot resume the run in {self.path}: it compared something else, or with other options",
+                "use the same options, or start again without resume",
+                where=str(self.path),
             )
         ranges = [
             Range(number, Pair(source, destination), Bounds(_bytes(low), _bytes(high)), batch_size, ordered)
@@ -95,7 +96,8 @@ class Journal:
         try:
             yield
         except OSError as error:
-            raise VerifierError(f"cannot write the journal {self.path}: {error.strerror}; make room there") from error
+            what = f"cannot write the journal {self.path}: {error.strerror}"
+            raise VerifierError(what, "make room there", where=str(self.path)) from error
 
 
 def _done(line: str) -> Done | None:

@@ -145,11 +145,12 @@ def patiently(
         raise in_words(what, error) from error
 
 
-def in_words(what: str, error: PyMongoError) -> VerifierError:
-    """The driver's error as one of ours; `what` completes "cannot …"."""
+def in_words(what: str, error: PyMongoError, where: str = "") -> VerifierError:
+    """The driver's error as one of ours; `what` completes "cannot …", and names the place `where`."""
     if is_passing(error):
-        return ServerLost(f"cannot {what}: {brief(error)}")
-    return VerifierError(f"cannot {what}: the server refused: {brief(error)}")
+        return ServerLost(f"cannot {what}: {brief(error)}", where=where)
+    code = str((getattr(error, "details", None) or {}).get("codeName", ""))
+    return VerifierError(f"cannot {what}: the server refused: {brief(error)}", where=where, code=code)
 
 
 def brief(error: Any) -> str:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from verifier.differences import Difference, Pair
@@ -15,7 +16,7 @@ from verifier.plan import ListedPair, Plan, about, look, plan
 from verifier.proof import Outcome, Same, Unsettled
 from verifier.ranges import RANGE_BYTES, size
 from verifier.raw import Key, id_key
-from verifier.reads import Client, collection
+from verifier.reads import Client, collection, patiently
 from verifier.settlement import Passed, Recheck, Settling
 from verifier.tally import Progress, Tally, Verdict
 from verifier.workers import Advanced, Finished, Job, Message, Notice, Range, Suspected, running
@@ -26,7 +27,7 @@ _TICK = 0.25  # seconds between two reports of progress
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to compare."""
+    """How to compare. Raises `ValueError` for values out of range."""
 
     processes: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Worker processes, 1 or more; no more than there are ranges are started."""
@@ -46,6 +47,10 @@ class Options:
     """A file that lets an interrupted run go on; removed when all namespaces have a verdict. Not used with `quiet`."""
     resume: bool = False
     """Go on where the run in `journal` ended; it must be a run over the same collections, compared in the same way."""
+
+    def __post_init__(self) -> None:
+        if self.processes < 1 or self.range_bytes < 1 or not self.lost_for >= 0:  # which NaN is not either
+            raise ValueError(f"{self} is not valid: processes and range_bytes are 1 or more, lost_for is 0 or more")
 
 
 class Verification:
@@ -127,15 +132,17 @@ class Verification:
 
     def _watch(self, source: Client, destination: Client, listed: Sequence[ListedPair]) -> list[Watch]:
         return [
-            watch(source, [each.pair.source for each in listed], "source"),
-            watch(destination, [each.pair.destination for each in listed], "destination"),
+            watch(source, [each.pair.source for each in listed], "source", self._options.lost_for),
+            watch(destination, [each.pair.destination for each in listed], "destination", self._options.lost_for),
         ]
 
     def _hashed(self, source: Client, destination: Client, listed: Sequence[ListedPair]) -> list[ListedPair]:
         """Those whose hashes differ; the tallies of the others are complete."""
         same = same_by_hash(source, destination, [each.pair for each in listed])
         for pair in (each.pair for each in listed if same[each.pair]):
-            counts, tally = size(collection(source, pair.source)), self._tallies[pair]
+            documents, tally = collection(source, pair.source), self._tallies[pair]
+            what = f"count the documents of {pair.source}"
+            counts = patiently(what, self._options.lost_for, partial(size, documents))
             tally.way = "hashed"
             tally.expected, tally.documents, tally.size = counts.documents, counts.documents, counts.bytes
         return [each for each in listed if not same[each.pair]]

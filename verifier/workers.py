@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from pymongo import MongoClient
 
 from verifier.differences import Pair
-from verifier.errors import ServerLost, VerifierError, WorkerDied
+from verifier.errors import VerifierError, WorkerDied
 from verifier.hashes import Screen
 from verifier.merge import Equal, RangeRead
 from verifier.ranges import Bounds
@@ -91,10 +91,9 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A worker cannot go on; `lost`: because a server is unreachable."""
+    """A worker cannot go on."""
 
-    text: str
-    lost: bool
+    error: VerifierError
 
 
 Message: TypeAlias = Advanced | Suspected | Finished | Notice | Failed
@@ -195,7 +194,7 @@ def _work(job: Job, tasks: Any, results: Any) -> None:
                 send(message)
             send(Finished(work.number))
     except VerifierError as error:
-        send(Failed(str(error), isinstance(error, ServerLost)))
+        send(Failed(error))
 
 
 class Workers:
@@ -219,7 +218,7 @@ class Workers:
                     ) from None
             return None
         if isinstance(message, Failed):
-            raise (ServerLost if message.lost else VerifierError)(message.text)
+            raise message.error
         return message
 
 

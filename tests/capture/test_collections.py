@@ -53,7 +53,7 @@ def test_a_copy_that_would_outlive_the_oplog_is_refused_before_it_starts(make_pi
 
     def refused() -> bool:
         with suppress(AssertionError):  # it is well until the task has begun
-            return "the first copy would take" in json.dumps(pipeline.status(expect=1))
+            return "the initial copy would take" in json.dumps(pipeline.status(expect=1))
         return False
 
     until("refusal of the copy", refused)

@@ -13,6 +13,7 @@ from tests.support.pipeline import TOWPATH
 from towpath import state_files
 from towpath.deploy import credentials
 from towpath.errors import TowpathError
+from towpath.events import as_line
 from towpath.verification import verdict_file
 from verifier import Pair, VerifierError
 from verifier.journal import Done, Journal
@@ -32,14 +33,14 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
 def test_the_last_verdict_is_whole_when_there_is_no_room_for_the_next(disk: Disk) -> None:
     place = verdict_file.path("shop")
     with state_files.writing(place) as file:
-        file.write(verdict_file.line({"clean": True}))
+        file.write(as_line({"clean": True}))
     disk.fill()
     with (
         pytest.raises(TowpathError, match=f"cannot keep .*verdict.jsonl: {NO_ROOM}"),
         state_files.writing(place) as file,
     ):
         for _ in range(10_000):
-            file.write(verdict_file.line({"clean": False}))
+            file.write(as_line({"clean": False}))
     assert verdict_file.counts(place) == {"clean": True}
     assert [one.name for one in place.parent.iterdir()] == ["verdict.jsonl"]
 
@@ -48,7 +49,7 @@ def test_a_verdict_so_short_that_it_waits_for_the_end_of_the_file_is_not_taken_f
     place = verdict_file.path("shop")
     disk.fill()
     with pytest.raises(TowpathError, match=NO_ROOM), state_files.writing(place) as file:
-        file.write(verdict_file.line({"clean": True}))
+        file.write(as_line({"clean": True}))
     assert not place.exists()
     (place.parent.parent / "file").touch()
     with pytest.raises(TowpathError, match=r"cannot keep .*: Not a directory; .* XDG_STATE_HOME"):

@@ -31,8 +31,9 @@ from tests.support.writer import Writer
 from towpath import stack as embedded
 from towpath.compaction import service
 from towpath.compaction.reader import Reader
-from towpath.compaction.service import Compactor, Round
+from towpath.compaction.service import Compactor
 from towpath.config import loading as pipeline_file
+from towpath.events import Round
 from towpath.kafka.topics import Topics
 from towpath.log import integrity
 from towpath.stack import mongod

@@ -13,10 +13,14 @@ from random import Random
 
 import pytest
 
+from connectors.control import Wait, wait_running
+from connectors.rest import Connect
 from tests.support import commands
 from tests.support.fuzz import SEED
 from tests.support.pipeline import Pipeline, towpath
 from tests.support.unwell import unwell
+from towpath.config.loading import read
+from towpath.errors import ConnectUnreachable, NoSuchConnector, NotYet
 
 pytestmark = pytest.mark.servers
 
@@ -82,3 +86,36 @@ def any_status(through: Pipeline, command: str) -> int:
     assert "Traceback" not in done.stderr, f"{command} fell over: {done.stderr}"
     assert done.returncode < 2 or "towpath: " in done.stderr or done.stdout, f"{command} failed without a word"
     return done.returncode
+
+
+def test_a_worker_that_does_not_answer_for_a_moment_is_waited_for(docs: Pipeline) -> None:
+    towpath("deploy", docs.write())
+    with (
+        unwell(docs.addresses.connect, lambda n, *_: "nothing" if n < 5 else None) as proxy,
+        Connect(proxy.url) as connect,
+    ):
+        wait_running(connect, read(docs.file), 60)
+        assert len(proxy.shown) == 5
+
+
+def test_a_worker_that_does_not_answer_at_all_is_given_up_in_time(docs: Pipeline) -> None:
+    with (
+        unwell(None, lambda *_: "nothing") as proxy,
+        Connect(proxy.url) as connect,
+        pytest.raises(ConnectUnreachable, match=r"^not running after 1 s: cannot reach Kafka Connect"),
+    ):
+        wait_running(connect, read(docs.write()), 1)
+
+
+def test_a_connector_that_is_gone_is_not_waited_for(docs: Pipeline) -> None:
+    def nothing_yet() -> None:
+        raise NotYet("nothing yet")
+
+    said: list[str] = []
+    with (
+        unwell(docs.addresses.connect, lambda n, *_: "nothing" if n == 0 else None) as proxy,
+        Connect(proxy.url) as connect,
+        pytest.raises(NoSuchConnector, match=f"there is no connector {docs.name}-sink"),
+    ):
+        Wait(connect, [f"{docs.name}-sink"], 60, "too late", failed_for=0, say=said.append).until(nothing_yet)
+    assert [line for line in said if line.endswith("waiting for it, up to 60 s")] == said != []

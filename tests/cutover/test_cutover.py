@@ -19,6 +19,7 @@ import pytest
 from bson import ObjectId
 from confluent_kafka.admin import AdminClient
 
+from tests.support import schema
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, towpath
@@ -50,6 +51,7 @@ class Cutover:
         """Read on until it has told that. Fails with all that it said when it ends before."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
+            schema.refuse(("cutover", "--json"), line)
             self.told.append(json.loads(line))
             if wanted(self.told[-1]):
                 return self.told[-1]

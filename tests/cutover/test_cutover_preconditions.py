@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from towpath.cutover.gate import Check, Limits, looked
+from towpath.cutover.gate import Limits, looked
 from towpath.cutover.preconditions import Preconditions
 from towpath.cutover.steps import Asked
+from towpath.events import Check
 from towpath.session import opened
 from towpath.stack import mongod
 

@@ -5,7 +5,7 @@ import base64
 import bson
 import pytest
 
-from connectors.rest import Connector, Task, reason
+from connectors.rest import Connector, Task
 from towpath.errors import TowpathError
 from towpath.log.lag import gaps
 from towpath.pipeline import ClusterTime, SourcePosition, resume_token_time, source_position
@@ -49,16 +49,6 @@ def test_nothing_has_passed_while_the_snapshot_runs():
 def test_gaps_begin_at_what_is_applied_and_not_before_the_log_does():
     ends = {("t", 0): (0, 5), ("t", 1): (3, 9), ("t", 2): (0, 4), ("t", 3): (2, 2)}
     assert gaps(ends, {("t", 0): 5, ("t", 1): 1, ("t", 3): 0}) == {("t", 1): (3, 9), ("t", 2): (0, 4)}
-
-
-def test_the_reason_is_the_deepest_cause():
-    trace = (
-        "org.apache.X: outer\n\tat a.b\nCaused by: c.Y: middle\n\tat c.d\nCaused by: e.Z: the wrong password\n\tat f"
-    )
-    assert reason(trace) == "e.Z: the wrong password"
-    assert reason("org.apache.X: only\n\tat a.b") == "org.apache.X: only"
-    assert reason("org.apache.kafka.connect.errors.DataException: shop.a: no\n\tat a.b") == "shop.a: no"
-    assert reason("") == ""
 
 
 def test_a_connector_without_tasks_does_not_run():

@@ -112,7 +112,11 @@ def test_advice_is_what_was_raised_as_such() -> None:
     """Not what comes after a semicolon of somebody's sentence."""
     for error, found, advice in (
         (Refused("it; is; odd", "do; this"), "it; is; odd", "do; this"),
-        (ConnectError("GET /: 500: one; two", 500), "GET /: 500: one; two", "deploy would stop with the same message"),
+        (
+            ConnectError("500: one; two", where="GET /", status=500),
+            "GET /: 500: one; two",
+            "deploy would stop with the same message",
+        ),
         (ConnectUnreachable("nobody is there", advice="start it"), "nobody is there", "start it"),
     ):
         finding = refusal("x", error)

@@ -15,6 +15,7 @@ import pytest
 from bson import json_util
 
 from tests.conftest import MakePipeline
+from tests.support import schema
 from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
@@ -129,7 +130,9 @@ def test_following_finds_damage_to_what_changes_and_status_shows_it(pipeline: Pi
         assert (found["extra"], found["different"], found["order"], found["unsettled"]) == (0, 0, 0, 0)
         assert found["age_seconds"] < 15
         follower.send_signal(signal.SIGINT)
-        said = [json.loads(line) for line in follower.communicate(timeout=60)[0].splitlines()]
+        lines = follower.communicate(timeout=60)[0]
+        schema.refuse(("verify", "--json"), lines if isinstance(lines, str) else lines.decode())
+        said = [json.loads(line) for line in lines.splitlines()]
     assert follower.returncode == 0
     assert named([line for line in said if "id_bson" in line]) == {bson.encode({"_id": 7}): "missing"}
     assert not said[-1]["following"]

@@ -128,7 +128,7 @@ def _is_told(pipeline: Pipeline, lost: str) -> None:
     status = until("failure", lambda: (said := words("status", pipeline.file, expect=1)) and "FAILED" in said and said)
     assert "no longer holds the changes since" in status
     assert "A restart does not help; run: towpath resnapshot PIPELINE" in status
-    assert "`towpath resnapshot PIPELINE` reads all documents again" in words("wait", pipeline.file, expect=2)
+    assert "`towpath resnapshot PIPELINE` re-reads all documents" in words("wait", pipeline.file, expect=2)
     assert "no longer holds the changes since" in words("restart", pipeline.file, expect=2)
     assert "no longer holds the changes since" in words("check", pipeline.file, expect=1)
     one = pipeline.namespace("others")

@@ -8,6 +8,7 @@ import platformdirs
 import pytest
 
 from towpath.errors import TowpathError
+from towpath.events import as_line
 from towpath.log.source_offsets import Ddl, in_order, source_state, watched
 from towpath.namespaces import Selection
 from towpath.pipeline import ClusterTime
@@ -97,10 +98,10 @@ def state(tmp_path, monkeypatch):
 
 def verdict(*differing, only=(), done=(), **more):
     """Leave a verdict."""
-    fields = {"destination_namespace": "x", "id_bson": "00", "kind": "extra", "paths": []}
+    fields = {"destination_namespace": "x", "id": 0, "id_bson": "00", "kind": "extra", "paths": []}
     lines = [{"namespace": name, **fields} for name in differing]
     counts = {"clean": not differing, "ddl": list(done), "only": list(only), **more}
-    verdict_file.path("shop").write_text("".join(verdict_file.line(line) for line in [*lines, counts]))
+    verdict_file.path("shop").write_text("".join(as_line(line) for line in [*lines, counts]))
 
 
 RENAME = Ddl(TIME, "rename", "shop.a", "shop.b")

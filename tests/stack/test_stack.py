@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pymongo import MongoClient, WriteConcern
 from pymongo.errors import OperationFailure
 
+from tests.support import schema
 from tests.support.started import started
 from towpath import stack as embedded
 from towpath.stack import mongod, parts, state
@@ -117,6 +118,7 @@ def test_a_killed_process_shows_in_status_and_up_brings_back_only_that_one(runni
         client.kept.things.insert_one({"_id": 1})
     embedded.kill(running.directory, "source-0")
     done = _towpath("status", "--dir", running.directory, "--json")
+    schema.refuse(("stack", "--json"), done.stdout.splitlines()[-1])
     told = json.loads(done.stdout.splitlines()[-1])["processes"]
     assert (done.returncode, [name for name, it in told.items() if not it["running"]]) == (1, ["source-0"])
 

@@ -31,7 +31,7 @@ def status(**more):
 
 
 def shown(capsys, **more):
-    status_verb.show(status(**more))
+    status_verb.show(status_verb.screen(status(**more)))
     return capsys.readouterr().out
 
 
@@ -100,6 +100,21 @@ def test_a_lag_that_nobody_tells_is_not_nought(capsys):
     assert status(lag_records=None, apply_seconds=None).as_json()["lag"]["records"] is None
 
 
+def test_the_code_of_a_failure_decides_what_is_to_be_run(capsys):
+    for trace, advice in (
+        (
+            "a.B: TWP-DELETES-MISSED: gone",
+            "help; run: towpath restart PIPELINE --accept-missed-deletes; towpath verify",
+        ),
+        ("a.B: Command failed with error 286 (ChangeStreamHistoryLost)", "help; run: towpath resnapshot PIPELINE; "),
+        ("a.B: the disk is full", "Fix the cause, then run: towpath restart PIPELINE"),
+    ):
+        connector = Connector("shop-sink", "RUNNING", "w", (Task(0, "FAILED", "w", trace),))
+        assert advice in shown(capsys, connectors=(connector,))
+    failures = status(connectors=(connector,)).as_json()["connectors"][0]["failures"]
+    assert failures == [{"what": "a.B: the disk is full", "code": ""}]
+
+
 def test_a_reason_is_one_line(capsys):
     task = Task(0, "FAILED", "w", "x.Y: " + "a long reason " * 20)
     found = Status(
@@ -112,5 +127,5 @@ def test_a_reason_is_one_line(capsys):
         records_per_second=0.0,
         connectors=(Connector("shop-source", "RUNNING", "w", (task,)),),
     )
-    status_verb.show(found)
+    status_verb.show(status_verb.screen(found))
     assert f"shop-source: {task.trace.strip()}" in capsys.readouterr().out

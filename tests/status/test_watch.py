@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support import schema
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline
 from tests.support.proxy import Proxy
@@ -74,6 +75,7 @@ def test_json_tells_the_trouble_and_goes_on(deployed: Pipeline, proxy: Proxy, tm
             awaited('"state": "unknown", "trouble": ["cannot reach Kafka Connect at')
         awaited('"state": "running"')
         assert interrupted(process) == 0
+    schema.refuse(("status", "--json"), out.read_text())
 
 
 def test_the_screen_shows_the_trouble_below_what_was_seen(deployed: Pipeline, proxy: Proxy) -> None:

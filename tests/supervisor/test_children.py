@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 import bson
 import platformdirs
@@ -20,19 +19,31 @@ from tests.supervisor.test_supervising import FILE
 from tests.support.awaited import until
 from towpath.cli import run
 from towpath.errors import MongoUnreachable, TowpathError
+from towpath.events import Round, Told
 from towpath.log import dead_letters
 from towpath.log.dead_letters import DeadLetter
 from towpath.session import opened
 from towpath.supervisor import children, services
 from towpath.supervisor import dead_letters as set_aside
 from towpath.supervisor import supervisor as supervising
-from towpath.supervisor.children import Child, Event, Events, Line
+from towpath.supervisor.children import Child, Events, Line
 from towpath.supervisor.dead_letters import SetAside
 from towpath.supervisor.restarts import Ends, Pulse
 from towpath.supervisor.services import Service, Services
 from towpath.supervisor.supervisor import Supervisor
 
-ROUND = {"at": 0, "records": 7, "asked": 2, "arrived": 1}
+ROUND = Round(
+    at=0.0,
+    records=7,
+    asked=2,
+    arrived=1,
+    unreadable=0,
+    dirty=0,
+    oldest_seconds=None,
+    partitions=1,
+    switched_on=(),
+    seconds=0.1,
+)
 IN_THE_MIDST = """
 import pathlib, sys, time
 sys.stdout.write('{{"at": 0, "rec')
@@ -61,9 +72,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def told_of(file: Path, verb: str, program: str) -> tuple[list[Event], Service]:
+def told_of(file: Path, verb: Literal["compact", "verify"], program: str) -> tuple[list[Told], Service]:
     """All that a service whose child is this program tells, until that has ended."""
-    told: list[Event] = []
+    told: list[Told] = []
     with opened(file) as it:
         service = Service(verb, (), child(program, verb))
         supervised = Services(it, Events(told.append), [service])
@@ -73,23 +84,33 @@ def told_of(file: Path, verb: str, program: str) -> tuple[list[Event], Service]:
 
 @pytest.mark.parametrize("verb", ["compact", "verify"])
 @pytest.mark.parametrize(
-    "line", ['{"at": 0, "rec', "null", "[1]", "not JSON", "[" * 100_000, '{"id_bson": 5, "at": []}']
+    "line",
+    [
+        '{"at": 0, "rec',
+        "null",
+        "[1]",
+        "not JSON",
+        "[" * 100_000,
+        '{"id_bson": 5, "at": []}',
+        '{"event": []}',
+        '{"event": "round"}',
+    ],
 )
 def test_a_line_that_is_no_record_is_told_as_text(file: Path, verb: str, line: str) -> None:
     told, _ = told_of(file, verb, printing(line))
-    words = [event.words for event in told if event.kind == "trouble"]
+    words = [event.words or "" for event in told if event.event == "trouble"]
     assert words == [f"{verb} printed what is not a line of its JSON: {Line('out', line).shown}"]
     assert len(words[0]) < 500
-    assert told[-1].words.startswith(f"{verb} ended: ")
+    assert str(told[-1].words).startswith(f"{verb} ended: ")
 
 
 def test_what_comes_after_such_a_line_is_taken_in(file: Path) -> None:
-    _, service = told_of(file, "compact", printing("{", json.dumps(ROUND)))
+    _, service = told_of(file, "compact", printing("{", ROUND.line))
     assert service.last == "at 00:00:00 UTC read 7 records; asked for 2 documents, 1 came"
 
 
 def test_a_child_that_is_killed_in_the_midst_of_a_line(file: Path, tmp_path: Path) -> None:
-    told: list[Event] = []
+    told: list[Told] = []
     written = tmp_path / "written"
     with opened(file) as it:
         service = Service("compact", (), child(IN_THE_MIDST.format(written=str(written))))
@@ -137,13 +158,13 @@ def test_one_that_does_not_end_is_killed() -> None:
 
 def test_a_compaction_that_hangs_is_killed_and_given_longer(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "_LOOK", 0.0)
-    told: list[Event] = []
+    told: list[Told] = []
     with opened(file) as it:
         hangs = "import time; print('{}', flush=True); time.sleep(0.5); print('{}', flush=True); time.sleep(300)"
         service = Service("compact", (), child(hangs), pulse=Pulse(0.5), quiet=0.5)
         supervised = Services(it, Events(told.append), [service])
         until("its end", lambda: supervised.turn(time.monotonic(), wanted=False) or service.child is None)
-    assert "compact ended: it gave no sign of life for 0 s, and was killed" in told[-1].words
+    assert "compact ended: it gave no sign of life for 0 s, and was killed" in str(told[-1].words)
     assert service.quiet == 1.0
 
 
@@ -194,7 +215,7 @@ def test_one_that_cannot_be_waited_for_holds_nobody_up(monkeypatch: pytest.Monke
 def test_whatever_a_step_meets_is_told_and_the_next_one_is_made(
     file: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    told: list[Event] = []
+    told: list[Told] = []
 
     def fails(*_: object) -> NoReturn:
         raise error
@@ -206,12 +227,12 @@ def test_whatever_a_step_meets_is_told_and_the_next_one_is_made(
         monkeypatch.setattr(Ends, "turn", fails)
         monkeypatch.setattr(Services, "turn", lambda self, now, *, wanted: fails())
         supervisor.turn()
-        assert [(event.kind, event.words.partition(";")[0]) for event in told] == [
+        assert [(event.event, str(event.words).partition(";")[0]) for event in told] == [
             ("trouble", str(error)),
             ("away", str(error)),
             ("trouble", str(error)),
         ]
-        assert supervisor.verdict()[0] == 2
+        assert supervisor.verdict().exit == 2
 
 
 def test_what_was_set_aside_while_a_side_is_away_is_not_forgotten(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.conftest import MakePipeline
+from tests.support import schema
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath.config.loading import read
@@ -60,6 +61,7 @@ def running(pipeline: Pipeline, folder: Path, name: str) -> Iterator[Running]:
             process.kill()
             process.wait()
     assert (folder / f"{name}.err").read_text() == ""
+    schema.refuse(("run", "--json"), out.read_text().rpartition("\n")[0])
 
 
 def test_a_supervisor_restarts_repairs_verifies_and_survives(make_pipeline: MakePipeline, tmp_path: Path) -> None:

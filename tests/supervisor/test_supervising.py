@@ -1,14 +1,16 @@
 """When a failed connector is tried again, and when that is no use; what `run` tells, and when."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from connectors.rest import reason
-from towpath.cli import run
+from connectors.failures import Failure
+from towpath.cli.options import print_json
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
-from towpath.supervisor.children import Event, Events
+from towpath.events import Difference, Failed, Note, Told
+from towpath.supervisor.children import Events
 from towpath.supervisor.restarts import Backoff, lasting
 
 FILE = """
@@ -92,38 +94,37 @@ STEPPED = "Caused by: com.mongodb.MongoNotPrimaryException: Command failed with 
         ("x: TWP-HISTORY-LOST: the source's oplog no longer holds the changes", ["resnapshot", "verify"]),
         ("x: TWP-COPY-TOO-SLOW: the first copy would take 9 hours", ["deploy"]),
         ("x: TWP-COLLATION: shop.orders cannot be captured", ["check", "deploy"]),
-        ("x: TWP-SHARED-POSITION: another task has taken over", ["check", "deploy"]),
+        ("x: TWP-SHARED-POSITION: another task has taken over", ["restart"]),
         ("x: TWP-CONFIG: transaction.boundary is 'interval'", ["check", "deploy"]),
         ("x: TWP-NOT-EXACTLY-ONCE: this worker writes without transactions", ["check"]),
     ],
 )
 def test_what_no_restart_mends_says_what_does(trace, verbs):
-    found = lasting(reason(trace))
+    found = lasting([Failure.of(trace).code])
     assert [verb for verb, *_ in found.verbs] == verbs
 
 
-def test_a_code_comes_first_in_a_reason():
-    assert reason(GAP).startswith("TWP-LOG-GAP: ")
+def test_the_first_failure_that_lasts_decides():
+    assert lasting(["", "TWP-OTHER", "TWP-COLLATION", "TWP-LOG-GAP"]).verbs == (("check",), ("deploy",))
 
 
 @pytest.mark.parametrize("trace", [REFUSES, STEPPED, "java.lang.NullPointerException", "code 2860", "TWP-OTHER: x", ""])
 def test_everything_else_is_restarted(trace):
-    assert lasting(reason(trace)) is None
+    assert lasting([Failure.of(trace).code]) is None
 
 
 def test_each_thing_is_told_once_until_it_changes():
     told = []
     events = Events(told.append)
-    events.standing("failed", "sink", "")
-    for words in ("a", "a", "b", "", "", "a"):
-        events.standing("failed", "sink", words, "well again", {"n": 1})
+    for words in ("", "a", "a", "b", "", "", "a"):
+        events.standing(Failed(about="sink", words=words, reason="r"), "well again")
     assert [event.words for event in told] == ["a", "b", "well again", "a"]
-    assert told[0].more == {"about": "sink", "n": 1}
+    assert (told[0].about, told[0].reason) == ("sink", "r")
 
 
-def test_a_json_line_keeps_its_own_names(capsys):
-    events = Events(run.print_json)
-    events.tell("difference", "differs: x", {"kind": "extra", "words": "not these", "at": "nor this"})
+def test_what_a_child_has_found_is_handed_on_with_words(capsys):
+    found = Difference(namespace="a.b", destination_namespace="a.b", id=5, id_bson="00", kind="extra", paths=())
+    Events(print_json).tell(replace(found, words="differs: x"))
     found = json.loads(capsys.readouterr().out)
     assert (found["event"], found["words"], found["kind"]) == ("difference", "differs: x", "extra")
     assert found["at"].startswith("20")
@@ -132,8 +133,8 @@ def test_a_json_line_keeps_its_own_names(capsys):
 def test_only_the_newest_events_stay_on_the_screen():
     events = Events(lambda event: None)
     for number in range(100):
-        events.tell("x", str(number))
-    newest: list[Event] = list(events.newest)
+        events.tell(Note(event="trouble", words=str(number)))
+    newest: list[Told] = list(events.newest)
     assert [event.words for event in newest] == [str(number) for number in range(92, 100)]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.support import schema
 from tests.support.pipeline import TOWPATH
 
 
@@ -31,6 +32,7 @@ class Service:
         finally:
             self.process.kill()
         if kind is None:
+            schema.refuse(("compact", "--json"), self._out.read_text().rpartition("\n")[0])
             assert ended in (0, -signal.SIGKILL), f"ended with {ended}\n{self.said}"
             assert "Traceback" not in self.said, self.said
 

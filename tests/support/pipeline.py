@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 from confluent_kafka.admin import AdminClient
 
-from tests.support import commands, oracle, raw
+from tests.support import commands, oracle, raw, schema
 
 #: The mode of a pipeline whose test does not say another.
 DEFAULT_MODE = "exactly-once"
@@ -36,6 +36,7 @@ def towpath(*arguments: str | Path, expect: int = 0, timeout: float = 240) -> su
     print(f"{line}: {time.monotonic() - start:.1f} s")
     assert done.returncode == expect, f"{line} ended with {done.returncode}, not {expect}\n{said}"
     assert "Traceback (most recent call last)" not in done.stderr, f"{line} fell over\n{said}"
+    schema.refuse(words, done.stdout)
     return done
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from tests.preflight.test_check_judgements import PIPELINE
 from towpath.cli import report
 from towpath.cli.report.cutover import _steps
 from towpath.cli.report.verdict import write_report
-from towpath.cutover.events import Event
 from towpath.errors import TowpathError
+from towpath.events import CutoverNote, Told
+from towpath.events import Step as StepDone
 from towpath.pipeline import Pipeline
 from towpath.text import utc
 from towpath.verification.verdict_file import Example, Found
@@ -24,8 +26,9 @@ from verifier.differences import Pair
 HOSTILE = "<script>alert('x')</script>"
 
 
-def step(name: str, at: float, seconds: float, **figures: int) -> Event:
-    return Event("step", name, at, {"step": name, "seconds": seconds, **figures})
+def step(name: str, at: float, seconds: float, documents: int | None = None) -> StepDone:
+    time = datetime.fromtimestamp(at, UTC)
+    return StepDone(at=time, words=name, step=name, seconds=seconds, documents=documents)
 
 
 def verdict_page(place: Path, pipeline: Pipeline) -> str:
@@ -58,9 +61,9 @@ def test_a_report_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_steps_of_a_cutover_fill_its_time_line() -> None:
-    events = [
+    events: list[Told] = [
         step("verifying", 110.0, 10.0, documents=2000),
-        Event("stop writes", "writes have ended", 112.0, {}),
+        CutoverNote(event="stop writes", words="writes have ended", at=datetime.fromtimestamp(112.0, UTC)),
         step("waiting", 120.0, 8.0),
     ]
     first, second = _steps(events)

@@ -14,6 +14,7 @@ import pytest
 
 from towpath import state_files
 from towpath.errors import TowpathError
+from towpath.events import Difference, as_line
 from towpath.pipeline import Compaction
 from towpath.verification import follow_state, verdict_file
 from towpath.verification.follow_state import FollowState
@@ -118,6 +119,9 @@ def test_deletes_may_be_gone_from_a_compacted_log() -> None:
     assert "longer ago" in LEFT.refuses(replace(LEFT, at=2_000.1), compacted, {})
 
 
+EXTRA = Difference(namespace="shop.a", destination_namespace="shop.a", id=0, id_bson="00", kind="extra", paths=())
+
+
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
@@ -126,10 +130,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_one_that_follows_leaves_is_read_back_and_is_a_verdict(state: Path) -> None:
     assert follow_state.read("shop") is None
-    line = {"namespace": "shop.a", "destination_namespace": "shop.a", "id_bson": "00", "kind": "extra", "paths": []}
-    follow_state.write("shop", LEFT, [line], {"clean": False, "extra": 1})
+    follow_state.write("shop", LEFT, [EXTRA], {"clean": False, "extra": 1})
     assert follow_state.read("shop") == LEFT
-    assert [one.id for one in verdict_file.read(follow_state.path("shop"))] == [b"\0"]
+    assert [one.key for one in verdict_file.read(follow_state.path("shop"))] == [b"\0"]
     follow_state.path("shop").write_text('{"clean": true, "follow": {"places": 1}}\n')
     with pytest.raises(TowpathError, match="remove it"):
         follow_state.read("shop")
@@ -168,9 +171,8 @@ def test_a_lock_names_its_holder_until_it_is_free(state: Path) -> None:
 
 def test_a_verdict_that_was_replaced_is_not_struck(state: Path) -> None:
     place = verdict_file.path("shop")
-    line = {"namespace": "shop.a", "destination_namespace": "shop.a", "id_bson": "00", "kind": "extra", "paths": []}
     counts = {"clean": False, "missing": 0, "extra": 1, "different": 0, "order": 0, "id": "two"}
-    place.write_text(verdict_file.line(line) + verdict_file.line(counts))
+    place.write_text(EXTRA.line + as_line(counts))
     verdict_file.strike(place, lambda namespace, id: True, "one")
     assert verdict_file.counts(place) == counts
     verdict_file.strike(place, lambda namespace, id: True, "two")

@@ -220,7 +220,7 @@ def test_one_that_follows_keeps_to_itself_and_goes_on_where_it_was(
     with verify(pipeline, tmp_path, "--follow") as second:
         second.await_word("going on where the last `verify --follow` ended")
         until("difference of between", lambda: pipeline.status()["verify"]["missing"] == 2)
-        assert {one.id[-5:-1] for one in verdict_file.read(state / pipeline.name / "follow.jsonl")} == {
+        assert {one.key[-5:-1] for one in verdict_file.read(state / pipeline.name / "follow.jsonl")} == {
             number.to_bytes(4, "little") for number in (3, 1000)
         }, "and not what no record is about: nothing else was read"
         second.process.send_signal(signal.SIGTERM)

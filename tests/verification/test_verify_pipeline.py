@@ -90,7 +90,7 @@ def _kept(pipeline: Pipeline, documents: list[dict[str, Any]]) -> None:
     place = verdict_file.path(pipeline.name)
     assert (place.stat().st_mode & 0o777, place.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     kept = list(verdict_file.read(place))
-    assert sorted((one.namespace, one.id.hex(), one.kind) for one in kept) == sorted(
+    assert sorted((one.namespace, one.id_bson, one.kind) for one in kept) == sorted(
         (one["namespace"], one["id_bson"], one["kind"]) for one in documents
     )
     assert verdict_file.counts(place)["missing"] == 1

@@ -15,6 +15,7 @@ from towpath.cli.progress import documents_compared
 from towpath.cli.verdict_text import UNSEEN, show
 from towpath.cli.verify import verify
 from towpath.errors import TowpathError
+from towpath.events import as_line
 from towpath.verification import verdict_file
 from towpath.verification.verdict_file import Example, Found, figures
 from verifier import Different, Extra, Missing, Pair, Progress, Tally, Verdict
@@ -103,11 +104,11 @@ def test_a_verdict_is_kept_whole_and_read_again(tmp_path: Path) -> None:
     found = [Different("shop.orders", ID, ONE, OTHER), Extra("shop.orders", odd, odd)]
     with state_files.writing(place) as file:
         for one in found:
-            file.write(verdict_file.line(verdict_file.as_json(one, "archive.orders")))
-        file.write(verdict_file.line({"clean": False}))
+            file.write(verdict_file.difference(one, "archive.orders").line)
+        file.write(as_line({"clean": False}))
     assert place.stat().st_mode & 0o777 == 0o600
     read = list(verdict_file.read(place))
-    assert [(one.destination_namespace, one.id, one.kind) for one in read] == [
+    assert [(one.destination_namespace, one.key, one.kind) for one in read] == [
         ("archive.orders", ID, "different"),
         ("archive.orders", odd, "extra"),
     ]
@@ -120,12 +121,12 @@ def test_a_verdict_that_broke_off_leaves_the_last_one_and_is_not_taken_for_whole
     place = tmp_path / "verdict.jsonl"
     with pytest.raises(TowpathError, match="there is no verdict"):
         list(verdict_file.read(place))
-    place.write_text(verdict_file.line({"clean": True}))
+    place.write_text(as_line({"clean": True}))
     with pytest.raises(RuntimeError), state_files.writing(place) as file:
-        file.write(verdict_file.line({"clean": False}))
+        file.write(as_line({"clean": False}))
         raise RuntimeError
     assert verdict_file.counts(place) == {"clean": True}
-    place.write_text(verdict_file.line(verdict_file.as_json(Extra("a.b", ID, ONE), "a.b")))
+    place.write_text(verdict_file.difference(Extra("a.b", ID, ONE), "a.b").line)
     with pytest.raises(TowpathError, match="is not whole"):
         list(verdict_file.read(place))
     place.write_text('{"kind": "extra"}\n{"clean": false}\n')

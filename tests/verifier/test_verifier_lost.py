@@ -1,9 +1,12 @@
-"""A read of a server that is lost for a while."""
+"""A read of a server that is lost for a while; options that cannot be."""
 
 import pytest
+from pymongo import MongoClient
 from pymongo.errors import AutoReconnect, OperationFailure
 
-from verifier import ServerLost, VerifierError
+from tests.support.servers import free_port
+from verifier import Options, ServerLost, VerifierError
+from verifier.hashes import watch
 from verifier.reads import patiently
 
 
@@ -33,3 +36,34 @@ def test_one_that_does_not_and_one_that_refuses_end_in_words(error, kind, words)
 
     with pytest.raises(kind, match=words):
         patiently("read it", 0.01, read)
+
+
+def test_a_refusal_has_the_servers_code_by_name():
+    with pytest.raises(VerifierError) as caught:
+        patiently("read it", 0, refuse)
+    assert caught.value.code == "Unauthorized"
+
+
+def refuse():
+    raise OperationFailure("no right", 13, {"errmsg": "no right", "code": 13, "codeName": "Unauthorized"})
+
+
+def test_quiet_says_in_words_that_a_server_is_lost():
+    with (
+        MongoClient(f"mongodb://127.0.0.1:{free_port()}", serverSelectionTimeoutMS=100) as gone,
+        pytest.raises(ServerLost, match=r"^cannot read the source's cluster time: 127"),
+    ):
+        watch(gone, ["v.c"], "source", 0.1)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"processes": 0}, {"processes": -1}, {"range_bytes": 0}, {"lost_for": -1}, {"lost_for": float("nan")}]
+)
+def test_options_out_of_range_are_refused_at_once(wrong):
+    with pytest.raises(ValueError, match="is not valid: processes and range_bytes are 1 or more"):
+        Options(**wrong)
+
+
+def test_options_at_the_edge_are_taken():
+    assert Options(processes=1, range_bytes=1, lost_for=0).lost_for == 0
+    assert Options(lost_for=float("inf")).processes >= 1

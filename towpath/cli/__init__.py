@@ -67,10 +67,9 @@ def towpath() -> None:
 def _expected() -> tuple[type[Exception], ...]:
     """The errors whose messages say what to do; imported when an error is there to be sorted."""
     from towpath.errors import TowpathError
-    from towpath.stack.errors import StackError
     from verifier.errors import VerifierError
 
-    return TowpathError, StackError, VerifierError
+    return TowpathError, VerifierError
 
 
 def _unraisable(found: sys.UnraisableHookArgs) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json
 from towpath.finding import LEVELS, Finding
 from towpath.preflight.everything import everything
 from towpath.text import counted
@@ -28,7 +27,7 @@ def check(file: Path, as_json: bool) -> None:
     with opened(file) as it:
         found = sorted(everything(it, file), key=lambda finding: LEVELS.index(finding.level))
     for finding in found:
-        click.echo(json.dumps(finding.as_json(), ensure_ascii=False) if as_json else _lines(finding))
+        print_json(finding.as_json()) if as_json else click.echo(_lines(finding))
     counts = {level: sum(finding.level == level for finding in found) for level in LEVELS}
     if not as_json:
         click.echo(f"{counted(counts['error'], 'error')}, {counted(counts['warning'], 'warning')}")

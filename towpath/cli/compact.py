@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -15,11 +13,12 @@ from pathlib import Path
 import click
 import tenacity
 
-from towpath.cli.options import duration, json_option, opened, pipeline_argument, say
+from towpath.cli.options import duration, json_option, opened, pipeline_argument, print_json, say
 from towpath.compaction import preconditions
 from towpath.compaction.reader import Reader
-from towpath.compaction.service import Compactor, Round
+from towpath.compaction.service import Compactor
 from towpath.errors import NotYet, Refused, TowpathError
+from towpath.events import Round
 from towpath.repair.targets import unreadable
 from towpath.text import counted
 
@@ -54,7 +53,7 @@ def compact(
         seconds = preconditions.interval(compaction, asked_ms) / 1000
         preconditions.refuse_undeployed(it, compaction)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        tell = _json if as_json else _line
+        tell = print_json if as_json else _line
         with closing(Reader(it.pipeline, it.topics, from_beginning=from_beginning)) as reader:
             deadline = timeout if once else None
             compactor = Compactor(it.pipeline, compaction, it.connect, it.topics, reader, say, unreadable, deadline)
@@ -105,10 +104,6 @@ def _told(state: tenacity.RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     wait = state.next_action.sleep if state.next_action else 0
     say(f"{error}; retrying in {wait:.0f} s")
-
-
-def _json(done: Round) -> None:
-    click.echo(json.dumps({"at": round(time.time(), 3), **asdict(done)}))
 
 
 def _line(done: Round) -> None:

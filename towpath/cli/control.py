@@ -94,7 +94,7 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
         for name in it.pipeline.connectors:
             it.connect.restart(name, only_failed=not everything)
         wait_running(it.connect, it.pipeline, timeout)
-        if any(bounds.CODE.search(reason) for reason in sink.failures):
+        if any(cause.code in bounds.CODES for cause in sink.causes):
             bounds.refuse(it.pipeline, it.topics)  # it runs until it has looked at its log
         click.echo(f"{it.pipeline.name}: running")
         if accept_gap:
@@ -132,7 +132,7 @@ def _accept_missed_deletes(it: Session) -> None:
     """Raises `Refused` where nothing was stopped: what may be missed is not to be accepted beforehand."""
     sink = it.pipeline.sink_connector
     [found] = statuses(it.connect, [sink])
-    if not any(positions.MISSED_DELETES in reason for reason in found.failures):
+    if not any(cause.code == "TWP-DELETES-MISSED" for cause in found.causes):
         raise Refused(
             f"{sink} did not stop because of missed deletes, so there is nothing to accept; run `towpath restart`"
             " without this option to restart what has failed"

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import click
 
-from towpath.cli.options import duration, json_option, opened, pipeline_argument, say
+from towpath.cli.options import duration, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.report.cutover import write_report
 from towpath.cutover import fail_back, steps
-from towpath.cutover.events import Event, Telling
-from towpath.cutover.gate import Check, Limits, gate, gate_back, looked, red
+from towpath.cutover.events import Telling
+from towpath.cutover.gate import Limits, gate, gate_back, looked, red
 from towpath.cutover.pause import Checked
 from towpath.cutover.preconditions import Preconditions
 from towpath.cutover.reverse_pipeline import write_back_file
 from towpath.cutover.sides import Sides, looked_at
 from towpath.cutover.steps import Asked, NotUndone, undo, undone
 from towpath.cutover.writes import hook
-from towpath.errors import Overtaken, Refused, TowpathError
+from towpath.errors import Overtaken, Refused, TowpathError, fields
+from towpath.events import Check, CutoverNote, Gate, Switch, Told
 from towpath.mongo.write_block import MONGOSH_UNDO
 from towpath.session import ERRORS
 from towpath.state_files import alone
@@ -118,7 +118,7 @@ def cutover(
             "give one of --undo and --dry-run: --dry-run checks readiness, which --undo does not need"
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    telling = Telling(_print_json if as_json else _print, say)
+    telling = Telling(print_json if as_json else _print, say)
     limits = Limits(max_lag, verified_within.total_seconds())
     asked = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
     with ExitStack() as stack:
@@ -132,20 +132,16 @@ def cutover(
         act.undo() if undoes else act.go_back() if goes_back else act.cut_over()
 
 
-def _print_json(event: Event) -> None:
-    click.echo(json.dumps(event.as_json(), ensure_ascii=False))
-
-
-def _print(event: Event) -> None:
+def _print(event: Told) -> None:
     """The words of an event; of the gate, each check on a line."""
-    checks: list[dict[str, Any]] = event.figures.get("checks", [])
-    width = max((len(check["name"]) for check in checks), default=0)
-    for check in checks:
-        click.echo(f"{_MARKS[check['good']]}  {check['name']:<{width}}  {check['found']}")
-        if check["advice"] and not check["good"]:
-            click.echo(f"     {'':<{width}}  → {check['advice']}")
-    if event.kind != "gate":
+    if not isinstance(event, Gate):
         click.echo(event.words)
+        return
+    width = max((len(check.name) for check in event.checks), default=0)
+    for check in event.checks:
+        click.echo(f"{_MARKS[check.good]}  {check.name:<{width}}  {check.found}")
+        if check.advice and not check.good:
+            click.echo(f"     {'':<{width}}  → {check.advice}")
 
 
 @dataclass(slots=True)
@@ -170,7 +166,7 @@ class _Command:
         elif self.state == "over":
             raise Refused(f"the cutover is complete and cannot be undone; to fail back to the source: {self._back}")
         elif not self.state:
-            self.telling.tell("end", "nothing to undo: no cutover is under way, and the source is primary")
+            self._tell_end("nothing to undo: no cutover is under way, and the source is primary")
         else:
             self.sides.take()
             undo(self.sides, self.telling)
@@ -178,7 +174,7 @@ class _Command:
     def cut_over(self) -> None:
         if self.state == "over":
             assert self.sides.marker is not None
-            self.telling.tell("end", f"already cut over: {self.sides.marker.description}")
+            self._tell_end(f"already cut over: {self.sides.marker.description}")
             return
         self._look_only("")
         if self.state in ("back to the source", "returned"):
@@ -236,12 +232,12 @@ class _Command:
         return looked(Preconditions(it, back, self.asked, self.report, returns=returns, answers=answers).looks())
 
     def _gate(self, checks: list[Check]) -> None:
-        self.telling.gate(checks)
+        self.telling.tell(Gate(words="", checks=checks))
         if found := red(checks):
             words = ", ".join(one.name for one in found)
             self._fail(f"not started, nothing is changed: {words} {'is' if len(found) == 1 else 'are'} red")
         if self.dry_run:
-            self.telling.tell("end", "everything is ready; nothing was started")
+            self._tell_end("everything is ready; nothing was started")
             raise click.exceptions.Exit(0)
 
     def _done(
@@ -259,13 +255,14 @@ class _Command:
             self._write_failure()
             raise
         except (KeyboardInterrupt, SystemError, *ERRORS) as error:  # SystemError: what Kafka's client makes of Ctrl-C
-            self._fail(f"not done: {'interrupted' if isinstance(error, (KeyboardInterrupt, SystemError)) else error}")
+            if isinstance(error, (KeyboardInterrupt, SystemError)):
+                self._fail("not done: interrupted")
+            self._fail(f"not done: {error}", error=fields(error))
             raise AssertionError from error
 
-    def _switch(self, side: str, seconds: float) -> None:
-        figures = {"primary": side, "pause_seconds": round(seconds, 3)}
+    def _switch(self, side: Literal["source", "destination"], seconds: float) -> None:
         words = f"the {side} is primary: redirect the writers there (writes were stopped for {seconds:.1f} s)"
-        self.telling.tell("switch", words, **figures)
+        self.telling.tell(Switch(words=words, primary=side, pause_seconds=round(seconds, 3)))
         if self.asked.switch_with is not None:
             try:
                 hook(self.asked.switch_with)
@@ -283,15 +280,18 @@ class _Command:
             words += f"; the source blocks writes; to unblock it by hand: {MONGOSH_UNDO}"
         if self.sides.back is not None and side == "destination":
             words += f"; to fail back: {self._back}"
-        self.telling.tell("end", words)
+        self._tell_end(words)
         self._write()
         if self.unsent:
             raise TowpathError(self.unsent)
 
-    def _fail(self, words: str) -> None:
-        self.telling.tell("end", words)
+    def _fail(self, words: str, error: Mapping[str, str] | None = None) -> None:
+        self._tell_end(words, error)
         self._write_failure()
         raise click.exceptions.Exit(_NOT_DONE)
+
+    def _tell_end(self, words: str, error: Mapping[str, str] | None = None) -> None:
+        self.telling.tell(CutoverNote(event="end", words=words, error=error))
 
     def _write(self) -> None:
         if self.report is not None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
-from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json
 from towpath.schema import unreplicated
 from towpath.text import counted
 
@@ -32,7 +31,7 @@ def ddl(file: Path, accept: bool, as_json: bool) -> None:
         if accept and left:
             unreplicated.settle(it.pipeline.name, {one.mark for one in found})
         if as_json:
-            click.echo(json.dumps({"accepted": accept, "unfollowed": [one.as_json() for one in left]}))
+            print_json({"accepted": accept, "unfollowed": [one.as_json() for one in left]})
         else:
             for one in left:
                 click.echo(one.line)

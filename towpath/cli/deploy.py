@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from connectors.control import wait_running
-from towpath.cli.options import json_option, opened, pipeline_argument, say
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.prepare import tell_rest
 from towpath.deploy import deployment
 from towpath.deploy.deployment import Deployment
@@ -66,7 +65,7 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
             wait_running(it.connect, it.pipeline, timeout)
         words = [*(step.description for step in made.collections), *(change.description for change in changes)]
         if as_json:
-            click.echo(json.dumps({"dry_run": dry_run, "changes": words}))
+            print_json({"dry_run": dry_run, "changes": words})
         elif not words:
             click.echo(f"{it.pipeline.name}: nothing to change")
         elif not dry_run:

@@ -12,7 +12,7 @@ import click
 
 from towpath import stack as embedded
 from towpath.cli.options import say
-from towpath.config.loading import read
+from towpath.config.loading import parse
 from towpath.errors import BadPipelineFile, TowpathError
 from towpath.pipeline import Mode
 
@@ -118,10 +118,10 @@ def _write(file: Path, text: str, *, force: bool) -> None:
     try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
             stream.write(text)
-        read(new)
+        parse(text, file)
         new.replace(file)
     except BadPipelineFile as error:
-        raise TowpathError(f"no pipeline file was written: {str(error).replace(str(new), str(file))}") from error
+        raise TowpathError(f"no pipeline file was written: {error.sentence}", error.advice) from error
     except UnicodeEncodeError as error:
         raise TowpathError(f"no pipeline file was written: {error.object[:80]!r} is not valid UTF-8 text") from error
     except OSError as error:

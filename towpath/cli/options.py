@@ -6,10 +6,12 @@ import re
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
 from towpath import session
+from towpath.events import VERSION, Event, as_line
 from towpath.session import Session
 
 pipeline_argument = click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path, dir_okay=False))
@@ -31,6 +33,11 @@ def duration(context: click.Context, option: click.Parameter, text: str | None) 
 def say(words: str) -> None:
     """Words for people go to standard error; standard output is for data."""
     click.echo(words, err=True)
+
+
+def print_json(found: Event | dict[str, Any]) -> None:
+    """A line of `--json`."""
+    click.echo(found.line if isinstance(found, Event) else as_line({"v": VERSION, **found}), nl=False)
 
 
 def opened(file: Path) -> AbstractContextManager[Session]:

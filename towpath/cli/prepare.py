@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from towpath import barrier
-from towpath.cli.options import json_option, opened, pipeline_argument, say
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
 from towpath.errors import NoSuchConnector
 from towpath.schema import apply, plan
@@ -112,7 +111,7 @@ def _applied(it: Session, timeout: float) -> bool:
 
 def _print(found: Plan, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({"dry_run": dry_run, **found.as_json()}))
+        print_json({"dry_run": dry_run, **found.as_json()})
         return
     if dry_run:
         for step in found.steps:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
-from towpath import state_files
+from towpath import events, state_files
 from towpath.barrier import passing
-from towpath.cli.options import json_option, opened, pipeline_argument, say
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json, say
+from towpath.events import Reread
 from towpath.log import reread_requests
 from towpath.pipeline import Pipeline
 from towpath.repair import targets
@@ -90,7 +91,7 @@ def _show(documents: Iterable[Wanted], *, as_json: bool) -> None:
     for one in documents:
         counts[one.namespace] += 1
         if as_json:
-            click.echo(json.dumps(_shown_id(one), ensure_ascii=False))
+            print_json(_event(one))
     if not as_json:
         for namespace, count in counts.items():
             click.echo(f"{namespace}: {count:,} documents would be re-read")
@@ -122,12 +123,12 @@ def _report(it: Session, found: Iterable[Repaired], same: set[tuple[str, Key]], 
         if isinstance(one, Mended):
             same.add((one.wanted.namespace, id_key(one.wanted.id)))
         if as_json:
-            click.echo(json.dumps(_line(it.pipeline, one), ensure_ascii=False))
+            print_json(_outcome(it.pipeline, one))
         elif isinstance(one, Left) and left.total() <= _SHOWN:
             click.echo(f"left     {one.wanted.namespace} {_id(one.wanted)}: {one.kind}: {one.why}")
     seconds = round(time.monotonic() - start, 1)
     if as_json:
-        click.echo(json.dumps({"mended": mended.total(), "left": left.total(), "seconds": seconds}))
+        print_json(events.Repaired(mended=mended.total(), left=left.total(), seconds=seconds))
         return left.total()
     if left.total() > _SHOWN:
         click.echo(f"         and {left.total() - _SHOWN:,} more")
@@ -137,20 +138,15 @@ def _report(it: Session, found: Iterable[Repaired], same: set[tuple[str, Key]], 
     return left.total()
 
 
-def _line(pipeline: Pipeline, one: Repaired) -> dict[str, Any]:
-    shown = _shown_id(one.wanted) | {"destination_namespace": pipeline.renames.destination(one.wanted.namespace)}
+def _event(one: Wanted) -> Reread:
+    return Reread(namespace=one.namespace, id=verdict_file.shown_id(one.id), id_bson=one.id.hex())
+
+
+def _outcome(pipeline: Pipeline, one: Repaired) -> Reread:
+    shown = replace(_event(one.wanted), destination_namespace=pipeline.renames.destination(one.wanted.namespace))
     if isinstance(one, Mended):
-        return shown | {"result": "mended"}
-    return shown | {"result": "left", "kind": one.kind, "reason": one.why}
-
-
-def _shown_id(one: Wanted) -> dict[str, Any]:
-    shown = extended_json(one.id)
-    return {
-        "namespace": one.namespace,
-        "id": None if shown is None else json.loads(shown),
-        "id_bson": one.id.hex(),
-    }
+        return replace(shown, result="mended")
+    return replace(shown, result="left", kind=one.kind, reason=one.why)
 
 
 def _id(one: Wanted) -> str:

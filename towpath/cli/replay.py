@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 import click
 
 from towpath import mongo_uri
-from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json
 from towpath.cli.progress import Terminal
 from towpath.config.credential_files import refuse_files, refuse_open
 from towpath.config.loading import holds_secret
@@ -115,7 +114,7 @@ def replay(
 def _tell(verdict: Verdict, *, as_json: bool) -> None:
     """Print it; exit 1 when the destination is not whole."""
     if as_json:
-        click.echo(json.dumps(verdict.as_json(), ensure_ascii=False))
+        print_json(verdict.event)
     else:
         for line in verdict.words():
             click.echo(line)

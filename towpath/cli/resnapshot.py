@@ -14,14 +14,15 @@ from towpath.barrier import asking, passing
 from towpath.cli import verify
 from towpath.cli.options import json_option, opened, pipeline_argument, say
 from towpath.errors import Refused
+from towpath.events import as_line
 from towpath.log import reread_requests
 from towpath.repair import targets
 from towpath.repair.rereads import Left, repair
 from towpath.repair.targets import Wanted
 from towpath.resnapshot import Captured
 from towpath.session import Session
-from towpath.verification import full_verdict, verdict_file
-from towpath.verification.run import Asked, lines
+from towpath.verification import full_verdict
+from towpath.verification.run import Asked, differences
 from towpath.verification.scope import pairs
 from towpath.verification.verdict_file import Examples, Found, figures
 from verifier import Options, Verification
@@ -155,10 +156,10 @@ def _compare(it: Session, only: tuple[str, ...]) -> None:
         comparing = Verification(
             pipeline.source_uri, pipeline.destination_uri, both, _options(), passed=passed, say=say
         )
-        for line in lines(it, comparing, examples, resumable=False):
-            file.write(line)
+        for one in differences(it, comparing, examples, resumable=False):
+            file.write(one.line)
         found = Found(comparing.verdict, examples.found, None)
-        file.write(verdict_file.line(figures(found)))
+        file.write(as_line(figures(found)))
 
 
 def _found(it: Session) -> Path:

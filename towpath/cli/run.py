@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,11 +16,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json
 from towpath.errors import NoSuchConnector, TowpathError
+from towpath.events import Note, Told
 from towpath.session import TROUBLE, Session
 from towpath.state_files import alone
-from towpath.supervisor.children import Child, Event, Events, Row, end
+from towpath.supervisor.children import Child, Events, Row, end
 from towpath.supervisor.dead_letters import SetAside
 from towpath.supervisor.restarts import Ends
 from towpath.supervisor.services import Services
@@ -63,9 +63,9 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
                 raise
         finally:
             end([*supervisor.services.children, *supervisor.aside.children], _GRACE)
-    status, words, figures = supervisor.verdict()
-    Events(write).tell("end", words, figures)
-    raise click.exceptions.Exit(status)
+    ended = supervisor.verdict()
+    Events(write).tell(ended)
+    raise click.exceptions.Exit(ended.exit)
 
 
 def _draw(screen: Screen | None, supervisor: Supervisor) -> None:
@@ -79,7 +79,7 @@ def _first(it: Session, events: Events, draw: Callable[[], None], *, deploys: bo
         draw()
         try:
             it.require_deployed()
-            events.standing("back", "first", "", "Kafka and Connect answer")
+            events.standing(Note(event="back", about="first"), "Kafka and Connect answer")
             if not deploys:
                 return
         except NoSuchConnector as error:
@@ -88,7 +88,7 @@ def _first(it: Session, events: Events, draw: Callable[[], None], *, deploys: bo
                     f"{error} run: towpath deploy {it.file}; or deploy and supervise: towpath run {it.file} --deploy"
                 ) from error
         except TROUBLE as error:
-            events.standing("away", "first", f"{error}; retrying until it answers")
+            events.standing(Note(event="away", about="first", words=f"{error}; retrying until it answers"))
             time.sleep(2)
             continue
         _deploy(it, events, draw)
@@ -101,7 +101,7 @@ def _deploy(it: Session, events: Events, draw: Callable[[], None]) -> None:
     while not has_ended:
         has_ended = child.ended is not None
         for line in child.lines():
-            events.tell("deploy", f"deploy: {line.shown}")
+            events.tell(Note(event="deploy", words=f"deploy: {line.shown}"))
         draw()
         if time.monotonic() - child.heard_at > _SILENCE:
             child.give_up(f"it printed nothing for {_SILENCE:.0f} s and was killed")
@@ -130,12 +130,8 @@ def _stopping() -> Iterator[_Stop]:
     yield stop
 
 
-def print_plain(event: Event) -> None:
-    click.echo(event.line)
-
-
-def print_json(event: Event) -> None:
-    click.echo(json.dumps(event.as_json(), ensure_ascii=False))
+def print_plain(event: Told) -> None:
+    click.echo(f"{event.told_at:%Y-%m-%d %H:%M:%S} UTC  {event.words}")
 
 
 @dataclass(slots=True)
@@ -145,20 +141,20 @@ class Screen:
     live: Live
     _drawn: float = 0.0
 
-    def draw(self, rows: Sequence[Row], events: Sequence[Event]) -> None:
+    def draw(self, rows: Sequence[Row], events: Sequence[Told]) -> None:
         if time.monotonic() - self._drawn < 1:
             return
         self._drawn = time.monotonic()
         self.live.update(_drawing(rows, events), refresh=True)
 
 
-def _drawing(rows: Sequence[Row], events: Sequence[Event]) -> RenderableType:
+def _drawing(rows: Sequence[Row], events: Sequence[Told]) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
     for name, line, style in rows:
         facts.add_row(Text(name), Text(line, style=style))
     past = Table.grid(padding=(0, 2))
     for event in events:
-        past.add_row(Text(f"{event.at:%H:%M:%S}", style="dim"), Text(event.words))
+        past.add_row(Text(f"{event.told_at:%H:%M:%S}", style="dim"), Text(event.words or ""))
     return Group(facts, Text(), past, Text("times are UTC; Ctrl-C ends", style="dim"))
 
 

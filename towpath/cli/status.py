@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -18,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from towpath.bookkeeping.positions import Counts
-from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json
+from towpath.errors import fields
 from towpath.log import bounds
 from towpath.schema import unreplicated
 from towpath.session import TROUBLE, Session
@@ -27,6 +27,7 @@ from towpath.status.collector import look
 from towpath.status.figures import RATE_WINDOW, Copied, Status
 from towpath.status.log_figures import LogSeen
 from towpath.status.replay_states import Replays
+from towpath.supervisor.restarts import lasting
 from towpath.text import duration, size
 from towpath.verification.full_verdict import Verified
 
@@ -53,35 +54,27 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
         else:
             found = look(it.pipeline, it.connect, it.topics)
             if as_json:
-                click.echo(json.dumps(_as_json(it, found)))
+                print_json(_as_json(it, found))
             else:
-                ddl = unreplicated.lines(it, found.ddl)
-                show(found, Verified.look(it), replay_states.report(it), log_figures.report(it), ddl)
+                show(_screen(it, found))
     if found is None or found.state != "running" or found.breaks:
         raise click.exceptions.Exit(2 if found is None else 1)
 
 
 def _as_json(it: Session, found: Status) -> dict[str, Any]:
-    more = Verified.look(it).as_json() | replay_states.report(it).as_json()
+    more = Verified.look(it, found.topic_ids).as_json() | replay_states.report(it).as_json()
     more |= {"ddl": unreplicated.as_json(it, found.ddl)}
-    return found.as_json() | more | {"log": log_figures.report(it).as_json()}
+    return found.as_json() | more | {"log": log_figures.report(it, found.ends).as_json()}
 
 
-def show(
-    found: Status,
-    verified: Verified | None = None,
-    replays: Replays | None = None,
-    log: LogSeen | None = None,
-    ddl: Iterable[str] = (),
-) -> None:
-    """Print the status for people, with what was verified, the replays if there are any, what the log holds, and what
-    the destination has not followed."""
+def show(shown: RenderableType) -> None:
+    """Print the status for people."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
-    console.print(screen(found, verified, replays, log, ddl))
+    console.print(shown)
 
 
-def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[str], None]) -> Status | None:
+def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[Exception], None]) -> Status | None:
     """Look again and again until Ctrl-C; the last status, None when the last look failed."""
     found: Status | None = None
     with suppress(KeyboardInterrupt, SystemError):  # the latter is what Kafka's client may leave of the former
@@ -91,7 +84,7 @@ def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[str],
                 show(found)
             except TROUBLE as error:
                 found = None
-                trouble(str(error))
+                trouble(error)
             time.sleep(_PAUSE)
     return found
 
@@ -99,10 +92,11 @@ def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[str],
 def _watch_json(it: Session) -> Status | None:
     """A line for each look; `state` is unknown where it failed."""
 
-    def trouble(words: str) -> None:
-        click.echo(json.dumps({"name": it.pipeline.name, "state": "unknown", "trouble": [words]}))
+    def trouble(error: Exception) -> None:
+        told = {"trouble": [str(error)], "errors": [fields(error)]}
+        print_json({"name": it.pipeline.name, "state": "unknown"} | told)
 
-    return _watch(it, lambda found: click.echo(json.dumps(_as_json(it, found))), trouble)
+    return _watch(it, lambda found: print_json(_as_json(it, found)), trouble)
 
 
 def _watch_screen(it: Session) -> Status | None:
@@ -114,9 +108,9 @@ def _watch_screen(it: Session) -> Status | None:
             last[:] = [_screen(it, found)]
             live.update(last[0], refresh=True)
 
-        def trouble(words: str) -> None:
+        def trouble(error: Exception) -> None:
             at = datetime.now(UTC)
-            line = Text(f"no status at {at:%H:%M:%S} UTC: {words}; retrying until it answers", style="red")
+            line = Text(f"no status at {at:%H:%M:%S} UTC: {error}; retrying until it answers", style="red")
             live.update(Group(*last, line), refresh=True)
 
         return _watch(it, shown, trouble)
@@ -124,7 +118,9 @@ def _watch_screen(it: Session) -> Status | None:
 
 def _screen(it: Session, found: Status) -> RenderableType:
     ddl = unreplicated.lines(it, found.ddl)
-    return screen(found, Verified.look(it), replay_states.report(it), log_figures.report(it), ddl)
+    return screen(
+        found, Verified.look(it, found.topic_ids), replay_states.report(it), log_figures.report(it, found.ends), ddl
+    )
 
 
 #: More collections or causes than this are told as a number.
@@ -155,8 +151,9 @@ def screen(
     words += [Text(trouble, style="red") for trouble in found.trouble]
     if found.breaks:
         words.append(Text(f"A restart does not help: {bounds.listed(found.breaks)}", style="red"))
-    elif any("towpath resnapshot" in reason for c in found.connectors for reason in c.failures):
-        words.append(Text("A restart does not help; run: towpath resnapshot PIPELINE"))
+    elif known := lasting(cause.code for c in found.connectors for cause in c.causes):
+        verbs = "; ".join(" ".join(["towpath", verb, "PIPELINE", *options]) for verb, *options in known.verbs)
+        words.append(Text(f"A restart does not help; run: {verbs}"))
     elif words:
         words.append(Text("Fix the cause, then run: towpath restart PIPELINE"))
     words += [Text(warning, style="yellow") for warning in warnings]

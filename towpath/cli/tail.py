@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import click
 from confluent_kafka import Message
 
-from towpath.cli.options import json_option, opened, pipeline_argument
+from towpath.cli.options import json_option, opened, pipeline_argument, print_json
 from towpath.errors import TopicError, TowpathError
 from towpath.kafka import consume
 from towpath.log.dead_letters import letters
@@ -55,7 +54,7 @@ def tail(
             else _changes(it, str(namespace), from_beginning=from_beginning, follow=not no_follow, canonical=canonical)
         )
         for count, (shown, text) in enumerate(lines, 1):
-            click.echo(json.dumps(shown, ensure_ascii=False) if as_json else text)
+            print_json(shown) if as_json else click.echo(text)
             if count == limit:
                 break
 

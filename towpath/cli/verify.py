@@ -15,21 +15,21 @@ from typing import NoReturn
 import click
 
 from towpath.barrier import asking
-from towpath.cli.options import duration, json_option, opened, pipeline_argument, say
+from towpath.cli.options import duration, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import shown
 from towpath.cli.report.verdict import write_report
 from towpath.cli.verdict_text import show
+from towpath.events import Definition, Difference, Event, Followed
 from towpath.namespaces import is_pattern
 from towpath.schema import unreplicated
 from towpath.session import Session
 from towpath.state_files import following_alone, journaled
 from towpath.verification import run as verification
-from towpath.verification import verdict_file
 from towpath.verification.follower import follow
 from towpath.verification.run import Asked, Beginning, Newest
 from towpath.verification.scope import metadata, pairs
-from towpath.verification.verdict_file import Example, Found
-from verifier import Difference, Options, Pair, Recheck, Verdict
+from towpath.verification.verdict_file import Found
+from verifier import Options, Pair, Recheck, Verdict
 
 _EXAMPLES = 10  # differences that are shown in full
 _DIFFERENT, _TROUBLE = 1, 2
@@ -152,9 +152,19 @@ def verify(
 
 def _described(asked: Asked, *, as_json: bool) -> Found:
     """What is found where no document needs to be compared but those that change: options, views and indexes."""
-    for one in asked.metadata.differences if asked.metadata else ():
-        click.echo(verdict_file.line(one.as_json()) if as_json else f"{one.pair.source}: {one.what}\n", nl=False)
+    show_event = print_json if as_json else _print
+    for one in asked.definitions:
+        show_event(one)
     return Found(Verdict([]), (), asked.metadata)
+
+
+def _print(found: Event) -> None:
+    """A difference in a line."""
+    if isinstance(found, Difference):
+        id = f"BSON {found.id_bson}" if found.id is None else json.dumps(found.id, ensure_ascii=False)
+        click.echo(f"{found.namespace} {id}: {found.kind}")
+    elif isinstance(found, Definition):
+        click.echo(f"{found.namespace}: {found.what}")
 
 
 def _follow(it: Session, begin: Beginning, found: Found, asked: Asked, options: Options, *, as_json: bool) -> int:
@@ -162,22 +172,16 @@ def _follow(it: Session, begin: Beginning, found: Found, asked: Asked, options: 
 
     Exits when documents could not be judged.
     """
-    renames = it.pipeline.renames
-
-    def tell(difference: Difference) -> None:
-        if as_json:
-            line = verdict_file.as_json(difference, renames.destination(difference.namespace))
-            click.echo(json.dumps(line, ensure_ascii=False))
-        else:
-            example = Example.of(difference)
-            click.echo(f"{example.namespace} {example.id}: {example.kind}")
-
+    show_event = print_json if as_json else _print
     begin = replace(begin, state=replace(begin.state, whole=begin.state.whole and not found.verdict.trouble))
     with nullcontext() if asked.alone else asking(it) as passed:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service's stop is an interrupt
         say("comparing what changes, until interrupted; `towpath status` shows the progress")
-        ended = follow(it, begin.state, begin.known(it.pipeline.name), passed, tell, asked.only, options)
-    click.echo(json.dumps(ended.as_json()) if as_json else ended.words)
+        ended = follow(it, begin.state, begin.known(it.pipeline.name), passed, show_event, asked.only, options)
+    if as_json:
+        print_json(Followed(**ended.as_json()))
+    else:
+        click.echo(ended.words)
     if ended.unsettled:
         raise click.exceptions.Exit(_TROUBLE)
     return ended.differences + (len(found.metadata.differences) if found.metadata else 0)
@@ -213,16 +217,9 @@ def run(
     it: Session, compared: list[Pair], options: Options, asked: Asked, *, as_json: bool, report: Path | None = None
 ) -> Found:
     """Compare, and print what is found and the verdict."""
-
-    def each(line: str) -> None:
-        if as_json:
-            click.echo(line, nl=False)
-
     with shown() as tell:
-        found, last = verification.run(it, compared, options, asked, tell, each)
-    if as_json:
-        click.echo(verdict_file.line(last), nl=False)
-    else:
+        found = verification.run(it, compared, options, asked, tell, print_json if as_json else lambda event: None)
+    if not as_json:
         show(replace(found, examples=found.examples[:_EXAMPLES]))
     if report:
         write_report(report, it.pipeline, found)

@@ -11,13 +11,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import islice
 
 from connectors.rest import Connect
 from towpath.compaction.preconditions import CompactionEnabler
 from towpath.compaction.reader import Reader
 from towpath.errors import NotYet, TopicError, TowpathError
+from towpath.events import Round
 from towpath.kafka.consume import messages
 from towpath.kafka.topics import Place, Topics
 from towpath.log import reread_requests
@@ -35,27 +35,6 @@ _REPEAT_S = 30.0  # between two messages about the same trouble, and between two
 _SLOW_S = 10.0  # before slow answers are reported
 _JOIN_S = 60.0  # until the group must have assigned partitions
 _REBALANCE_S = 10.0  # to wait for partitions that other instances give up
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """The result of one round, whose fields are the JSON output of `towpath compact`."""
-
-    records: int
-    asked: int
-    """Documents that were requested."""
-    arrived: int
-    """Requested documents that were re-read."""
-    unreadable: int
-    """Documents whose `_id` no driver can query."""
-    dirty: int
-    """Documents with unprotected updates at the end."""
-    oldest_seconds: float | None
-    """The age of the oldest unprotected update."""
-    partitions: int
-    switched_on: tuple[str, ...]
-    """Topics in which compaction was enabled."""
-    seconds: float
 
 
 class Compactor:

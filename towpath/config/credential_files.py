@@ -15,13 +15,15 @@ from towpath.kafka_client import CA, KafkaClient, of, properties
 def refuse_open(file: Path, why: str) -> None:
     """Raise `BadPipelineFile` for a file that other users can read. A file that does not exist yet passes."""
     if file.exists() and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-        raise BadPipelineFile(f"{file} can be read by others, and {why}; run: chmod 600 {file}")
+        raise BadPipelineFile(f"{file} can be read by others, and {why}", f"run: chmod 600 {file}", where=str(file))
 
 
 def refuse_open_key(file: Path) -> None:
     """Raise `BadPipelineFile` for a key that everybody can read. Its group may: the Connect workers read it as well."""
     if file.stat().st_mode & stat.S_IRWXO:
-        raise BadPipelineFile(f"{file} can be read by everybody, and it holds a private key; run: chmod o= {file}")
+        raise BadPipelineFile(
+            f"{file} can be read by everybody, and it holds a private key", f"run: chmod o= {file}", where=str(file)
+        )
 
 
 def refuse_files(files: Iterable[tuple[str, str]], where: str, *, plain_sink: bool) -> None:
@@ -30,12 +32,13 @@ def refuse_files(files: Iterable[tuple[str, str]], where: str, *, plain_sink: bo
         file = Path(name)
         if plain_sink:
             raise BadPipelineFile(
-                f'{where}: mongo-kafka\'s sink, which mode = "plain" uses, does not read {option}; give the workers a'
+                f'mongo-kafka\'s sink, which mode = "plain" uses, does not read {option}; give the workers a'
                 " trust store (-Djavax.net.ssl.trustStore) and leave the option out, or deploy with mode ="
-                ' "exactly-once"'
+                ' "exactly-once"',
+                where=where,
             )
         if not file.is_absolute():
-            raise BadPipelineFile(f"{where}: {option}={name}: write an absolute path: the workers read it as well")
+            raise BadPipelineFile(f"{option}={name}: write an absolute path: the workers read it as well", where=where)
         _refuse_unreadable(file, f"{where}: {option}")
         if option == "tlsCertificateKeyFile":
             refuse_open_key(file)
@@ -49,7 +52,7 @@ def kafka_client(section: schema.Kafka, path: Path) -> KafkaClient:
     try:
         client = of(properties(_text(file, where)), file.parent)
     except TowpathError as error:
-        raise BadPipelineFile(f"{where}: {file}: {error}") from error
+        raise BadPipelineFile(f"{file}: {error}", where=where) from error
     if client.has_secret:
         refuse_open(file, "it holds a password for Kafka")
     for key, pem in client.files.items():
@@ -67,7 +70,7 @@ def connect_login(section: schema.Connect, path: Path) -> Login:
         user, mark, password = _text(file, where).strip().partition(":")
         refuse_open(file, "it holds a password for Kafka Connect")
         if not mark or not user or "\n" in password:
-            raise BadPipelineFile(f"{where}: {file} must hold one line, user:password")
+            raise BadPipelineFile(f"{file} must hold one line, user:password", where=where)
     pem = {
         name: beside(path, text, f"[connect] {name}")
         for name in ("ca", "certificate")
@@ -78,7 +81,7 @@ def connect_login(section: schema.Connect, path: Path) -> Login:
     if "certificate" in pem:
         refuse_open_key(pem["certificate"])
     if pem and not section.url.startswith("https://"):
-        raise BadPipelineFile(f"{path}: [connect] {' and '.join(pem)} go with an https:// url")
+        raise BadPipelineFile(f"[connect] {' and '.join(pem)} go with an https:// url", where=str(path))
     return Login(user, password, str(pem.get("ca", "")), str(pem.get("certificate", "")))
 
 
@@ -93,7 +96,7 @@ def beside(path: Path, name: str, key: str) -> Path:
     try:
         return (path.parent / Path(name).expanduser()).resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise BadPipelineFile(f"{path}: {key}: {shown(name)} is not a path: {error}") from error
+        raise BadPipelineFile(f"{shown(name)} is not a path: {error}", where=f"{path}: {key}") from error
 
 
 def _text(file: Path, where: str) -> str:
@@ -101,11 +104,11 @@ def _text(file: Path, where: str) -> str:
     try:
         return file.read_text()
     except UnicodeDecodeError as error:
-        raise BadPipelineFile(f"{where}: {file} is not text in UTF-8") from error
+        raise BadPipelineFile(f"{file} is not text in UTF-8", where=where) from error
 
 
 def _refuse_unreadable(file: Path, where: str) -> None:
     try:
         file.open("rb").close()
     except (OSError, ValueError) as error:
-        raise BadPipelineFile(f"{where}: cannot read {shown(str(file))}: {error}") from error
+        raise BadPipelineFile(f"cannot read {shown(str(file))}: {error}", where=where) from error

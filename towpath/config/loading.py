@@ -28,10 +28,10 @@ def read(path: Path) -> Pipeline:
         content = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise BadPipelineFile(
-            f"there is no pipeline file {path}; `towpath init {path} --include …` writes one"
+            f"there is no pipeline file {path}", f"`towpath init {path} --include …` writes one", where=str(path)
         ) from error
     except (OSError, ValueError) as error:
-        raise BadPipelineFile(f"cannot read the pipeline file {path}: {error}") from error
+        raise BadPipelineFile(f"cannot read the pipeline file {path}: {error}", where=str(path)) from error
     return parse(content, path)
 
 
@@ -41,19 +41,21 @@ def parse(content: str, path: Path) -> Pipeline:
         file = PipelineFile.model_validate(_toml(content, path))
     except ValidationError as error:
         faults = "\n".join(f"  {_description(fault)}" for fault in error.errors(include_url=False))
-        raise BadPipelineFile(f"{path} cannot be used:\n{faults}") from error
+        raise BadPipelineFile(f"{path} cannot be used:\n{faults}", where=str(path)) from error
     return _pipeline(file, path)
 
 
 def _toml(content: str, path: Path) -> dict[str, Any]:
     if content.startswith("\ufeff"):
-        raise BadPipelineFile(f"{path} begins with a byte order mark, which TOML does not have; save it as plain UTF-8")
+        raise BadPipelineFile(
+            f"{path} begins with a byte order mark, which TOML does not have; save it as plain UTF-8", where=str(path)
+        )
     try:
         return tomllib.loads(content)
     except RecursionError as error:
-        raise BadPipelineFile(f"{path} is not TOML: it is nested too deeply") from error
+        raise BadPipelineFile(f"{path} is not TOML: it is nested too deeply", where=str(path)) from error
     except ValueError as error:  # besides TOMLDecodeError: a number with thousands of digits
-        raise BadPipelineFile(f"{path} is not TOML: {error}") from error
+        raise BadPipelineFile(f"{path} is not TOML: {error}", where=str(path)) from error
 
 
 def _description(fault: Any) -> str:
@@ -75,7 +77,7 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         for namespace in (old, new):
             if "*" in namespace or not is_pattern(namespace):
                 raise BadPipelineFile(
-                    f"{path}: [collections.rename]: {namespace!r} is not a namespace: database.collection"
+                    f"{namespace!r} is not a namespace: database.collection", where=f"{path}: [collections.rename]"
                 )
     return Pipeline(
         name=file.name,
@@ -133,16 +135,17 @@ def _compaction(file: PipelineFile) -> Compaction | None:
 def _http(url: str, path: Path) -> str:
     if "@" in url:
         raise BadPipelineFile(
-            f"{path}: [connect] url holds a user, which would be printed with it; write user:password into a file that"
-            " only you can read, and name that with [connect] user_file"
+            "[connect] url holds a user, which would be printed with it",
+            "write user:password into a file that only you can read, and name that with [connect] user_file",
+            where=str(path),
         )
     try:
         parts = httpx.URL(url)
     except (httpx.InvalidURL, ValueError) as error:
-        raise BadPipelineFile(f"{path}: [connect] url: {shown(url)} is not a URL: {error}") from error
+        raise BadPipelineFile(f"{shown(url)} is not a URL: {error}", where=f"{path}: [connect] url") from error
     if parts.scheme not in ("http", "https") or not parts.host:
         raise BadPipelineFile(
-            f"{path}: [connect] url: {shown(url)} is not the URL of a Connect worker: http://host:8083"
+            f"{shown(url)} is not the URL of a Connect worker: http://host:8083", where=f"{path}: [connect] url"
         )
     return url
 
@@ -151,17 +154,19 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
     if cluster.uri_env is not None:
         uri = os.environ.get(cluster.uri_env)
         if not uri:
-            raise BadPipelineFile(f"{path}: [{side}] uri_env: the environment variable {cluster.uri_env} is not set")
+            raise BadPipelineFile(
+                f"the environment variable {cluster.uri_env} is not set", where=f"{path}: [{side}] uri_env"
+            )
     elif cluster.uri_file is not None:
         uri = _uri_from_file(beside(path, cluster.uri_file, f"[{side}] uri_file"), side, path)
     else:
         uri = cluster.uri or ""
     if not uri.startswith(("mongodb://", "mongodb+srv://")):
-        raise BadPipelineFile(f"{path}: [{side}]: the URI must begin with mongodb:// or mongodb+srv://")
+        raise BadPipelineFile("the URI must begin with mongodb:// or mongodb+srv://", where=f"{path}: [{side}]")
     try:
         urlsplit(uri)
     except ValueError as error:
-        raise BadPipelineFile(f"{path}: [{side}]: the URI is not valid: {error}") from error
+        raise BadPipelineFile(f"the URI is not valid: {error}", where=f"{path}: [{side}]") from error
     if cluster.uri is not None and holds_secret(uri):
         refuse_open(path, f"it holds the password of the {side}")
     refuse_files(mongo_uri.files(uri), f"{path}: [{side}]", plain_sink=side == "destination" and mode == "plain")
@@ -177,7 +182,7 @@ def _uri_from_file(file: Path, side: str, path: Path) -> str:
     try:
         uri = file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
-        raise BadPipelineFile(f"{path}: [{side}] uri_file: cannot read {file}: {error}") from error
+        raise BadPipelineFile(f"cannot read {file}: {error}", where=f"{path}: [{side}] uri_file") from error
     refuse_open(file, f"it holds the URI of the {side}")
     return uri
 

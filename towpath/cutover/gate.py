@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from towpath.errors import TowpathError
+from towpath.errors import TowpathError, fields
+from towpath.events import Check
 from towpath.mongo import write_block
 from towpath.mongo.client import connected
 from towpath.preflight.everything import everything
@@ -25,19 +26,6 @@ from towpath.verification.scope import metadata
 from verifier import VerifierError
 
 _SHOWN = 3  # of many findings
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line: what was looked at, what was found, and for a red one what to do."""
-
-    name: str
-    good: bool
-    found: str
-    advice: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +58,8 @@ def _of(check: Callable[..., Check], *arguments: Any) -> Check:
     try:
         return check(*arguments)
     except (TowpathError, VerifierError, PyMongoError) as error:
-        found = getattr(error, "found", str(error))  # other packages' errors are words alone
-        advice = getattr(error, "advice", "")
-        return Check(check.__name__.strip("_").replace("_", " "), False, found, advice)
+        name, told = check.__name__.strip("_").replace("_", " "), fields(error)
+        return Check(name, False, getattr(error, "sentence", str(error)), told["advice"], told["where"], told["code"])
 
 
 def looked(checks: Iterable[Look]) -> list[Check]:

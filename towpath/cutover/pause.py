@@ -20,6 +20,7 @@ from towpath.cutover.events import Telling
 from towpath.cutover.sides import Sides
 from towpath.cutover.writes import Stopping
 from towpath.errors import Overtaken, TowpathError
+from towpath.events import as_line
 from towpath.kafka.topics import Place
 from towpath.log import changed_keys
 from towpath.log.lag import pipeline_ends
@@ -160,9 +161,9 @@ def _refuse(it: Session, found: list[Difference], verdict: Verdict, of: str, adv
         place = verdict_file.path(it.pipeline.name)
         with state_files.writing(place, verdict_file.turn(place)) as file:
             for one in found:
-                file.write(verdict_file.line(verdict_file.as_json(one, destination(one.namespace))))
-            file.write(verdict_file.line(figures(Found(verdict)) | {"of": of, "ddl": [], "only": []} | of_now(it)))
-        shown = verdict_file.as_json(found[0], "")["id"]
+                file.write(verdict_file.difference(one, destination(one.namespace)).line)
+            file.write(as_line(figures(Found(verdict)) | {"of": of, "ddl": [], "only": []} | of_now(it)))
+        shown = verdict_file.shown_id(found[0].id)
         raise Red(f"{len(found):,} documents differ, such as {found[0].namespace} {shown}; run towpath {advice}")
     if verdict.trouble:
         raise Red(f"there is no verdict: {'; '.join(verdict.trouble)}; run towpath verify {it.file}")

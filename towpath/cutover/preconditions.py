@@ -11,9 +11,9 @@ from bson.timestamp import Timestamp
 
 from connectors.control import statuses
 from towpath.cutover import reverse_pipeline
-from towpath.cutover.gate import Check
 from towpath.cutover.steps import Asked
 from towpath.cutover.writes import ANSWER, unanswered, watch, why_not
+from towpath.events import Check
 from towpath.mongo import write_block
 from towpath.mongo.client import connected, destination_set, source_set
 from towpath.mongo.privileges import privileges

@@ -33,6 +33,7 @@ from towpath.cutover.sides import Sides
 from towpath.cutover.writes import LateWrites, Stopping, allow, writes_through
 from towpath.deploy import deployment
 from towpath.errors import MongoUnreachable, Overtaken, TowpathError
+from towpath.events import CutoverNote
 from towpath.mongo import write_block
 from towpath.mongo.client import connected, operation_time
 from towpath.pipeline import Pipeline
@@ -220,7 +221,7 @@ def undo(sides: Sides, telling: Telling) -> None:
                 try:
                     way.undo()
                     left.remove(way.step)
-                    telling.tell("undone", f"undone: {way.words}")
+                    telling.tell(CutoverNote(event="undone", words=f"undone: {way.words}"))
                 except ERRORS as error:
                     failed.append(f"{way.words}: {error}{way.by_hand}")
         try:
@@ -228,10 +229,11 @@ def undo(sides: Sides, telling: Telling) -> None:
         except ERRORS as error:
             failed.append(f"the note at the destination of what was begun: {error}")
     for words in failed:
-        telling.tell("left", f"not undone: {words}")
+        telling.tell(CutoverNote(event="left", words=f"not undone: {words}"))
     if failed:
         raise NotUndone(f"not all could be undone; once that answers again: towpath cutover {sides.it.file} --undo")
-    telling.tell("undone", f"everything is as before: the {'destination' if going_back else 'source'} is primary")
+    words = f"everything is as before: the {'destination' if going_back else 'source'} is primary"
+    telling.tell(CutoverNote(event="undone", words=words))
 
 
 def _ways(sides: Sides) -> Iterator[_Way]:

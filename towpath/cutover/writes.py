@@ -24,6 +24,7 @@ from pymongo.errors import ConnectionFailure, PyMongoError
 from towpath.bookkeeping.positions import DATABASE
 from towpath.cutover.events import Telling
 from towpath.errors import TowpathError
+from towpath.events import CutoverNote
 from towpath.mongo import write_block
 from towpath.mongo.client import connected
 from towpath.mongo_uri import without_credentials
@@ -57,7 +58,7 @@ class Stopping:
     def ask(self, telling: Telling) -> None:
         """Return when somebody says that nobody writes any more. Raises `TowpathError` when nobody can."""
         words = f"Stop all writes to {self._where} now, then press Enter; Ctrl-C leaves all as it is"
-        telling.tell("stop writes", words)
+        telling.tell(CutoverNote(event="stop writes", words=words))
         if not sys.stdin.readline():
             raise TowpathError(f"nobody said that the writes are stopped: standard input has ended; {ANSWER}")
 
@@ -73,7 +74,8 @@ class Stopping:
             with telling.step(f"blocking writes to {self._where}"), connected(self.uri, self.side) as client:
                 write_block.block(client, patience=left(_BLOCK_S) - _TOLD_S)
             if self.command is None:
-                telling.tell("stop writes", f"writes to {self._where} are refused from now on")
+                words = f"writes to {self._where} are refused from now on"
+                telling.tell(CutoverNote(event="stop writes", words=words))
 
     @property
     def _where(self) -> str:

@@ -14,11 +14,12 @@ from pathlib import Path
 from pymongo.errors import PyMongoError
 
 from connectors.control import forget_offsets, wait_stopped
+from connectors.failures import code_of
 from connectors.rest import Connect
 from towpath.bookkeeping import positions, verdict
 from towpath.deploy import credentials, preconditions
 from towpath.deploy.inventory import Configurations, Inventory
-from towpath.errors import ConnectError, TowpathError
+from towpath.errors import ConnectError, TowpathError, Unresolved
 from towpath.finding import require
 from towpath.kafka.topics import Topic, Topics
 from towpath.mongo.client import connected
@@ -151,16 +152,18 @@ def put(
     `advice`: connector setting → text for the user, appended to an error about it. Raises `ConnectError` with the
     message of Connect, the connector or its cluster.
     """
-    for key, messages in connect.errors(name, config).items():
-        raise ConnectError(f"Kafka Connect refuses {name}: {key}: {messages[0]}{advice.get(key, '')}")
     try:
+        for key, messages in connect.errors(name, config).items():
+            message = f"Kafka Connect refuses {name}: {key}: {messages[0]}{advice.get(key, '')}"
+            raise ConnectError(message, where=name, code=code_of(messages[0]))
         (connect.create_stopped if stopped else connect.put)(name, config)
-    except ConnectError as error:
-        if "${file:" not in str(error) and str(secrets_file) not in str(error):
-            raise
-        raise ConnectError(
-            f"{error}; every worker must have the config provider `file` (FileConfigProvider; see allowed.paths)"
-            f" and be able to read {secrets_file} ([connect] secrets)"
+    except Unresolved as error:
+        raise Unresolved(
+            error.what,
+            "every worker must have the config provider `file` (FileConfigProvider; see allowed.paths)"
+            f" and be able to read {secrets_file} ([connect] secrets)",
+            where=error.where,
+            status=error.status,
         ) from error
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
@@ -53,7 +53,8 @@ def batch(consumer: Consumer, seconds: float, at_once: int = _AT_ONCE) -> list[M
 
     Raises `TopicError` for what cannot be read; what the client says of brokers that are away for now is left out.
     """
-    return [message for message in consumer.consume(at_once, timeout=seconds) if _is_readable(message)]
+    found = consumer.consume(at_once, timeout=seconds)
+    return [message for message in found if message.error() is None or _is_readable(message)]
 
 
 def poll(consumer: Consumer, seconds: float) -> Message | None:
@@ -87,11 +88,11 @@ def messages(
     *,
     at_once: int = _AT_ONCE,
     patience: float | None = None,
-    enough: Callable[[Place], bool] = lambda _: False,
+    enough: Container[Place] = (),
 ) -> Iterator[tuple[Place, Message]]:
     """Every committed record in the windows, those of a partition in the log's order.
 
-    `consumer` is one of `Topics.consumer`. A partition of which the caller has `enough` after a record is left there.
+    `consumer` is one of `Topics.consumer`. A partition is left after the record with which it comes to be in `enough`.
     Raises `TopicError` for what cannot be read, and `Silence` when nothing comes for `patience` seconds.
     """
     unread = {place for place, (start, end) in window.items() if start < end}
@@ -111,7 +112,7 @@ def messages(
             end, offset = window[place][1], message.offset() or 0
             if has_value and offset < end:
                 yield place, message
-            if not has_value or offset + 1 >= end or enough(place):
+            if not has_value or offset + 1 >= end or place in enough:
                 over.add(place)
         if over:
             consumer.incremental_unassign([TopicPartition(*place) for place in over])

@@ -40,6 +40,8 @@ Place = tuple[str, int]
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _OF_URLS = str.maketrans("+/", "-_", "=")
 _REACHED = 10.0  # seconds until no broker is taken to answer
+#: librdkafka's words, with the code of any lost connection: the broker closes one that does not log in.
+_NO_LOGIN = "broker might require SASL authentication"
 _ASKED = 1.0  # seconds until it is looked at why none has answered yet
 _TIMEOUT = 15.0  # seconds for one request to the brokers
 
@@ -72,7 +74,7 @@ class Topics:
 
     def __init__(self, bootstrap: str, client: KafkaClient = ANYBODY) -> None:
         self.bootstrap, self.client = bootstrap, client
-        self._said: list[str] = []
+        self._said: list[KafkaError] = []
         self._client: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "log_level": 0,
@@ -96,10 +98,12 @@ class Topics:
 
     def _connected(self) -> AdminClient:
         try:
-            return AdminClient(self._client | {"error_cb": lambda error: self._said.append(error.str())})
+            return AdminClient(self._client | {"error_cb": self._said.append})
         except KafkaException as error:  # a file of [kafka] client that cannot be used
             raise KafkaUnreachable(
-                f"cannot use [kafka] client: {error.args[0].str()}", "see the files and the password of the key in it"
+                f"cannot use [kafka] client: {error.args[0].str()}",
+                "see the files and the password of the key in it",
+                where="[kafka] client",
             ) from error
 
     def all(self) -> dict[str, Topic]:
@@ -122,12 +126,16 @@ class Topics:
                 return self._admin.list_topics(timeout=_ASKED)
             except KafkaException as error:
                 self._admin.poll(0)  # has the client say what came in between
-                trouble = self.client.trouble(self.bootstrap, self._said)
+                trouble = self.client.trouble(self.bootstrap, self._refused())
                 if trouble is None and time.monotonic() < until:
                     continue
                 found = trouble or Trouble(error.args[0].str(), "is a broker running there? ([kafka] bootstrap)")
-                words = f"cannot reach Kafka at {self.bootstrap}: {found.found}"
-                raise KafkaUnreachable(words, found.advice) from error
+                words = f"cannot reach Kafka at {self.bootstrap}: {found.what}"
+                raise KafkaUnreachable(words, found.advice, where=self.bootstrap) from error
+
+    def _refused(self) -> str:
+        """What the client says of a login that the brokers refuse, or miss; empty where they do neither."""
+        return next((e.str() for e in self._said if e.code() == KafkaError._AUTHENTICATION or _NO_LOGIN in e.str()), "")
 
     def create(
         self,
@@ -192,6 +200,12 @@ class Topics:
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
         firsts, ends = self._offsets(partitions, earliest), self._offsets(partitions, latest, level)
         return {place: (firsts[place], end) for place, end in ends.items()}
+
+    def written(self, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
+        """(topic, partition) → the end of all that was written, as in `ends` without `stable`."""
+        partitions = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._offsets(partitions, latest, IsolationLevel.READ_UNCOMMITTED)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
         """Topic → its id, which a topic of the same name that is made later does not have; those that are there."""
@@ -304,9 +318,11 @@ class Topics:
         try:
             return future.result(timeout=2 * _TIMEOUT)
         except KafkaException as error:
-            raise TopicError(f"cannot {what} at {self.bootstrap}: {error.args[0].str()}") from error
+            raise TopicError(
+                f"cannot {what} at {self.bootstrap}: {error.args[0].str()}", where=self.bootstrap
+            ) from error
         except TimeoutError as error:
-            raise TowpathError(f"cannot {what} at {self.bootstrap}: no answer in time") from error
+            raise TowpathError(f"cannot {what} at {self.bootstrap}: no answer in time", where=self.bootstrap) from error
 
 
 def _values(found: Mapping[str, Any]) -> dict[str, str]:

@@ -6,12 +6,11 @@ is mongo-kafka's, which goes on at the log's beginning in silence.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from connectors.control import move_offsets, stop_sink
 from connectors.rest import Connect
@@ -26,9 +25,7 @@ from towpath.pipeline import Pipeline
 Code = Literal["TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC"]
 #: Of each partition: the first offset, and the end.
 Log = Mapping[Place, tuple[int, int]]
-#: In the reason of a failure, or in `Break.words`.
-CODES = ("TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC")
-CODE = re.compile(rf"\b(?:{'|'.join(CODES)})\b")
+CODES = get_args(Code)
 _AGAIN = 1.0  # seconds until it is looked again at what is found: a transaction may be under way
 
 _FOUND: dict[Code, str] = {
@@ -120,19 +117,27 @@ def _code(applied: Applied, first: int, end: int, topic_id: str | None, *, trans
     return "TWP-LOG-GAP" if clear < first and not only_a_mark else None
 
 
-def suspected(pipeline: Pipeline, topics: Topics, done: Mapping[Place, Applied] | None = None) -> tuple[Break, ...]:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The positions, then the ends of all that was written, which were read after them, and the ids of the topics."""
+
+    done: Mapping[Place, Applied]
+    ends: Log
+    ids: Mapping[str, str]
+
+
+def suspected(pipeline: Pipeline, topics: Topics, seen: Seen | None = None) -> tuple[Break, ...]:
     """The breaks by one look, which may be over at the next: a sink may be just about to commit what the log has lost
     by now. In plain mode by the offsets that the sink's consumers have committed; no offset tells nothing.
 
-    `done`: the positions, where they are known. Raises `MongoUnreachable` when the destination, which tells them, is.
+    `seen`: where it was looked already. Raises `MongoUnreachable` when the destination, which tells the positions, is.
     """
-    if done is None:
-        done = _done(pipeline, topics)
-    ends = pipeline_ends(pipeline, topics, stable=False)
-    ids = topics.ids(topic for topic, _ in ends)
-    if pipeline.exactly_once:  # without a position a sink begins at offset 0
-        done = dict.fromkeys(ends, Applied(0, 0)) | dict(done)
-    return judge(done, ends, ids, transactional=pipeline.has_own_source)
+    if seen is None:
+        done, ends = _done(pipeline, topics), pipeline_ends(pipeline, topics, stable=False)
+        seen = Seen(done, ends, topics.ids(topic for topic, _ in ends))
+    # without a position a sink begins at offset 0
+    done = dict.fromkeys(seen.ends, Applied(0, 0)) | dict(seen.done) if pipeline.exactly_once else seen.done
+    return judge(done, seen.ends, seen.ids, transactional=pipeline.has_own_source)
 
 
 def broken_within(log: Log, topics: Topics, done: Mapping[Place, Applied]) -> tuple[Break, ...]:
@@ -162,9 +167,9 @@ def _done(pipeline: Pipeline, topics: Topics) -> Mapping[Place, Applied]:
         return positions(client, pipeline)
 
 
-def look(pipeline: Pipeline, topics: Topics, done: Mapping[Place, Applied] | None = None) -> tuple[Break, ...]:
+def look(pipeline: Pipeline, topics: Topics, seen: Seen | None = None) -> tuple[Break, ...]:
     """The breaks that stand: a second look finds them where the first one did. As `suspected` otherwise."""
-    before = {(one.place, one.code, one.position) for one in suspected(pipeline, topics, done)}
+    before = {(one.place, one.code, one.position) for one in suspected(pipeline, topics, seen)}
     if not before:
         return ()
     time.sleep(_AGAIN)
@@ -185,7 +190,7 @@ def cut_short(pipeline: Pipeline, topics: Topics, log: Log) -> dict[Place, str]:
 def refuse(pipeline: Pipeline, topics: Topics) -> None:
     """Raise `TowpathError` when a position is not in the log."""
     if found := look(pipeline, topics):
-        raise TowpathError(listed(found))
+        raise TowpathError(listed(found), where=found[0].topic, code=found[0].code)
 
 
 def accept(pipeline: Pipeline, topics: Topics, connect: Connect) -> tuple[Break, ...]:

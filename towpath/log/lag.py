@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from towpath.bookkeeping.positions import positions
 from towpath.errors import TopicError
 from towpath.kafka.consume import Silence, messages
-from towpath.kafka.topics import Place, Topics
+from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.records import source_milliseconds
 from towpath.mongo.client import ANSWER_S, connected
 from towpath.pipeline import Pipeline
@@ -50,8 +50,13 @@ class Lag:
 
 def pipeline_ends(pipeline: Pipeline, topics: Topics, *, stable: bool = True) -> dict[Place, tuple[int, int]]:
     """(topic, partition) → (first offset, end) of every change topic of the pipeline; `stable` as in `Topics.ends`."""
+    return topics.ends(change_topics(pipeline, topics.all()), stable=stable)
+
+
+def change_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> list[Topic]:
+    """Every change topic of the pipeline."""
     pattern = pipeline.selection.topic_regex(pipeline.name)
-    return topics.ends((topic for name, topic in topics.all().items() if re.fullmatch(pattern, name)), stable=stable)
+    return [topic for name, topic in existing.items() if re.fullmatch(pattern, name)]
 
 
 @contextmanager
@@ -107,7 +112,7 @@ def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], most: int) 
     if not open_gaps:
         return found
     with topics.reader(**_PEEKING) as consumer:
-        for place, message in messages(consumer, open_gaps, at_once=1, enough=enough.__contains__):
+        for place, message in messages(consumer, open_gaps, at_once=1, enough=enough):
             before, offset, (start, end) = found[place], message.offset() or 0, open_gaps[place]
             size = before.size + len(message.key() or b"") + len(message.value() or b"")
             records = before.records + 1
@@ -136,19 +141,24 @@ class OpenTransaction:
 
 
 def open_transactions(
-    pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONGEST
+    pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONGEST, written: Ends | None = None
 ) -> list[OpenTransaction]:
-    """Those that began more than `longest` seconds ago by the brokers' clock, the oldest first; `ends`: stable ones."""
-    written = pipeline_ends(pipeline, topics, stable=False)
+    """Those that began more than `longest` seconds ago by the brokers' clock, the oldest first.
+
+    `ends`: stable ones; `written`: those of all that was written, where they are known.
+    """
+    written = pipeline_ends(pipeline, topics, stable=False) if written is None else written
     begun = {place: end for place, (_, end) in ends.items() if end < written.get(place, (0, 0))[1]}
     now = time.time()
     found = [OpenTransaction(place, begun[place], now - at) for place, at in _written_at(topics, begun).items()]
     return sorted((one for one in found if one.seconds > longest), key=lambda one: -one.seconds)
 
 
-def refuse_hanging_transactions(pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONGEST) -> None:
+def refuse_hanging_transactions(
+    pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONGEST, written: Ends | None = None
+) -> None:
     """Raise `TopicError` where there are any, also a moment later: this machine's clock need not be the brokers'."""
-    found = open_transactions(pipeline, topics, ends, longest)
+    found = open_transactions(pipeline, topics, ends, longest, written)
     if found:
         time.sleep(_MOMENT)
         still = {

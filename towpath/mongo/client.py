@@ -36,6 +36,8 @@ class Collection:
     namespace: str
     kind: str
     options: dict[str, Any]
+    uuid: str
+    """In hexadecimal digits, which a collection that is made anew does not have; empty for a view."""
 
 
 def briefly(uri: str, side: str) -> AbstractContextManager[Client]:
@@ -126,7 +128,7 @@ def connected(uri: str, side: str, *, timeout: float = 10, answer: float | None 
         except (ConnectionFailure, OperationFailure) as error:
             if _caller(error) not in (None, id(client)):
                 raise
-            raise MongoUnreachable(*_failure(uri, side, error)) from error
+            raise MongoUnreachable(*_failure(uri, side, error), where=without_credentials(uri)) from error
 
 
 def _caller(error: PyMongoError) -> int | None:
@@ -149,7 +151,7 @@ def _failure(uri: str, side: str, error: ConnectionFailure | OperationFailure) -
     if isinstance(error, OperationFailure):
         return _refusal(side, address, error)
     cause = _trouble(uri) or Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
-    return f"cannot reach the {side} at {address}: {cause.found}", f"{cause.advice} ({_setting(side)})"
+    return f"cannot reach the {side} at {address}: {cause.what}", f"{cause.advice} ({_setting(side)})"
 
 
 def _refuse_unescaped(uri: str, side: str) -> None:
@@ -167,7 +169,7 @@ def _refuse_files(uri: str, side: str) -> None:
     cause = _trust(_parsed(uri), uri).unusable() if "tlsc" in uri.lower() else None
     if cause:
         raise MongoUnreachable(
-            f"the URI of the {side} cannot be used: {cause.found}", f"{cause.advice} ({_setting(side)})"
+            f"the URI of the {side} cannot be used: {cause.what}", f"{cause.advice} ({_setting(side)})"
         )
 
 
@@ -291,7 +293,12 @@ def replay_set(client: Client) -> ReplicaSet:
 def collections(client: Client, databases: Iterable[str] | None = None) -> list[Collection]:
     """Every collection, view and time-series collection of these databases; by default of all but MongoDB's own."""
     return [
-        Collection(f"{database}.{entry['name']}", entry["type"], entry.get("options", {}))
+        Collection(
+            f"{database}.{entry['name']}",
+            entry["type"],
+            entry.get("options", {}),
+            bytes(entry.get("info", {}).get("uuid", b"")).hex(),
+        )
         for database in (client.list_database_names() if databases is None else databases)
         if database not in ("admin", "config", "local")
         for entry in client[database].list_collections()

@@ -9,16 +9,18 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from connectors.configs import definitions, plugins
+from connectors.failures import code_of
 from towpath.deploy import credentials, preconditions
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
-from towpath.errors import ConnectError
+from towpath.errors import Unresolved
 from towpath.finding import Finding, Precondition, error, ok, warning
 from towpath.pipeline import Pipeline
 
 SUBJECT = "connect"
 _EXACTLY_ONCE = "exactly.once.support"
 _URIS = ("mongodb.connection.string", "connection.uri")
-#: The messages of Debezium and mongo-kafka for text that is not a URI, such as an unresolved `${file:…}`.
+#: The messages of Debezium and mongo-kafka for text that is not a URI, such as an unresolved `${file:…}`. Connect's
+#: validation has no codes.
 _NO_URI = ("Invalid connection string", "must start with")
 
 
@@ -109,9 +111,7 @@ def _validated(inventory: Inventory) -> Iterator[Finding]:
         checked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
         try:
             yield from validated(name, inventory.connect.errors(name, checked), pipeline)
-        except ConnectError as failure:
-            if "Could not read properties" not in str(failure):
-                raise
+        except Unresolved:
             yield _unread(name, pipeline)
 
 
@@ -166,7 +166,8 @@ def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
             f" config.providers.file.param.allowed.paths is set, add {pipeline.secrets.parent} to it; the file on the"
             " workers' machines must be the one that deploy writes",
         )
-    return error(subject, f"{key}: {message}", f"correct {key}; deploy would stop with the same message")
+    advice = f"correct {key}; deploy would stop with the same message"
+    return error(subject, f"{key}: {message}", advice, where=key, code=code_of(message))
 
 
 def _unread(name: str, pipeline: Pipeline) -> Finding:

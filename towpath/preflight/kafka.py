@@ -29,7 +29,7 @@ def brokers(inventory: Inventory) -> Iterator[Finding]:
         try:
             settings = inventory.topics.broker_settings(number)
         except TopicError as refused:  # only this check needs the privilege to read them
-            yield warning(SUBJECT, refused.found, refused.advice or "grant it, or check them as another user")
+            yield warning(SUBJECT, refused.what, refused.advice or "grant it, or check them as another user")
             continue
         yield from broker(number, settings, len(inventory.brokers), inventory.pipeline)
 
@@ -143,7 +143,7 @@ def topic(name: str, settings: Settings, begins: int, pipeline: Pipeline) -> Ite
     subject = f"{SUBJECT} {name}"
     guarded = [*log.guard(subject, settings, begins, pipeline)]
     yield from guarded
-    reported = {finding.finding.partition("=")[0] for finding in guarded}
+    reported = {finding.where for finding in guarded}
     required = {key: value for key, value in change_settings(pipeline).items() if key not in reported}
     other = {key: settings.get(key) for key, value in required.items() if settings.get(key) != value}
     if other:

@@ -42,6 +42,7 @@ def _retention(subject: str, settings: Settings, begins: int, pipeline: Pipeline
             f"retention.ms={actual}: the brokers delete records that the file keeps {period}; the log cannot rebuild"
             " documents that have not changed since",
             "run `towpath deploy`, which applies [log] retention",
+            where="retention.ms",
         )
     if int(settings.get("retention.bytes", _FOREVER)) != _FOREVER:
         yield warning(
@@ -49,6 +50,7 @@ def _retention(subject: str, settings: Settings, begins: int, pipeline: Pipeline
             f"retention.bytes={settings['retention.bytes']}: the brokers delete the oldest records of a partition that"
             " grows larger",
             "run `towpath deploy`, which sets retention.bytes=-1",
+            where="retention.bytes",
         )
     if begins and desired == _FOREVER:
         yield warning(
@@ -68,6 +70,7 @@ def _no_compaction(subject: str, settings: Settings) -> Iterator[Finding]:
             " an update without the document that it changes",
             "run `towpath deploy`, which sets cleanup.policy=delete; or set [log] compact = true, deploy, and run"
             " `towpath compact --from-beginning`, which re-reads these documents",
+            where="cleanup.policy",
         )
 
 
@@ -78,6 +81,7 @@ def _compaction(subject: str, settings: Settings, compaction: Compaction) -> Ite
             f"cleanup.policy={settings.get('cleanup.policy')}: the topic held records before [log] compact was set, and"
             " is not compacted yet",
             "leave `towpath compact` running: it enables compaction once all updates are protected",
+            where="cleanup.policy",
         )
     elif int(settings.get(MARK, 0)) < compaction.lag_ms:
         yield error(
@@ -85,6 +89,7 @@ def _compaction(subject: str, settings: Settings, compaction: Compaction) -> Ite
             f"{MARK}={settings.get(MARK)}, less than [log] compaction_lag ({compaction.lag_ms}): the log cleaner may"
             " drop a whole document of which then only an update is left",
             "run `towpath deploy`, which applies the file's settings, then `towpath compact --once --from-beginning`",
+            where=MARK,
         )
 
 

@@ -42,9 +42,9 @@ def of_verdicts(places: Iterable[Path]) -> Iterator[Wanted]:
     seen: set[tuple[Namespace, Key]] = set()
     for place in places:
         for named in verdict_file.read(place):
-            if (mark := (named.namespace, id_key(named.id))) not in seen:
+            if (mark := (named.namespace, id_key(named.key))) not in seen:
                 seen.add(mark)
-                yield Wanted(named.namespace, named.id)
+                yield Wanted(named.namespace, named.key)
 
 
 def of_file(pipeline: Pipeline, name: str, file: TextIO) -> Iterator[Wanted]:

@@ -16,7 +16,7 @@ from towpath.deploy import credentials
 from towpath.deploy.deployment import put
 from towpath.errors import MongoUnreachable, NoSuchConnector, NotYet, TowpathError
 from towpath.kafka.topics import Place, Topics
-from towpath.log.bounds import CODE, broken_within, still_there
+from towpath.log.bounds import CODES, broken_within, still_there
 from towpath.log.dead_letters import DeadLetter, letters
 from towpath.log.lag import gaps, peek
 from towpath.mongo.client import REPLAY_SIDE, connected
@@ -198,7 +198,9 @@ class Course:
         except NoSuchConnector:
             raise
         except TowpathError as error:
-            raise TowpathError(str(error) if CODE.search(str(error)) else f"{error}; {_AGAIN}") from error
+            if error.code in CODES:
+                raise
+            raise TowpathError(str(error), _AGAIN, where=error.where, code=error.code) from error
         self._refuse_broken()
 
     def look(self) -> Progress:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from towpath.events import Replayed
 from towpath.log.dead_letters import DeadLetter
 from towpath.log.integrity import BrokenKey, Headless, LogCheck
 from towpath.log.records import readable
@@ -48,26 +49,27 @@ class Verdict:
     def is_whole(self) -> bool:
         return not (self.check or self.uncopied or self.refused or self.heads or self.earliest)
 
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "done": self.what,
-            "whole": self.is_whole,
-            "records": self.records,
-            "documents": dict(self.documents),
-            "seconds": round(self.seconds, 1),
-            "until": str(self.until) if self.until else None,
-            "following": self.following,
-            "refused": len(self.refused),
-            "dead_letters": [
+    @property
+    def event(self) -> Replayed:
+        return Replayed(
+            done=self.what,
+            whole=self.is_whole,
+            records=self.records,
+            documents=self.documents,
+            seconds=round(self.seconds, 1),
+            until=str(self.until) if self.until else None,
+            following=self.following,
+            refused=len(self.refused),
+            dead_letters=[
                 {"namespace": one.namespace, "key": _key(one.key), "code": one.code, "reason": one.reason}
                 for one in self.refused[:_TOLD]
             ],
-            "dead_letter_topic": self.letters if self.refused else None,
-            "uncopied": self.uncopied,
-            "missing": missing(self.check),
-            "deleted_meanwhile": list(self.heads),
-            "earliest": str(self.earliest) if self.earliest else None,
-        }
+            dead_letter_topic=self.letters if self.refused else None,
+            uncopied=self.uncopied,
+            missing=missing(self.check),
+            deleted_meanwhile=self.heads,
+            earliest=str(self.earliest) if self.earliest else None,
+        )
 
     def words(self) -> Iterator[str]:
         documents = f"{sum(self.documents.values()):,} documents in {counted(len(self.documents), 'namespace')}"

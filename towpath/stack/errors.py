@@ -1,6 +1,6 @@
 """What can go wrong with the embedded stack.
 
-StackError                  root; its message says what was attempted, where, what was found, what to do
+StackError                  root, below `towpath.errors.TowpathError`
 ├── ToolMissing             Java, Maven, Python's pip or a new enough version of one of them is not installed
 ├── PartUnavailable         a part (server, jars, plugins) could not be fetched, built or verified
 ├── PortInUse               a port that the stack needs is taken by another process
@@ -11,8 +11,12 @@ StackError                  root; its message says what was attempted, where, wh
 └── FolderUnusable          the folder cannot be created or written, or its disk is full
 """
 
+from __future__ import annotations
 
-class StackError(Exception):
+from towpath.errors import TowpathError
+
+
+class StackError(TowpathError):
     """Root of this package's errors."""
 
 

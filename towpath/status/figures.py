@@ -63,6 +63,12 @@ class Status:
     """Partitions whose position is not in their log: what the sink has not applied is gone."""
     trouble: tuple[str, ...] = ()
     """What kept a part of this from being found out, in words."""
+    ends: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
+    """The first offset and the end of every partition of the change topics."""
+    topic_ids: Mapping[str, str] | None = None
+    """Of every topic of the pipeline, where they were asked for."""
+    errors: tuple[dict[str, str], ...] = ()
+    """Those of them that are errors, as data: see `towpath.errors`."""
 
     @property
     def lag_seconds(self) -> float:
@@ -105,6 +111,7 @@ class Status:
             "cutover": self.cutover and asdict(self.cutover),
             "log_breaks": [found.as_json() for found in self.breaks],
             "trouble": list(self.trouble),
+            "errors": list(self.errors),
         }
 
 
@@ -120,6 +127,7 @@ def _connector(connector: Connector) -> dict[str, Any]:
         "worker": connector.worker,
         "tasks": [{"id": t.id, "state": t.state, "worker": t.worker} for t in connector.tasks],
         "reasons": list(connector.failures),
+        "failures": [asdict(cause) for cause in connector.causes],
     }
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from towpath.kafka.disk import bytes_of_topics
 from towpath.kafka.topics import Place, Topics
-from towpath.log.lag import pipeline_ends
 from towpath.log.unprotected import Figures, figures
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Compaction, Pipeline
@@ -86,9 +85,8 @@ def _first(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
 
 
-def look(pipeline: Pipeline, topics: Topics) -> LogStatus:
-    """The log as it is now."""
-    ends = pipeline_ends(pipeline, topics)
+def look(pipeline: Pipeline, topics: Topics, ends: Mapping[Place, tuple[int, int]]) -> LogStatus:
+    """The log as it is now; `ends`: of every partition of its topics."""
     names, sizes = sorted({topic for topic, _ in ends}), bytes_of_topics(topics.bootstrap, topics.client)
     settings = topics.settings_of_all(names)
     committed = topics.committed_with_words(pipeline.compaction_group) if pipeline.compaction else {}
@@ -162,8 +160,8 @@ def _line(one: TopicLog, *, compacts: bool) -> str:
     )
 
 
-def report(it: Session) -> LogSeen:
-    found = look(it.pipeline, it.topics)
+def report(it: Session, ends: Mapping[Place, tuple[int, int]]) -> LogSeen:
+    found = look(it.pipeline, it.topics, ends)
     findings = [
         f"{finding.subject}: {finding.finding}; {finding.advice}"
         for one in found.topics

@@ -10,7 +10,7 @@ from typing import Any
 from connectors.control import statuses
 from connectors.rest import Connect
 from towpath.bookkeeping import positions
-from towpath.errors import MongoUnreachable, TowpathError
+from towpath.errors import MongoUnreachable, TowpathError, fields
 from towpath.kafka.topics import Topics
 from towpath.log.bounds import still_there
 from towpath.log.lag import measure
@@ -37,6 +37,8 @@ class State:
     dead_letters: int = 0
     """Records in its dead-letter topic; one can be there twice."""
     trouble: str = ""
+    error: dict[str, str] | None = None
+    """The trouble as data, where it is an error: see `towpath.errors`."""
 
     def as_json(self) -> dict[str, Any]:
         plan = self.replay.plan
@@ -55,6 +57,7 @@ class State:
             "records_behind": self.behind,
             "dead_letters": self.dead_letters,
             "trouble": self.trouble,
+            "error": self.error,
         }
 
 
@@ -81,7 +84,7 @@ def _state(replay: Replay, connect: Connect, topics: Topics) -> State:
         with briefly(replay.uri, REPLAY_SIDE) as client:
             done = {place: found.offset for place, found in positions.positions(client, replay.sink).items()}
     except TowpathError as error:
-        return dataclasses.replace(shown, trouble=str(error))
+        return dataclasses.replace(shown, trouble=str(error), error=fields(error))
     ends = topics.ends(change_topics(replay.pipeline, replay.plan.only, existing))
     left = measure(topics, still_there(replay.plan.log, topics), done).records
     return dataclasses.replace(shown, done=shown.of - left, behind=measure(topics, ends, done).records)

@@ -1,9 +1,8 @@
-"""Verbs of the command line as child processes, whose lines are read as they come; and the supervisor's own events."""
+"""Verbs of the command line as child processes, whose lines are read as they come; and the supervisor's own telling."""
 
 from __future__ import annotations
 
 import ctypes
-import json
 import queue
 import signal
 import subprocess
@@ -11,11 +10,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import IO, Any, Literal
+from typing import IO, Literal
+
+from towpath.events import Standing, Told
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LIBC = ctypes.CDLL(None)
@@ -32,15 +33,6 @@ class Line:
 
     stream: Literal["out", "err"]
     text: str
-
-    @property
-    def record(self) -> dict[str, Any] | None:
-        """The JSON object that it is; None for anything else, such as a line whose writer was killed."""
-        try:
-            found = json.loads(self.text)
-        except (ValueError, RecursionError):
-            return None
-        return found if isinstance(found, dict) else None
 
     @property
     def shown(self) -> str:
@@ -183,44 +175,26 @@ _NEWEST = 8  # events on the screen
 Row = tuple[str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    at: datetime
-    kind: str
-    words: str
-    more: Mapping[str, Any]
-
-    def as_json(self) -> dict[str, Any]:
-        first = {"at": self.at.isoformat(timespec="milliseconds"), "event": self.kind, "words": self.words}
-        return first | {name: value for name, value in self.more.items() if name not in first}
-
-    @property
-    def line(self) -> str:
-        return f"{self.at:%Y-%m-%d %H:%M:%S} UTC  {self.words}"
-
-
 @dataclass(slots=True)
 class Events:
     """Tells each thing once: again only when its words have changed meanwhile."""
 
-    write: Callable[[Event], None]
-    newest: deque[Event] = field(default_factory=lambda: deque(maxlen=_NEWEST))
+    write: Callable[[Told], None]
+    newest: deque[Told] = field(default_factory=lambda: deque(maxlen=_NEWEST))
     _standing: dict[str, str] = field(default_factory=dict)
 
-    def tell(self, kind: str, words: str, more: Mapping[str, Any] | None = None) -> None:
-        event = Event(datetime.now(UTC), kind, words, more or {})
+    def tell(self, event: Told) -> None:
+        event = replace(event, at=datetime.now(UTC))
         self.newest.append(event)
         self.write(event)
 
-    def standing(
-        self, kind: str, about: str, words: str, well: str = "", more: Mapping[str, Any] | None = None
-    ) -> None:
-        """How `about` stands; no words when there is nothing to be told. What was told before is over then: `well`
-        says so, or a few words of it do."""
+    def standing(self, event: Standing, well: str = "") -> None:
+        """How `event.about` stands; no words when there is nothing to be told. What was told before is over then:
+        `well` says so, or a few words of it do."""
+        about, words = event.about or "", event.words or ""
         before = self._standing.get(about, "")
         if words == before:
             return
         self._standing[about] = words
-        over = well or f"over: {before.partition('; ')[0]}"
         if words or before:
-            self.tell(kind, words or over, {"about": about, **(more or {})})
+            self.tell(replace(event, words=words or well or f"over: {before.partition('; ')[0]}"))

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
 
+from towpath.events import BadLine, Reread, parse
 from towpath.log import dead_letters
 from towpath.mongo.client import briefly
 from towpath.repair.targets import Wanted, refused
@@ -62,8 +62,8 @@ class SetAside:
     _known: dict[_Id, Refusal] = field(default_factory=dict)
     _pauses: dict[tuple[Namespace, str], Backoff] = field(default_factory=dict)
     _trying: tuple[Child, list[Refusal]] | None = None
-    _said: list[dict[str, Any]] = field(default_factory=list)
-    """What it has printed so far."""
+    _said: list[Reread] = field(default_factory=list)
+    """What it has printed of documents so far."""
 
     @property
     def left(self) -> int:
@@ -134,16 +134,17 @@ class SetAside:
         child, group = self._trying
         has_ended = child.ended is not None
         for line in (line for line in child.lines() if line.stream == "out"):
-            if (found := line.record) is not None:
-                self._said.append(found)
-            else:
+            try:
+                if isinstance(found := parse(line.text), Reread):
+                    self._said.append(found)
+            except BadLine:
                 yield f"repair printed what is not a line of its JSON: {line.shown}"
         if not has_ended:
             if now - child.began > _HANGS:
                 child.give_up(f"`towpath repair` had not ended after {_HANGS:.0f} s, and was killed")
             return
         said, self._said, self._trying = self._said, [], None
-        taken = {str(one.get("id_bson")) for one in said if one.get("result") == "mended"}
+        taken = {one.id_bson for one in said if one.result == "mended"}
         mended = [one for one in group if one.wanted.id.hex() in taken]
         for one in mended:
             self._known.pop(self._mark(one), None)
@@ -157,7 +158,7 @@ class SetAside:
         if len(mended) < len(group):
             self._rotate(group)
             pause = self._pause(group[0]).failed(now)
-            why = next((str(one.get("reason")) for one in said if one.get("result") == "left"), child.why)
+            why = next((one.reason for one in said if one.result == "left"), child.why)
             left = counted(len(self._known), "document")
             again = f"; tried again in {pause:.0f} s" if pause else ""
             yield f"still set aside: {left}; of {group[0].wanted.namespace}: {why}{again}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from towpath.bookkeeping.positions import LOG_GAP, MISSED_DELETES
@@ -26,29 +25,12 @@ _LASTING: Mapping[str, tuple[str, Verbs]] = {
     **dict.fromkeys(bounds.CODES, ("the log does not go on where the sink is", _GAP)),
     "TWP-DELETES-MISSED": ("deletes may be gone from the log", _MISSED),
     "TWP-HISTORY-LOST": (_NO_HISTORY, _AGAIN),
-    "TWP-COPY-TOO-SLOW": ("the copy would outlive the oplog", (("deploy",),)),
+    "TWP-COPY-TOO-SLOW": ("the copy would outlive the oplog: raise its limit in the file", (("deploy",),)),
     "TWP-CONFIG": (_UNUSABLE, _CONFIG),
     "TWP-COLLATION": (_UNUSABLE, _CONFIG),
-    "TWP-SHARED-POSITION": (_UNUSABLE, _CONFIG),
+    "TWP-SHARED-POSITION": ("another connector applies the same log: remove one of the two", (("restart",),)),
     "TWP-NOT-EXACTLY-ONCE": ("its worker writes without transactions", (("check",),)),
 }
-_CODE = re.compile(r"\bTWP-[A-Z-]+[A-Z]\b")
-#: The same of failures without a code: those of Debezium, MongoDB, Kafka Connect, and a plugin of the version before.
-_WITHOUT_CODE: tuple[tuple[re.Pattern[str], str, Verbs], ...] = (
-    (re.compile(re.escape(MISSED_DELETES)), "deletes may be gone from the log", _MISSED),
-    (
-        re.compile(r"towpath resnapshot|ChangeStreamHistoryLost|may no longer be in the oplog|error 286\b|code 286\b"),
-        _NO_HISTORY,
-        _AGAIN,
-    ),
-    (
-        re.compile(
-            r"ConfigException|Invalid value .* for configuration|Failed to find any class|ClassNotFound|NoClassDefFound"
-        ),
-        _UNUSABLE,
-        _CONFIG,
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +41,9 @@ class Lasting:
     verbs: Verbs
 
 
-def lasting(reason: str) -> Lasting | None:
-    """What is known of a failure's reason; None when a restart may mend it."""
-    for code in _CODE.findall(reason):
-        if code in _LASTING:
-            return Lasting(*_LASTING[code])
-    found = (Lasting(why, verbs) for pattern, why, verbs in _WITHOUT_CODE if pattern.search(reason))
-    return next(found, None)
+def lasting(codes: Iterable[str]) -> Lasting | None:
+    """What is known of the first of these codes of failures that lasts; None when a restart may mend them all."""
+    return next((Lasting(*_LASTING[code]) for code in codes if code in _LASTING), None)
 
 
 @dataclass(slots=True)

@@ -7,11 +7,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from towpath import state_files
 from towpath.compaction import preconditions
+from towpath.events import Definition, Difference, Note, Round, parse
 from towpath.session import Session
 from towpath.state_files import FOLLOW, lock
 from towpath.supervisor.children import Child, Events, Line, Row
@@ -26,15 +27,13 @@ _LOOK = 5.0  # seconds between two looks for a sign of life
 #: for a minute for a server that is away; `compact` tells of each round.
 _QUIET = {"verify": 900.0, "compact": 3600.0}
 _ROUNDS = 4  # of compaction without a word, where that is longer
-#: What comes of JSON that is not of the form that is asked for.
-_ODD = (KeyError, TypeError, ValueError, ArithmeticError, OSError)
 
 
 @dataclass(slots=True)
 class Service:
     """A verb that is to run for ever, and is begun again when it ends."""
 
-    verb: str
+    verb: Literal["compact", "verify"]
     options: tuple[str, ...]
     child: Child | None = None
     last: str = ""
@@ -84,13 +83,13 @@ class Services:
                 return
             service.child = None
             pause = service.pause.failed(now)
-            self.events.tell(service.verb, f"{service.verb} ended: {child.why}; begun again in {pause or 0:.0f} s")
+            self._note(service, f"{service.verb} ended: {child.why}; begun again in {pause or 0:.0f} s")
         elif wanted and not self._is_elsewhere(service) and (service.pause.due is None or service.pause.is_due(now)):
             if service.pause.due is not None:
                 service.pause.tried()
             service.child = Child.start(service.verb, [str(self.it.file), *service.options])
             service.pulse = Pulse(service.quiet)
-            self.events.tell(service.verb, f"{service.verb} begins")
+            self._note(service, f"{service.verb} begins")
 
     def _look_for_life(self, service: Service, child: Child, now: float) -> None:
         if now - service.looked < _LOOK:
@@ -111,7 +110,7 @@ class Services:
             return False
         holder = state_files.holder(lock(self.it.pipeline.name, FOLLOW))
         words = f"verified by another `towpath verify --follow` ({holder})" if holder else ""
-        self.events.standing("verify", "elsewhere", words)
+        self.events.standing(Note(event="verify", about="elsewhere", words=words))
         return bool(holder)
 
     def _hear(self, service: Service, line: Line) -> None:
@@ -121,38 +120,35 @@ class Services:
             ):  # what was done to collections is told by the supervisor itself
                 return
             service.last = line.shown
-            self.events.standing(service.verb, f"{service.verb} says", f"{service.verb}: {line.shown}")
+            words = f"{service.verb}: {line.shown}"
+            self.events.standing(Note(event=service.verb, about=f"{service.verb} says", words=words))
             return
         try:
-            self._take(service, line.record)
-        except _ODD:
+            found = parse(line.text)
+            service.last = _round(found) if isinstance(found, Round) else service.last
+        except ValueError:
             words = f"{service.verb} printed what is not a line of its JSON: {line.shown}"
-            self.events.standing("trouble", f"{service.verb} prints", words)
-
-    def _take(self, service: Service, found: dict[str, Any] | None) -> None:
-        """Raises one of `_ODD` for what the verb does not print."""
-        if found is None:
-            raise ValueError
-        if service.verb == "compact":
-            service.last = _round(found)
-        else:
-            self._verified(found)
-
-    def _verified(self, found: dict[str, Any]) -> None:
-        """A line of `verify --json`: of a document, of options, views and indexes, or the counts at the end."""
-        if "id_bson" not in found and "command" not in found:
+            self.events.standing(Note(event="trouble", about=f"{service.verb} prints", words=words))
             return
+        if isinstance(found, Difference | Definition):
+            self._differs(found)
+
+    def _note(self, service: Service, words: str) -> None:
+        self.events.tell(Note(event=service.verb, words=words))
+
+    def _differs(self, found: Difference | Definition) -> None:
         now = time.monotonic()
         if len(self._differences) == _SHOWN and now - self._differences[0] < _SHOWN_FOR:
-            self.events.standing("difference", "more", "more differs than is told here: `towpath status` counts it")
+            words = "more differs than is told here: `towpath status` counts it"
+            self.events.standing(Note(event="difference", about="more", words=words))
             return
         self._differences.append(now)
-        if "id_bson" in found:
-            shown = json.dumps(found["id_bson"] if found["id"] is None else found["id"], ensure_ascii=False)
-            self.events.tell("difference", f"differs: {found['namespace']} {shown}: {found['kind']}", found)
+        if isinstance(found, Difference):
+            shown = json.dumps(found.id_bson if found.id is None else found.id, ensure_ascii=False)
+            self.events.tell(replace(found, words=f"differs: {found.namespace} {shown}: {found.kind}"))
         else:
-            words = f"differs: {found['namespace']}: {found['what']}; at the destination: {found['command']}"
-            self.events.tell("difference", words, found)
+            words = f"differs: {found.namespace}: {found.what}; at the destination: {found.command}"
+            self.events.tell(replace(found, event="difference", words=words))
 
     def rows(self) -> Iterator[Row]:
         for service in self.every:
@@ -160,8 +156,8 @@ class Services:
             yield service.verb, f"{state}{service.last or 'nothing told yet'}", ""
 
 
-def _round(done: dict[str, Any]) -> str:
+def _round(done: Round) -> str:
     """One round of compaction in a line."""
-    at = time.strftime("%H:%M:%S", time.gmtime(done["at"]))
-    asked = counted(done["asked"], "document")
-    return f"at {at} UTC read {counted(done['records'], 'record')}; asked for {asked}, {done['arrived']:,} came"
+    asked = counted(done.asked, "document")
+    at = time.strftime("%H:%M:%S", time.gmtime(done.at % 86_400))
+    return f"at {at} UTC read {counted(done.records, 'record')}; asked for {asked}, {done.arrived:,} came"

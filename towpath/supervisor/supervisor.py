@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from typing import Any
 
 from connectors.rest import Connector
-from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError
+from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fields
+from towpath.events import Ddl, Failed, Gap, Note, Repair, Restart, RunEnd, State
 from towpath.log import bounds
 from towpath.schema import unreplicated
 from towpath.schema.unreplicated import UnreplicatedDdl
@@ -80,11 +80,12 @@ class Supervisor:
             if not self.away:
                 self._away_since = time.monotonic()
             self.away, self._without_kafka = str(error), isinstance(error, KafkaUnreachable)
-            self.events.standing("away", "look", f"{self.away}; looked again until it answers")
+            words = f"{self.away}; looked again until it answers"
+            self.events.standing(Note(event="away", about="look", words=words, error=fields(error)))
             return
         seconds = time.monotonic() - self._away_since
         self.away, self._without_kafka = "", False
-        self.events.standing("back", "look", "", f"Kafka and Connect answer again after {seconds:.0f} s")
+        self.events.standing(Note(event="back", about="look"), f"Kafka and Connect answer again after {seconds:.0f} s")
         self._judge(self.found)
         if not self.found.trouble and time.monotonic() - self._seldom >= _SELDOM:
             self._trying("warnings", self._look_deeper)
@@ -100,15 +101,15 @@ class Supervisor:
             self._trying(connector.name, partial(self._connector, connector))
         copying = found.state == "running" and not found.snapshot_done
         copied = "; the copy is under way" if copying else ""
-        self.events.standing("state", "state", f"{found.name} is {_state(found)}{copied}", more={"state": found.state})
+        self.events.standing(State(words=f"{found.name} is {_state(found)}{copied}", state=found.state))
         for words in dict.fromkeys((*self._troubles, *found.trouble)):
-            self.events.standing("trouble", words, words if words in found.trouble else "")
+            self._trouble(words, words if words in found.trouble else "")
         self._troubles = found.trouble
         breaks = bounds.listed(found.breaks) if found.breaks else ""
-        self.events.standing("gap", "gap", breaks, more={"log_breaks": [one.as_json() for one in found.breaks]})
+        self.events.standing(Gap(words=breaks, log_breaks=[one.as_json() for one in found.breaks]))
         for waiting in found.waiting:
             why = f"re-read requests wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
-            self.events.standing("trouble", f"requests {waiting.connector}", why)
+            self._trouble(f"requests {waiting.connector}", why)
 
     def _connector(self, connector: Connector) -> None:
         name, now = connector.name, time.monotonic()
@@ -116,48 +117,51 @@ class Supervisor:
         if not connector.failures:
             self.hopeless.pop(name, None)
             if connector.running:
-                self.events.standing("well", name, "", f"{name} runs again")
+                self.events.standing(Note(event="well", about=name), f"{name} runs again")
                 pause.is_well(now)
             return
-        reason = "; ".join(connector.failures)
-        if (found := lasting(reason)) is not None:
+        reason, codes = "; ".join(connector.failures), [cause.code for cause in connector.causes if cause.code]
+        code = codes[0] if codes else ""
+        if (found := lasting(codes)) is not None:
             self.hopeless[name] = self._commands(found.verbs)
             words = f"{name} failed, and no restart mends it: {found.why}: {reason}; run: {self.hopeless[name]}"
-            self.events.standing("stopped", name, words, more={"reason": reason, "run": self.hopeless[name]})
+            self.events.standing(
+                Failed(event="stopped", about=name, words=words, reason=reason, code=code, run=self.hopeless[name])
+            )
             pause.due = None
             return
         if pause.is_due(now):
             self.it.connect.restart(name, only_failed=True)
             pause.tried()
             self.restarts[name] = self.restarts.get(name, 0) + 1
-            self.events.tell("restart", f"restarted {name} (restart {self.restarts[name]})", {"connector": name})
+            self.events.tell(Restart(words=f"restarted {name} (restart {self.restarts[name]})", connector=name))
         elif (seconds := pause.failed(now)) is not None:
             words = f"{name} failed: {reason}; restarted in {seconds:.0f} s"
-            self.events.standing("failed", name, words, more={"reason": reason})
+            self.events.standing(Failed(about=name, words=words, reason=reason, code=code))
 
     def _commands(self, verbs: tuple[tuple[str, ...], ...]) -> str:
         return "; ".join(" ".join(["towpath", verb, str(self.it.file), *options]) for verb, *options in verbs)
 
     def _end(self) -> None:
         for words in self.ends.turn(time.monotonic()):
-            self.events.tell("transaction", words)
+            self.events.tell(Note(event="transaction", words=words))
 
     def _repair(self) -> None:
         for words in chain(self.aside.read(time.monotonic(), _READING), self.aside.turn(time.monotonic())):
-            self.events.tell("repair", words, {"left": self.aside.left})
+            self.events.tell(Repair(words=words, left=self.aside.left))
 
     def _look_deeper(self) -> None:
         assert self.found is not None
-        self.standing = Standing.look(self.it)
+        self.standing = Standing.look(self.it, self.found.topic_ids)
         before = {one.ddl.mark for one in self.ddl}
         self.ddl = unreplicated.unsettled(self.it, self.found.ddl)
         for one in self.ddl:
             if one.ddl.mark not in before:
-                self.events.tell("ddl", one.line, one.as_json())
+                self.events.tell(Ddl(**one.as_json() | {"words": one.line}))
         for mark in before - {one.ddl.mark for one in self.ddl}:
-            self.events.tell("ddl", f"settled: {mark}")
-        warnings = "; ".join(log_figures.report(self.it).warnings)
-        self.events.standing("warning", "log", warnings)
+            self.events.tell(Ddl(words=f"settled: {mark}"))
+        warnings = "; ".join(log_figures.report(self.it, self.found.ends).warnings)
+        self.events.standing(Note(event="warning", about="log", words=warnings))
 
     def _trying(self, about: str, act: Callable[[], None]) -> None:
         """What fails is told, and comes by again."""
@@ -166,9 +170,13 @@ class Supervisor:
         except NoSuchConnector:
             return  # told as its state
         except TROUBLE as error:
-            self.events.standing("trouble", f"{about} fails", str(error))
+            self._trouble(f"{about} fails", str(error), error)
         else:
-            self.events.standing("trouble", f"{about} fails", "")
+            self._trouble(f"{about} fails", "")
+
+    def _trouble(self, about: str, words: str, error: Exception | None = None) -> None:
+        told = None if error is None else fields(error)
+        self.events.standing(Note(event="trouble", about=about, words=words, error=told))
 
     def rows(self) -> Iterator[Row]:
         """The screen."""
@@ -196,7 +204,7 @@ class Supervisor:
             self.standing = self.standing or Standing.look(self.it)
             return Verified.read(self.it.pipeline.name, self.standing)
         except TowpathError as error:
-            self.events.standing("trouble", "verdict", str(error))
+            self._trouble("verdict", str(error), error)
             return Verified()
 
     def _aside(self) -> Iterator[Row]:
@@ -206,8 +214,8 @@ class Supervisor:
         for line in self.aside.rows(time.monotonic()):
             yield "", line, "red"
 
-    def verdict(self) -> tuple[int, str, dict[str, Any]]:
-        """The exit status, words and figures at the end."""
+    def verdict(self) -> RunEnd:
+        """The words and figures at the end, and the exit status."""
         verified = self._verified()
         differs = any(differs for _, differs in verified.lines())
         running = self.found is not None and self.found.state == "running"
@@ -224,16 +232,16 @@ class Supervisor:
             *([bounds.listed(self.found.breaks)] if self.found and self.found.breaks else []),
             *(f"verified: {line}" for line, _ in verified.lines()),
         ]
-        figures = {
-            "state": self.found.state if self.found and not self.away else None,
-            "restarts": self.restarts,
-            "set_aside": self.aside.left,
-            "mended": self.aside.mended,
-            "ddl": [one.as_json() for one in self.ddl],
-            "verify": verified.as_json(),
-            "exit": status,
-        }
-        return status, f"{self.it.pipeline.name}: ended: {'; '.join(parts)}", figures
+        return RunEnd(
+            words=f"{self.it.pipeline.name}: ended: {'; '.join(parts)}",
+            state=self.found.state if self.found and not self.away else None,
+            restarts=self.restarts,
+            set_aside=self.aside.left,
+            mended=self.aside.mended,
+            ddl=[one.as_json() for one in self.ddl],
+            verify=verified.as_json(),
+            exit=status,
+        )
 
 
 def _state(found: Status) -> str:

@@ -17,6 +17,7 @@ import platformdirs
 
 from towpath import state_files
 from towpath.errors import TowpathError
+from towpath.events import Difference, as_line
 from towpath.kafka.topics import Place
 from towpath.pipeline import Pipeline
 from towpath.verification import verdict_file
@@ -68,12 +69,11 @@ def path(pipeline: str) -> Path:
     return state_files.folder(pipeline) / "follow.jsonl"
 
 
-def write(pipeline: str, state: FollowState, lines: Iterable[Mapping[str, Any]], counts: Mapping[str, Any]) -> None:
-    """`lines`: what differs, as lines of a verdict."""
+def write(pipeline: str, state: FollowState, differing: Iterable[Difference], counts: Mapping[str, Any]) -> None:
     with state_files.writing(path(pipeline)) as file:
-        for line in lines:
-            file.write(verdict_file.line(dict(line)))
-        file.write(verdict_file.line({**counts, "follow": _as_json(state)}))
+        for found in differing:
+            file.write(found.line)
+        file.write(as_line({**counts, "follow": _as_json(state)}))
 
 
 def read(pipeline: str) -> FollowState | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,18 +11,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from towpath.events import Difference
 from towpath.log.changed_keys import Following
 from towpath.mongo.client import connected
 from towpath.namespaces import Selection
 from towpath.session import Session
 from towpath.verification import follow_state, verdict_file
 from towpath.verification.follow_state import FollowState, Running
-from verifier import Difference, Namespace, Options, Pair, Passed
+from verifier import Namespace, Options, Pair, Passed
 from verifier.proof import Outcome, Same, Unsettled
 from verifier.raw import Key, id_key
 from verifier.reads import chunks, patiently
 from verifier.settlement import Settling
-from verifier.values import extended_json
 
 _EVERY = 1.0  # seconds for which records are gathered before their documents are compared
 _AT_ONCE = 20_000  # documents that are compared at once
@@ -77,8 +76,8 @@ class _Follower:
     """Where it began, or was when it was kept last."""
     since: float = field(default_factory=time.time)
     compared: int = 0
-    known: dict[_Id, dict[str, Any]] = field(default_factory=dict)
-    """What differs, as lines of a verdict."""
+    known: dict[_Id, Difference] = field(default_factory=dict)
+    """What differs."""
     waiting: dict[_Id, bytes] = field(default_factory=dict)
     unsettled: dict[_Id, bytes] = field(default_factory=dict)
     """What could not be judged, and has not been found equal or different since."""
@@ -94,7 +93,7 @@ class _Follower:
     def kept(self, known: Path) -> Iterator[None]:
         """Begin with what is known to differ, and leave what is true at the end."""
         for named in verdict_file.read(known):
-            self._know((named.namespace, id_key(named.id)), _line(named))
+            self._know((named.namespace, id_key(named.key)), named)
         for namespace, group in groupby(sorted(self.state.waiting), lambda one: one[0]):
             self._compare(namespace, [id for _, id in group])
         self.state = replace(self.state, places=self.log.places)
@@ -151,7 +150,7 @@ class _Follower:
 
     def _look_again(self) -> None:
         """What was mended other than through the log is seen only so, and so is what could not be judged."""
-        ids = {mark: bytes.fromhex(line["id_bson"]) for mark, line in self.known.items()} | self.unsettled
+        ids = {mark: one.key for mark, one in self.known.items()} | self.unsettled
         for namespace, group in groupby(sorted(ids, key=lambda mark: mark[0]), lambda mark: mark[0]):
             self._compare(namespace, [ids[mark] for mark in group])
         self.again = time.monotonic() + _AGAIN
@@ -164,13 +163,14 @@ class _Follower:
             self.unsettled[mark] = outcome.id
         else:
             self.unsettled.pop(mark, None)
+            found = verdict_file.difference(outcome, self.it.pipeline.renames.destination(outcome.namespace))
             if mark not in self.known:
-                self.tell(outcome)
-            self._know(mark, verdict_file.as_json(outcome, self.it.pipeline.renames.destination(outcome.namespace)))
+                self.tell(found)
+            self._know(mark, found)
         self.waiting.pop(mark, None)  # last, so that an interrupt loses nothing
 
-    def _know(self, mark: _Id, line: dict[str, Any]) -> None:
-        self.known[mark] = line if len(self.known) < _SHOWN else {**line, "paths": []}
+    def _know(self, mark: _Id, found: Difference) -> None:
+        self.known[mark] = found if len(self.known) < _SHOWN else replace(found, paths=())
         self.changed = True
 
     def _forget(self, mark: _Id) -> None:
@@ -180,7 +180,7 @@ class _Follower:
             self.changed = True
 
     def verdict(self, *, following: bool) -> Running:
-        counts = Counter(line["kind"] for line in self.known.values())
+        counts = Counter(one.kind for one in self.known.values())
         behind = self.log.behind()
         return Running(
             since=self.since,
@@ -211,18 +211,6 @@ class _Follower:
             verdict_file.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended, self.state.began)
             self.mended = set()
         follow_state.write_running(name, found)
-
-
-def _line(named: verdict_file.Named) -> dict[str, Any]:
-    shown = extended_json(named.id)
-    return {
-        "namespace": named.namespace,
-        "destination_namespace": named.destination_namespace,
-        "id": None if shown is None else json.loads(shown),
-        "id_bson": named.id.hex(),
-        "kind": named.kind,
-        "paths": [list(one) for one in named.paths],
-    }
 
 
 def _counts(found: Running) -> dict[str, Any]:

@@ -44,8 +44,9 @@ class Standing:
     """Why the destination does not show what it keeps."""
 
     @classmethod
-    def look(cls, it: Session) -> Standing:
-        now, unknown = scope.look(it)
+    def look(cls, it: Session, topic_ids: Mapping[str, str] | None = None) -> Standing:
+        """`topic_ids`: where they were asked for already."""
+        now, unknown = scope.look(it, topic_ids)
         try:
             with briefly(it.pipeline.destination_uri, "destination") as client:
                 return cls(now, unknown, stored.read(client, it.pipeline), "")
@@ -144,9 +145,9 @@ class Verified:
     following: Running | None = None
 
     @classmethod
-    def look(cls, it: Session) -> Verified:
-        """Raises `TowpathError` for files that are broken."""
-        return cls.read(it.pipeline.name, Standing.look(it))
+    def look(cls, it: Session, topic_ids: Mapping[str, str] | None = None) -> Verified:
+        """As `Standing.look`. Raises `TowpathError` for files that are broken."""
+        return cls.read(it.pipeline.name, Standing.look(it, topic_ids))
 
     @classmethod
     def read(cls, pipeline: str, standing: Standing) -> Verified:
@@ -199,7 +200,11 @@ def _following(pipeline: str, standing: Standing) -> Running | None:
 
 
 def _shown(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if verdict is None else {name: value for name, value in verdict.items() if name != "origin"}
+    return (
+        None
+        if verdict is None
+        else {name: value for name, value in verdict.items() if name not in ("v", "event", "origin")}
+    )
 
 
 def _total(verdict: Mapping[str, Any]) -> int:

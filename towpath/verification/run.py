@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
-from towpath import state_files
+from towpath import events, state_files
 from towpath.barrier import asking
 from towpath.errors import TowpathError
+from towpath.events import Event, as_line
 from towpath.log.changed_keys import ids
 from towpath.log.lag import pipeline_ends
 from towpath.mongo.client import connected
@@ -40,12 +40,12 @@ def run(
     options: Options,
     asked: Asked,
     tell: Callable[[Progress], None],
-    each: Callable[[str], None],
-) -> tuple[Found, dict[str, Any]]:
-    """Compare, and keep the verdict; what was found, and its counts.
+    each: Callable[[Event], None],
+) -> Found:
+    """Compare, and keep the verdict; what was found.
 
-    `tell` is given progress, `each` every difference as a line of JSON. Raises `TowpathError` when it cannot be
-    finished.
+    `tell` is given progress, `each` every difference as it is proven, then the verdict. Raises `TowpathError` when it
+    cannot be finished.
     """
     examples, place = Examples(_EXAMPLES), verdict_file.path(it.pipeline.name)
     now, unknown = scope.look(it)  # first: what is made anew while it runs is not what the verdict is of
@@ -54,22 +54,23 @@ def run(
         state_files.writing(place, verdict_file.turn(place)) as file,
     ):
 
-        def keep(line: str) -> None:
-            file.write(line)
-            each(line)
+        def keep(found: Event) -> None:
+            file.write(found.line)
+            each(found)
 
         verification = _verification(it, list(compared), options, asked, passed, tell)
         found = Found(verification.verdict, examples.found, asked.metadata)
-        for line in lines(it, verification, examples, resumable=options.journal is not None):
-            keep(line)
-        for difference in asked.metadata.differences if asked.metadata else ():
-            keep(verdict_file.line(difference.as_json()))
-        last = figures(found) | {"of": asked.of, "ddl": list(asked.done), "only": list(asked.only), "id": asked.id}
-        whole = last | {"origin": now and now.as_json()}
-        file.write(verdict_file.line(whole))
+        for proven in differences(it, verification, examples, resumable=options.journal is not None):
+            keep(proven)
+        for definition in asked.definitions:
+            keep(definition)
+        last = events.Verdict(**figures(found), of=asked.of, ddl=asked.done, only=asked.only, id=asked.id)
+        whole = last.as_json() | {"origin": now and now.as_json()}
+        file.write(as_line(whole))
     if asked.of == full_verdict.EVERYTHING:
         full_verdict.keep_and_say(it, whole, unknown)
-    return found, last
+    each(last)
+    return found
 
 
 def _verification(
@@ -86,19 +87,20 @@ def _verification(
     return Verification(*uris, compared, options, passed=passed, tell=tell, say=it.say)
 
 
-def lines(
+def differences(
     it: Session, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
-) -> Iterator[str]:
-    """A verdict as JSON: a line for each difference of documents as it is proven."""
-    hint = "; `towpath verify --resume` goes on where this ended" if resumable else ""
+) -> Iterator[events.Difference]:
+    """Each difference of documents as it is proven."""
+    hint = "`towpath verify --resume` goes on where this ended" if resumable else ""
     try:
         for found in verification:
             examples.add(found)
-            yield verdict_file.line(verdict_file.as_json(found, it.pipeline.renames.destination(found.namespace)))
+            yield verdict_file.difference(found, it.pipeline.renames.destination(found.namespace))
     except VerifierError as error:
-        raise TowpathError(f"{error}{hint}") from error
+        advice = "; ".join(filter(None, (error.advice, hint)))
+        raise TowpathError(error.sentence, advice, where=error.where) from error
     except KeyboardInterrupt:
-        it.say(f"interrupted{hint}")
+        it.say("; ".join(filter(None, ("interrupted", hint))))
         raise
 
 
@@ -132,6 +134,12 @@ class Asked:
 
     id: str = field(default_factory=lambda: uuid4().hex)
     """Of the verdict."""
+
+    @property
+    def definitions(self) -> Iterator[events.Definition]:
+        """Options, views and indexes that differ."""
+        for one in self.metadata.differences if self.metadata else ():
+            yield events.Definition(**one.as_json())
 
     @property
     def of(self) -> str:

@@ -7,7 +7,7 @@ topic: `remove --topics` and `deploy` begin another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 from uuid import uuid4
@@ -22,7 +22,7 @@ from towpath.session import Session
 from towpath.topic_settings import pipeline_topics
 from verifier import Pair
 from verifier.metadata import HARMLESS, HARMLESS_IN_PLACE, Looked, MetadataDifference
-from verifier.reads import Client, existing
+from verifier.reads import Client
 
 _SIDES = ("source", "destination")
 _SHOWN = 3
@@ -38,8 +38,9 @@ class Origin:
     selection: Mapping[str, Any]
 
     @classmethod
-    def look(cls, it: Session) -> Self:
-        """What both clusters and Kafka show now. Raises `TowpathError` where one does not."""
+    def look(cls, it: Session, topic_ids: Mapping[str, str] | None = None) -> Self:
+        """What both clusters and Kafka show now; `topic_ids`: of the pipeline's topics, where they were asked for
+        already. Raises `TowpathError` where one does not answer."""
         pipeline = it.pipeline
         with (
             briefly(pipeline.source_uri, "source") as source,
@@ -50,11 +51,16 @@ class Origin:
                     side: str(replica_set(client, side))
                     for side, client in zip(_SIDES, (source, destination), strict=True)
                 }
-                uuids = _uuids(pipeline, source, destination)
+                held = _held(pipeline, Selection(pipeline.include, pipeline.exclude), source, destination, views=False)
             except PyMongoError as error:
                 raise TowpathError(f"cannot ask both clusters which collections they hold: {error}") from error
-        topics = it.topics.ids(pipeline_topics(pipeline, it.topics.all()))
-        return cls(sets, uuids, topics, _selection(pipeline))
+        if topic_ids is None:
+            topic_ids = it.topics.ids(pipeline_topics(pipeline, it.topics.all()))
+        uuids = {
+            side: {one.namespace: one.uuid for one in found.values() if one.uuid}
+            for side, found in zip(_SIDES, held, strict=True)
+        }
+        return cls(sets, uuids, topic_ids, _selection(pipeline))
 
     @classmethod
     def of(cls, found: Any) -> Self | None:
@@ -104,27 +110,10 @@ def _selection(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def _uuids(pipeline: Pipeline, source: Client, destination: Client) -> dict[str, dict[str, str]]:
+def look(it: Session, topic_ids: Mapping[str, str] | None = None) -> tuple[Origin | None, str]:
+    """What a verdict belongs to now, as `Origin.look` does; or None, and why that cannot be told."""
     try:
-        compared: list[Pair] = pairs(pipeline, ())
-    except Refused:  # neither side has any
-        compared = []
-    names = {"source": [one.source for one in compared], "destination": [one.destination for one in compared]}
-    clients = {"source": source, "destination": destination}
-    return {
-        side: {
-            name: bytes(found["info"]["uuid"]).hex()
-            for name, found in existing(clients[side], names[side]).items()
-            if "uuid" in found.get("info", {})
-        }
-        for side in _SIDES
-    }
-
-
-def look(it: Session) -> tuple[Origin | None, str]:
-    """What a verdict belongs to now; or None, and why that cannot be told."""
-    try:
-        return Origin.look(it), ""
+        return Origin.look(it, topic_ids), ""
     except TowpathError as error:
         return None, str(error)
 
@@ -145,12 +134,11 @@ def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> li
     pipeline, and are named only with `views`. Raises `Refused` when there are none.
     """
     selection = Selection(pipeline.include, pipeline.exclude, tuple(only))
-    with connected(pipeline.source_uri, "source", answer=ANSWER_S) as client:
-        ours = [one.namespace for one in collections(client) if _is_part(one, selection, views)]
-    with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
-        # what is kept about positions and verdicts needs no rights beyond reading and writing them
-        databases = [name for name in client.list_database_names() if name != _OWN]
-        theirs = list(_named_by_source(pipeline, selection, collections(client, databases), views))
+    with (
+        connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
+        connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
+    ):
+        ours, theirs = _held(pipeline, selection, source, destination, views=views)
     found = sorted({*ours, *theirs})
     if not found:
         asked = ", ".join(only) or ", ".join(pipeline.include)
@@ -158,20 +146,23 @@ def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> li
     return [Pair(namespace, pipeline.renames.destination(namespace)) for namespace in found]
 
 
-def _is_part(found: Collection, selection: Selection, views: bool) -> bool:
-    return (views or found.kind != "view") and selection.matches(found.namespace)
+def _held(
+    pipeline: Pipeline, selection: Selection, source: Client, destination: Client, *, views: bool
+) -> tuple[dict[str, Collection], dict[str, Collection]]:
+    """What each side holds of the pipeline, by the source's names, whether the source has it or not."""
 
+    def is_part(name: str, found: Collection) -> bool:
+        return (views or found.kind != "view") and selection.matches(name)
 
-def _named_by_source(
-    pipeline: Pipeline, selection: Selection, found: Iterable[Collection], views: bool
-) -> Iterable[str]:
-    """The source's names of what the destination holds, whether the source has it or not."""
+    ours = {one.namespace: one for one in collections(source) if is_part(one.namespace, one)}
+    # what is kept about positions and verdicts needs no rights beyond reading and writing them
+    databases = [name for name in destination.list_database_names() if name != _OWN]
     renamed = {new: old for old, new in pipeline.renames.by_source.items()}
-    for collection in found:
-        name = renamed.get(collection.namespace, collection.namespace)
-        mine = (views or collection.kind != "view") and selection.matches(name)
-        if mine and pipeline.renames.destination(name) == collection.namespace:
-            yield name
+    named = [(renamed.get(one.namespace, one.namespace), one) for one in collections(destination, databases)]
+    theirs = {
+        name: one for name, one in named if is_part(name, one) and pipeline.renames.destination(name) == one.namespace
+    }
+    return ours, theirs
 
 
 @dataclass(frozen=True, slots=True)

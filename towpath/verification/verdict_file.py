@@ -11,24 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import verifier
 from towpath import state_files
 from towpath.errors import TowpathError
+from towpath.events import BadLine, Difference, as_line, event
 from towpath.verification.scope import Metadata
-from verifier import Difference, Kind, Namespace, Verdict
+from verifier import Kind, Namespace, Verdict
 from verifier.values import Shown, extended_json, paths, whole
 
 KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A document that a verdict named; `id` is BSON `{_id: …}` in the bytes that it has."""
-
-    namespace: Namespace
-    destination_namespace: Namespace
-    id: bytes
-    kind: Kind
-    paths: tuple[Shown, ...]
 
 
 def path(pipeline: str) -> Path:
@@ -43,24 +34,25 @@ def turn(place: Path) -> Iterator[None]:
         yield
 
 
-def as_json(found: Difference, destination_namespace: Namespace) -> dict[str, Any]:
-    """The line of one difference; `id` is null where Extended JSON would not tell it exactly."""
-    shown = extended_json(found.id)
-    return {
-        "namespace": found.namespace,
-        "destination_namespace": destination_namespace,
-        "id": None if shown is None else json.loads(shown),
-        "id_bson": found.id.hex(),
-        "kind": found.kind,
-        "paths": [list(one) for one in paths(found)],
-    }
+def difference(found: verifier.Difference, destination_namespace: Namespace) -> Difference:
+    """The event of one difference."""
+    return Difference(
+        namespace=found.namespace,
+        destination_namespace=destination_namespace,
+        id=shown_id(found.id),
+        id_bson=found.id.hex(),
+        kind=found.kind,
+        paths=paths(found),
+    )
 
 
-def line(found: dict[str, Any]) -> str:
-    return json.dumps(found, ensure_ascii=False) + "\n"
+def shown_id(id: bytes) -> Any:
+    """As JSON; None where Extended JSON would not tell it exactly."""
+    shown = extended_json(id)
+    return None if shown is None else json.loads(shown)
 
 
-def read(place: Path) -> Iterator[Named]:
+def read(place: Path) -> Iterator[Difference]:
     """The documents that a verdict names. Raises `TowpathError` when there is none, or it is not whole."""
     whole = False
     for number, found in enumerate(_lines(place), 1):
@@ -72,10 +64,12 @@ def read(place: Path) -> Iterator[Named]:
         if "command" in found:  # of options, views and indexes, which are not mended through the log
             continue
         try:
-            shown = tuple((one[0], one[1], one[2]) for one in found["paths"])
-            id = bytes.fromhex(found["id_bson"])
-            yield Named(found["namespace"], found["destination_namespace"], id, found["kind"], shown)
-        except (KeyError, ValueError, IndexError, TypeError) as error:
+            named = event({"event": "difference", **found})  # no version before had that in it
+            if not isinstance(named, Difference):
+                raise BadLine("not a difference")
+            bytes.fromhex(named.id_bson)
+            yield named
+        except ValueError as error:
             raise TowpathError(f"{place}, line {number}, is no difference: {error!r}") from error
     if not whole:
         raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
@@ -116,9 +110,9 @@ def _struck(place: Path, file: state_files.Writing, mended: Callable[[Namespace,
         elif "clean" in found:
             left: dict[str, int] = {kind: found[kind] - gone[kind] for kind in KINDS}
             clean = not any(left.values()) and not found.get("metadata") and not found.get("trouble")
-            file.write(line({**found, **left, "clean": clean, "repaired": found.get("repaired", 0) + gone.total()}))
+            file.write(as_line({**found, **left, "clean": clean, "repaired": found.get("repaired", 0) + gone.total()}))
         else:
-            file.write(line(found))
+            file.write(as_line(found))
 
 
 def _lines(place: Path) -> Iterator[dict[str, Any]]:
@@ -147,7 +141,7 @@ class Example:
     destination: str | None
 
     @classmethod
-    def of(cls, found: Difference) -> Example:
+    def of(cls, found: verifier.Difference) -> Example:
         return cls(
             found.namespace,
             extended_json(found.id) or f"BSON {found.id.hex()}",
@@ -165,7 +159,7 @@ class Examples:
     most: int
     found: list[Example] = field(default_factory=list)
 
-    def add(self, one: Difference) -> None:
+    def add(self, one: verifier.Difference) -> None:
         if len(self.found) < self.most:
             self.found.append(Example.of(one))
 
@@ -193,7 +187,7 @@ class Found:
 
 
 def figures(found: Found) -> dict[str, Any]:
-    """The last line of `--json`."""
+    """The counts of a verdict."""
     verdict = found.verdict
     return {
         "clean": found.headline in ("same", "screened"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters["number"] = lambda number: f"{number:,}"
-_TEMPLATES.filters["clock"] = lambda seconds: datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%S.%f")[:-3]
+_TEMPLATES.filters["clock"] = lambda at: at.strftime("%H:%M:%S.%f")[:-3]
 
 
 def page(template: str, **values: Any) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from towpath.cli import report
-from towpath.cutover.events import Event
 from towpath.cutover.sides import Sides
+from towpath.events import CutoverNote, Gate, Switch, Told
+from towpath.events import Step as StepDone
 from towpath.mongo_uri import without_credentials
 from towpath.text import utc
 
@@ -25,31 +27,31 @@ class Step:
     paused: bool
 
 
-def write_report(place: Path, sides: Sides, events: Sequence[Event]) -> None:
+def write_report(place: Path, sides: Sides, events: Sequence[Told]) -> None:
     """Write the page. Raises `TowpathError` when it cannot be written."""
-    switch = next((event for event in events if event.kind == "switch"), None)
+    switch = next((event for event in events if isinstance(event, Switch)), None)
     report.write(
         place,
         "cutover",
         name=sides.it.pipeline.name,
-        headline=f"the {switch.figures['primary']} is primary" if switch else "not done",
+        headline=f"the {switch.primary} is primary" if switch else "not done",
         mark="same" if switch else "bad",
         facts=_facts(sides, events, switch),
-        gates=[event.figures["checks"] for event in events if event.kind == "gate"],
+        gates=[event.checks for event in events if isinstance(event, Gate)],
         steps=list(_steps(events)),
-        events=events,
+        events=[event for event in events if not isinstance(event, Gate)],
     )
 
 
-def _facts(sides: Sides, events: Sequence[Event], switch: Event | None) -> dict[str, str]:
+def _facts(sides: Sides, events: Sequence[Told], switch: Switch | None) -> dict[str, str]:
     pipeline, marker = sides.it.pipeline, sides.marker
     return {
         "source": without_credentials(pipeline.source_uri),
         "destination": without_credentials(pipeline.destination_uri),
-        "begun": utc(events[0].at) if events else "",
-        "primary now": switch.figures["primary"] if switch else "as before",
-        "switched": utc(switch.at) if switch else "never",
-        "writes had stopped for": f"{switch.figures['pause_seconds']:.1f} s" if switch else "",
+        "begun": utc(events[0].told_at.timestamp()) if events else "",
+        "primary now": switch.primary if switch else "as before",
+        "switched": utc(switch.told_at.timestamp()) if switch else "never",
+        "writes had stopped for": f"{switch.pause_seconds:.1f} s" if switch else "",
         "everything up to": f"{marker.moment}, cluster time of the source" if marker and marker.moment else "",
         "way back": _way_back(sides),
     }
@@ -63,19 +65,20 @@ def _way_back(sides: Sides) -> str:
     return f"{sides.back.pipeline.name} ({sides.back.file.name}); towpath cutover {sides.it.file.name} --back"
 
 
-def _steps(events: Sequence[Event]) -> Iterator[Step]:
-    steps = [event for event in events if event.kind == "step"]
+def _steps(events: Sequence[Told]) -> Iterator[Step]:
+    steps = [event for event in events if isinstance(event, StepDone)]
     if not steps:
         return
-    first, last = steps[0].at - steps[0].figures["seconds"], steps[-1].at
-    stopped = next((event.at for event in events if event.kind == "stop writes"), _stopped(steps, last))
-    percent = 100 / max(last - first, 0.001)
-    for event in steps:
-        figures, seconds = event.figures, event.figures["seconds"]
-        found = ", ".join(f"{value:,} {key}" for key, value in figures.items() if key not in ("step", "seconds"))
-        left = (event.at - seconds - first) * percent
-        yield Step(figures["step"], found, seconds, left, seconds * percent, event.at > stopped)
+    first, last = _begun(steps[0]), steps[-1].told_at
+    asked = (event.told_at for event in events if isinstance(event, CutoverNote) and event.event == "stop writes")
+    stopping = (one.told_at - timedelta(milliseconds=1) for one in steps if one.step.startswith("stopping the writers"))
+    stopped = next(asked, next(stopping, last))
+    percent = 100 / max((last - first).total_seconds(), 0.001)
+    for one in steps:
+        found = ", ".join(f"{count:,} {name}" for name, count in one.figures.items())
+        left = (_begun(one) - first).total_seconds() * percent
+        yield Step(one.step, found, one.seconds, left, one.seconds * percent, one.told_at > stopped)
 
 
-def _stopped(steps: Sequence[Event], otherwise: float) -> float:
-    return next((one.at - 0.001 for one in steps if one.figures["step"].startswith("stopping the writers")), otherwise)
+def _begun(step: StepDone) -> datetime:
+    return step.told_at - timedelta(seconds=step.seconds)

@@ -43,7 +43,7 @@ class DefinitionsTest {
     void sourceConfiguresItsHook(String file) throws Exception {
         Map<String, String> source = Definitions.filled(file);
         source.put("mongodb.connection.string", "mongodb://127.0.0.1:1"); // which Connect's config provider resolves
-        MongoDbAuthProvider hook = made(source.get("mongodb.authentication.class"), MongoDbAuthProvider.class);
+        MongoDbAuthProvider hook = instance(source.get("mongodb.authentication.class"), MongoDbAuthProvider.class);
         hook.init(Configuration.from(source));
         assertInstanceOf(RawDocuments.class, hook);
     }
@@ -52,7 +52,7 @@ class DefinitionsTest {
     void plainSourceConfiguresItsTransform() throws Exception {
         Map<String, String> source = Definitions.filled("plain-source.json");
         assertEquals(MongoDbConnector.class.getName(), source.get("connector.class"));
-        Transformation<?> transform = made(source.get("transforms.record.type"), Transformation.class);
+        Transformation<?> transform = instance(source.get("transforms.record.type"), Transformation.class);
         Map<String, String> settings = new HashMap<>();
         source.forEach((key, value) -> {
             if (key.startsWith("transforms.record.")) settings.put(key.substring("transforms.record.".length()), value);
@@ -67,13 +67,13 @@ class DefinitionsTest {
     void sourceIsOursAndKnowsAllItsSettings() throws Exception {
         Map<String, String> source = Definitions.filled("source.json");
         assertFalse(source.containsKey("transforms"));
-        assertKnown(made(source.get("connector.class"), MongoSource.class), source);
+        assertKnown(instance(source.get("connector.class"), MongoSource.class), source);
     }
 
     @Test
     void sinkIsOursAndKnowsAllItsSettings() throws Exception {
         Map<String, String> sink = Definitions.filled("sink.json");
-        assertKnown(made(sink.get("connector.class"), MongoSink.class), sink);
+        assertKnown(instance(sink.get("connector.class"), MongoSink.class), sink);
         assertEquals(
                 MongoSinkConnector.class.getName(),
                 Definitions.filled("plain-sink.json").get("connector.class"));
@@ -110,7 +110,7 @@ class DefinitionsTest {
     @Test
     void noDefinitionNamesAnotherClassOfOursOrHoldsASecret() throws IOException {
         try (Stream<Path> files = Files.list(Definitions.FOLDER)) {
-            long found = files.filter(file -> file.toString().endsWith(".json"))
+            long definitions = files.filter(file -> file.toString().endsWith(".json"))
                     .map(file -> Definitions.filled(file.getFileName().toString()))
                     .peek(definition -> definition.forEach((key, value) -> {
                         if (value.startsWith("io.towpath.")) assertTrue(exists(value), key);
@@ -120,7 +120,7 @@ class DefinitionsTest {
                                 key);
                     }))
                     .count();
-            assertEquals(4, found);
+            assertEquals(4, definitions);
         }
     }
 
@@ -173,7 +173,7 @@ class DefinitionsTest {
         }
     }
 
-    private static <T> T made(String name, Class<T> kind) throws ReflectiveOperationException {
+    private static <T> T instance(String name, Class<T> kind) throws ReflectiveOperationException {
         return kind.cast(Class.forName(name).getDeclaredConstructor().newInstance());
     }
 }

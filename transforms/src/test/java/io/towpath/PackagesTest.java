@@ -104,8 +104,8 @@ class PackagesTest {
     private static List<String> circle(Map<String, Set<String>> uses) {
         Set<String> done = new TreeSet<>();
         for (String start : uses.keySet()) {
-            List<String> found = circle(start, uses, new ArrayList<>(), done);
-            if (!found.isEmpty()) return found;
+            List<String> circle = circle(start, uses, new ArrayList<>(), done);
+            if (!circle.isEmpty()) return circle;
         }
         return List.of();
     }
@@ -119,8 +119,8 @@ class PackagesTest {
         if (!done.add(at)) return List.of();
         path.add(at);
         for (String next : uses.getOrDefault(at, Set.of())) {
-            List<String> found = circle(next, uses, path, done);
-            if (!found.isEmpty()) return found;
+            List<String> circle = circle(next, uses, path, done);
+            if (!circle.isEmpty()) return circle;
         }
         path.remove(path.size() - 1);
         return List.of();

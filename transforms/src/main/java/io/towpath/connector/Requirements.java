@@ -9,7 +9,7 @@ import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.errors.ConnectException;
 
-/** What a connector requires of settings that others define, whose defaults lose or repeat records. Each error names the value to set. */
+/** Checks settings of Connect and Debezium whose defaults would lose or repeat records. Each error names the value to set. */
 public final class Requirements {
     private static final String CODE = "TWP-CONFIG: ";
     private static final String BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter";
@@ -21,19 +21,19 @@ public final class Requirements {
         this.configuration = configuration;
     }
 
-    /** The converters of the record contract; the connector cannot see the worker's own. */
+    /** Requires the converters of the record contract. The connector has to set them, as it cannot see the worker's own. */
     public Requirements bytes() {
         for (String key : List.of("key.converter", "value.converter", "header.converter"))
-            set(key, List.of(BYTES), "records are bytes, which any other converter changes or refuses");
+            set(key, List.of(BYTES), "records are bytes, and any other converter changes or rejects them");
         return this;
     }
 
-    /** This setting has one of these values, and is not omitted. */
+    /** Requires one of these values; the setting must not be omitted. */
     public Requirements set(String key, List<String> values, String why) {
         return unless(key, has(key, values), values, why);
     }
 
-    /** This setting is omitted, or has one of these values, of which the first is the default. */
+    /** Requires one of these values, of which the first is the default; the setting may be omitted. */
     public Requirements unset(String key, List<String> values, String why) {
         return unless(key, !configuration.containsKey(key) || has(key, values), values, why);
     }
@@ -50,7 +50,7 @@ public final class Requirements {
         return fault(key, "%s is %s; set it to %s: %s".formatted(key, actual, String.join(" or ", values), why));
     }
 
-    /** A check that throws where a setting cannot be used. */
+    /** Requires that a check of the setting does not throw. */
     public Requirements passes(String key, Runnable check) {
         try {
             check.run();
@@ -74,8 +74,8 @@ public final class Requirements {
     }
 
     /**
-     * The result of a validation, with the requirements that are not met. It adds nothing for other settings, as Connect would take that
-     * for its own result, which may have errors; and no value, which would need the type that Connect defines.
+     * The result of a validation plus the requirements that are not met. Adds nothing for other settings: Connect would take that for its
+     * own result, which may have errors. Adds no values either: they would need the types that Connect defines.
      */
     public List<ConfigValue> addedTo(Collection<ConfigValue> values) {
         List<ConfigValue> all = new ArrayList<>(values);

@@ -9,7 +9,7 @@ import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.header.Headers;
 
-/** Connect's headers with UTF-8 text in bytes: those of the record contract, and those that a dead letter has besides. */
+/** Connect's headers with UTF-8 text in bytes: those of the record contract, and the additional ones of a dead letter. */
 public final class TextHeaders {
     private TextHeaders() {}
 

@@ -18,7 +18,9 @@ public final class TopicSettings {
     private static void validatePrefix(String name, Object value) {
         if (value == null || !TopicNames.isPrefix((String) value)) {
             throw new ConfigException(
-                    name, value, "must be letters, digits, _ and - only: what follows its dot is the database");
+                    name,
+                    value,
+                    "must contain letters, digits, _ and - only: a dot would end the prefix, and the database follows");
         }
     }
 

@@ -1,5 +1,6 @@
 package io.towpath.debezium;
 
+import io.towpath.record.JsonArrays;
 import java.util.Collection;
 import java.util.List;
 import org.bson.BsonArray;
@@ -34,39 +35,27 @@ public final class CursorPipeline {
 
     private CursorPipeline() {}
 
-    /** The stages; of the events with these resume tokens they keep only the key. */
+    /** The stages. Of events with these resume tokens they keep only the key. */
     static List<BsonDocument> stages(Collection<String> oversized) {
-        BsonArray stages = parse(PIPELINE);
+        BsonArray stages = JsonArrays.parse(PIPELINE);
         if (!oversized.isEmpty()) {
-            BsonArray tokens =
-                    new BsonArray(oversized.stream().map(BsonString::new).toList());
-            String json = new BsonDocument("t", tokens).toJson();
-            stages.add(BsonDocument.parse(
-                    ONLY_KEYS.formatted(json.substring(json.indexOf('['), json.lastIndexOf(']') + 1))));
+            String tokens =
+                    JsonArrays.of(oversized.stream().map(BsonString::new).toList());
+            stages.add(BsonDocument.parse(ONLY_KEYS.formatted(tokens)));
         }
         return stages.stream().map(BsonValue::asDocument).toList();
     }
 
     /** The same as the value of {@code cursor.pipeline}. */
     static String json(Collection<String> oversized) {
-        return "[%s]"
-                .formatted(String.join(
-                        ", ",
-                        stages(oversized).stream().map(BsonDocument::toJson).toList()));
+        return JsonArrays.of(stages(oversized));
     }
 
     /** Whether a value of {@code cursor.pipeline} begins with ours, whatever its spaces. */
     public static boolean isIn(String pipeline) {
         if (pipeline == null) return false;
-        BsonArray stages = parse(pipeline);
-        return !stages.isEmpty() && stages.get(0).equals(parse(PIPELINE).get(0));
-    }
-
-    /**
-     * Parses it as part of a document: BsonArrayCodec and BsonDocumentCodec need each other to initialize, and two threads that begin
-     * with one each deadlock. The driver begins with documents.
-     */
-    private static BsonArray parse(String pipeline) {
-        return BsonDocument.parse("{pipeline: %s}".formatted(pipeline)).getArray("pipeline");
+        BsonArray stages = JsonArrays.parse(pipeline);
+        return !stages.isEmpty()
+                && stages.get(0).equals(JsonArrays.parse(PIPELINE).get(0));
     }
 }

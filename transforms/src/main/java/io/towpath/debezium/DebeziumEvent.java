@@ -18,7 +18,7 @@ import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 
 /**
- * One record of Debezium's about a document. Methods whose part is absent or malformed throw {@link DataException},
+ * A record of Debezium's about a document. A method whose part of the record is absent or malformed throws {@link DataException},
  * {@link io.towpath.record.ContractException} or the driver's {@link org.bson.BSONException}.
  */
 final class DebeziumEvent {

@@ -21,14 +21,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Debezium's stream. Where an event is too large for the server to send, the stream restarts behind the last record that is out and
- * requests only the key of that event. Where the source no longer holds what comes next, it ends with a message that says so.
+ * Debezium's stream. When an event is too large for the server to send, the stream restarts after the last emitted record and requests only
+ * the key of that event. When the source no longer holds the next changes, the stream fails with TWP-HISTORY-LOST.
  */
 public final class DebeziumStream implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(DebeziumStream.class);
     private static final int MOST_ATTEMPTS = 20;
     private static final long PAUSE_MS = 500;
-    /** How long to search for the first oversized event, which is in the batch that failed; and for further ones. */
+    /** How long to search for the first oversized event, which is in the failed batch, and for each further one. */
     private static final long FIRST_SEARCH_NS = Duration.ofSeconds(60).toNanos();
 
     private static final long NEXT_SEARCH_NS = Duration.ofSeconds(2).toNanos();
@@ -63,7 +63,7 @@ public final class DebeziumStream implements AutoCloseable {
         return record.sourcePartition().containsKey("server_id");
     }
 
-    /** Where the next event comes from: behind everything that is committed. */
+    /** Where the stream continues: after everything that is committed. */
     private ResumePoint point() {
         return ResumePoint.of(context.offsetStorageReader().offset(partition(configuration)), start);
     }
@@ -92,7 +92,7 @@ public final class DebeziumStream implements AutoCloseable {
         task.start(settings);
     }
 
-    /** Debezium's own configuration: without a first copy, and with the start of its stream. */
+    /** Debezium's configuration: without its snapshot, and with the start of its stream. */
     private Map<String, String> settings() {
         Map<String, String> settings = new HashMap<>(configuration);
         settings.keySet().removeIf(key -> key.startsWith("towpath.") && !key.startsWith(PemFiles.PREFIX));
@@ -101,7 +101,7 @@ public final class DebeziumStream implements AutoCloseable {
         return settings;
     }
 
-    /** Prepares the next poll to begin again. Throws what it cannot recover from, and transient errors. */
+    /** Prepares the next poll to restart the stream. Rethrows errors that it cannot recover from, and transient ones. */
     private void recover(RuntimeException error) throws InterruptedException {
         Optional<ServerError> cause = serverError(error);
         boolean isTooLarge = cause.equals(Optional.of(ServerError.BSONObjectTooLarge));
@@ -132,7 +132,7 @@ public final class DebeziumStream implements AutoCloseable {
         } catch (MongoException error) {
             if (!ReadFault.isTransient(error)) throw error;
             throw new RetriableException(
-                    "the search for the source's event that is too large failed: " + ReadFault.message(error), error);
+                    "cannot search for the source's oversized event: " + ReadFault.message(error), error);
         }
     }
 

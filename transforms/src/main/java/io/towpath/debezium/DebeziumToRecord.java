@@ -81,7 +81,7 @@ public class DebeziumToRecord implements Transformation<SourceRecord> {
                 .orElse(null);
     }
 
-    /** Empty for an update of nothing, and for one whose document was gone when Debezium looked it up: its delete follows. */
+    /** Empty for an update that changes nothing, and for one whose document was deleted before Debezium looked it up: the delete follows. */
     private Optional<Message> message(DebeziumEvent event) {
         return switch (event.operation()) {
             case "r", "c" -> Optional.of(document(event));

@@ -1,5 +1,6 @@
 package io.towpath.debezium;
 
+import java.nio.ByteBuffer;
 import org.bson.BsonBinaryReader;
 import org.bson.BsonBinaryWriter;
 import org.bson.BsonReader;
@@ -9,7 +10,7 @@ import org.bson.codecs.DecoderContext;
 import org.bson.codecs.EncoderContext;
 import org.bson.io.BasicOutputBuffer;
 
-/** Reads a document as the bytes that it is. */
+/** Decodes a document as its own bytes. */
 public final class DocumentBytesCodec implements Codec<byte[]> {
     @Override
     public byte[] decode(BsonReader reader, DecoderContext context) {
@@ -22,7 +23,7 @@ public final class DocumentBytesCodec implements Codec<byte[]> {
 
     @Override
     public void encode(BsonWriter writer, byte[] document, EncoderContext context) {
-        try (BsonBinaryReader reader = new BsonBinaryReader(java.nio.ByteBuffer.wrap(document))) {
+        try (BsonBinaryReader reader = new BsonBinaryReader(ByteBuffer.wrap(document))) {
             writer.pipe(reader);
         }
     }

@@ -8,7 +8,7 @@ import java.util.Optional;
 public final class EventTime {
     private EventTime() {}
 
-    /** That of the event that the offset belongs to, or of the stream's position where it belongs to none, as with heartbeats. */
+    /** The time of the offset's event; without an event, as with heartbeats, the time of the stream's position. */
     public static Optional<ClusterTime> of(Map<String, ?> offset) {
         if (offset == null) return Optional.empty();
         if (offset.get("sec") instanceof Number seconds

@@ -12,7 +12,7 @@ import org.bson.BsonInt32;
  *
  * @param first the time in its first entry, in seconds; {@code last} that in its last
  * @param fill its size as a share of its maximum; at 1 it drops its oldest entries
- * @param kept the seconds for which it keeps entries at least
+ * @param kept for how many seconds it keeps entries at least
  */
 public record Oplog(long first, long last, double fill, double kept) {
     /** An oplog this full has begun to drop its oldest entries, so that its span is its window. */

@@ -6,7 +6,7 @@ import java.util.Optional;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /**
- * A change event of which the server sent only the key, because the whole is too large.
+ * A change event of which the server sent only the key, because the whole event is too large.
  *
  * @param namespace {@code db.collection}
  * @param key as records have it

@@ -13,9 +13,9 @@ import org.bson.BsonDocument;
 import org.bson.BsonString;
 
 /**
- * Searches for the next event that is too large for the server to send. A batch that holds one fails as a whole, so the search takes
- * one event at a time, and requests the one that fails once more without its contents. It covers every collection, as the server puts
- * whole events together before Debezium's filter sees them.
+ * Searches for the next event that is too large for the server to send. A batch that holds one fails as a whole, so the search takes one
+ * event at a time, and requests the failing one again without its contents. It covers every collection, because the server assembles whole
+ * events before Debezium's filter sees them.
  */
 final class OversizedSearch {
     private final SourceCluster source;
@@ -27,7 +27,7 @@ final class OversizedSearch {
         this.known = known;
     }
 
-    /** An event that is too large: its resume token and time, and its document, for the log. */
+    /** An event that is too large: its resume token and time, and its document, for the worker's log. */
     record Match(String token, ClusterTime time, String namespace, String id) {
         ResumePoint passed() {
             return new ResumePoint(time, Optional.of(new BsonDocument("_data", new BsonString(token))));
@@ -40,7 +40,7 @@ final class OversizedSearch {
     }
 
     /**
-     * The first event behind a point; empty when there is none up to now, or the search does not find one by {@code endNs}. Throws
+     * The first oversized event after a point; empty when there is none until now, or none is found by {@code endNs}. Throws
      * {@link MongoException}.
      */
     Optional<Match> after(ResumePoint point, long endNs) {

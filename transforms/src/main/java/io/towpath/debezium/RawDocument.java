@@ -11,7 +11,7 @@ import org.bson.RawBsonDocument;
 import org.bson.codecs.BsonDocumentCodec;
 import org.bson.json.JsonWriterSettings;
 
-/** An immutable document that keeps the bytes it came in, and returns them, marked, instead of JSON. */
+/** An immutable document that keeps its original bytes, and returns them, marked, instead of JSON. */
 final class RawDocument extends BsonDocument {
     private static final long serialVersionUID = 1L;
 

@@ -1,7 +1,5 @@
 package io.towpath.debezium;
 
-import org.bson.BsonBinaryReader;
-import org.bson.BsonBinaryWriter;
 import org.bson.BsonDocument;
 import org.bson.BsonReader;
 import org.bson.BsonWriter;
@@ -9,30 +7,21 @@ import org.bson.codecs.BsonDocumentCodec;
 import org.bson.codecs.Codec;
 import org.bson.codecs.DecoderContext;
 import org.bson.codecs.EncoderContext;
-import org.bson.io.BasicOutputBuffer;
 
 /** Reads every document as a {@link RawDocument}; writes any kind. */
 final class RawDocumentCodec implements Codec<BsonDocument> {
+    private final DocumentBytesCodec bytes = new DocumentBytesCodec();
     private final BsonDocumentCodec plain = new BsonDocumentCodec();
 
     @Override
     public BsonDocument decode(BsonReader reader, DecoderContext context) {
-        BasicOutputBuffer out = new BasicOutputBuffer();
-        try (BsonBinaryWriter writer = new BsonBinaryWriter(out)) {
-            writer.pipe(reader);
-        }
-        return new RawDocument(out.toByteArray());
+        return new RawDocument(bytes.decode(reader, context));
     }
 
     @Override
     public void encode(BsonWriter writer, BsonDocument document, EncoderContext context) {
-        if (document instanceof RawDocument raw) {
-            try (BsonBinaryReader reader = (BsonBinaryReader) raw.asBsonReader()) {
-                writer.pipe(reader);
-            }
-        } else {
-            plain.encode(writer, document, context);
-        }
+        if (document instanceof RawDocument raw) bytes.encode(writer, raw.bytes(), context);
+        else plain.encode(writer, document, context);
     }
 
     @Override

@@ -13,8 +13,8 @@ import org.apache.kafka.common.config.ConfigException;
 import org.bson.codecs.configuration.CodecRegistries;
 
 /**
- * Debezium's hook {@code mongodb.authentication.class}: authenticates as Debezium does by itself, with PEM files where they are named,
- * and makes every document keep the bytes it has on the wire. Waits for an unresponsive server end ({@link SilentServers}).
+ * Debezium's hook {@code mongodb.authentication.class}: authenticates as Debezium does by itself, with PEM files where they are named, and
+ * makes every document keep the bytes it has on the wire. An unresponsive server is given up ({@link SilentServers}).
  */
 public class RawDocuments extends DefaultMongoDbAuthProvider {
     private static final String PIPELINE_KEY = "cursor.pipeline";

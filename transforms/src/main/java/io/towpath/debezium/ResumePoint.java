@@ -23,7 +23,7 @@ import org.slf4j.LoggerFactory;
 /**
  * Where the stream resumes.
  *
- * @param time every event before it is out
+ * @param time all earlier events are emitted
  * @param token the resume token of Debezium's offset; empty before the first event
  */
 public record ResumePoint(ClusterTime time, Optional<BsonDocument> token) {
@@ -48,7 +48,7 @@ public record ResumePoint(ClusterTime time, Optional<BsonDocument> token) {
         return token.isPresent() ? stream.resumeAfter(token.get()) : stream.startAtOperationTime(time.timestamp());
     }
 
-    /** Whether the source no longer holds what came after. Throws {@link MongoException} when that cannot be determined. */
+    /** Whether the source no longer holds the changes after this point. Throws {@link MongoException} when that cannot be determined. */
     public boolean isLost(SourceCluster source) {
         try (MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor =
                 from(source.changes(TOKENS_ONLY)).batchSize(1).cursor()) {
@@ -61,7 +61,7 @@ public record ResumePoint(ClusterTime time, Optional<BsonDocument> token) {
         }
     }
 
-    /** Throws {@link ConnectException} where the history is lost, and where the source does not report it. */
+    /** Throws {@link ConnectException} when the history is lost, and when the source does not report whether it is. */
     public void requireHistory(SourceCluster source) {
         try {
             if (isLost(source)) throw lost(source);
@@ -74,17 +74,17 @@ public record ResumePoint(ClusterTime time, Optional<BsonDocument> token) {
         }
     }
 
-    /** The last is from a cursor that the oplog overtook. */
+    /** CappedPositionLost comes from a cursor that the oplog has overtaken. */
     static boolean isLoss(ServerError error) {
         return error == ServerError.ChangeStreamHistoryLost
                 || error == ServerError.ChangeStreamFatalError
                 || error == ServerError.CappedPositionLost;
     }
 
-    /** The error without a cause, as Connect shows users the deepest one. */
+    /** Has no cause, because Connect shows users the deepest one. */
     private ConnectException lost(SourceCluster source) {
         return new ConnectException(
-                "TWP-HISTORY-LOST: the source's oplog no longer holds the changes since %s (%s), up to which they are captured%s. What changed after that cannot be read any more, and a restart brings nothing back: `towpath resnapshot PIPELINE` reads all documents again and removes what is gone, without emptying the destination"
+                "TWP-HISTORY-LOST: the source's oplog no longer holds the changes since %s (%s), the end of what is captured%s. They cannot be read any more, and a restart does not bring them back: `towpath resnapshot PIPELINE` re-reads all documents and deletes those that are gone, without emptying the destination"
                         .formatted(time, Instant.ofEpochSecond(time.seconds()), oplogStart(source)));
     }
 

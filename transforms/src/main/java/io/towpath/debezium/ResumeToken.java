@@ -10,7 +10,7 @@ import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 
 /** A change stream's resume token: {@code {_data: "<hex>"}}. */
-final class ResumeToken {
+public final class ResumeToken {
     private static final byte TIMESTAMP = (byte) 0x82;
 
     private ResumeToken() {}

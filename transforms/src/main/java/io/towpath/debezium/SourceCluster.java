@@ -37,7 +37,7 @@ import org.slf4j.LoggerFactory;
 public final class SourceCluster implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(SourceCluster.class);
     private static final Duration PAUSE = Duration.ofSeconds(1);
-    /** Debezium has the server filter the change stream by these. */
+    /** Settings by which Debezium has the server filter the change stream. */
     public static final List<String> FILTERS = List.of(
             "collection.include.list", "collection.exclude.list", "database.include.list", "database.exclude.list");
 

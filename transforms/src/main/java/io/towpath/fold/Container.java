@@ -20,14 +20,14 @@ abstract sealed class Container implements Value permits Fields, Elements {
 
     abstract void remove(String name);
 
-    /** A value opened as a container; null when it is none, or one whose bytes the server would change. */
+    /** Opens a value as a container; null when it is none, or when the server would change its bytes. */
     static Container opened(Value value) {
         if (value instanceof Container container) return container;
         if (value.type() == BsonElements.DOCUMENT) return Fields.open((Slice) value);
         return value.type() == BsonElements.ARRAY ? Elements.open((Slice) value) : null;
     }
 
-    /** Whether the server would accept the step; false also when the result is unsure. */
+    /** Whether the server would accept the step; false also when that is not certain. */
     final boolean takes(Step step, int from) {
         Container at = this;
         int last = step.names().length - 1;
@@ -40,7 +40,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
             if (inner != child) at.put(name, inner);
             at = inner;
         }
-        String name = step.names()[last];
+        String name = step.name();
         return switch (step.kind()) {
             case SET -> at.accepts(name);
             case UNSET -> true;
@@ -61,7 +61,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
         }
     }
 
-    /** Applies a step that {@link #takes}. */
+    /** Applies a step that {@link #takes} accepts. */
     final void apply(Step step, int from) {
         Container at = this;
         int last = step.names().length - 1;
@@ -73,7 +73,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
             if (inner != child) at.put(name, inner);
             at = inner;
         }
-        String name = step.names()[last];
+        String name = step.name();
         switch (step.kind()) {
             case SET -> at.put(name, step.value());
             case UNSET -> at.remove(name);
@@ -99,14 +99,19 @@ abstract sealed class Container implements Value permits Fields, Elements {
     }
 
     static void write(BsonOutput out, String name, Value value) {
-        out.writeByte(value.type());
-        byte[] bytes = name.getBytes(ISO_8859_1);
-        out.writeBytes(bytes, 0, bytes.length);
-        out.writeByte(0);
+        begin(out, value.type(), name);
         value.writeTo(out);
     }
 
-    /** Frame what {@code elements} writes as a document. */
+    /** Writes an element's type and name, which its value follows. */
+    static void begin(BsonOutput out, byte type, String name) {
+        out.writeByte(type);
+        byte[] bytes = name.getBytes(ISO_8859_1);
+        out.writeBytes(bytes, 0, bytes.length);
+        out.writeByte(0);
+    }
+
+    /** Frames what {@code elements} writes as a document. */
     static void frame(BsonOutput out, Runnable elements) {
         int start = out.getPosition();
         out.writeInt32(0);

@@ -8,10 +8,10 @@ import java.util.Arrays;
 final class FieldOrder {
     private FieldOrder() {}
 
-    /** Whether {@code next} surely comes after {@code last}. A number with zeros in front is never sure. */
+    /** Whether {@code next} certainly comes after {@code last}. That is not certain for numbers with leading zeros. */
     static boolean ascends(String last, String next) {
         if (isDigits(last) && isDigits(next)) {
-            if (hasZeroInFront(last) || hasZeroInFront(next)) return false;
+            if (hasLeadingZero(last) || hasLeadingZero(next)) return false;
             return last.length() != next.length() ? last.length() < next.length() : last.compareTo(next) < 0;
         }
         return Arrays.compareUnsigned(last.getBytes(UTF_8), next.getBytes(UTF_8)) < 0;
@@ -21,7 +21,7 @@ final class FieldOrder {
         return !name.isEmpty() && name.chars().allMatch(digit -> digit >= '0' && digit <= '9');
     }
 
-    private static boolean hasZeroInFront(String number) {
+    private static boolean hasLeadingZero(String number) {
         return number.length() > 1 && number.charAt(0) == '0';
     }
 }

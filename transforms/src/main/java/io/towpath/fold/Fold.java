@@ -24,15 +24,15 @@ public final class Fold {
      */
     private static final int MOST_RUNS = 4;
 
-    private final List<Piece> pieces = new ArrayList<>();
+    private final List<Result> results = new ArrayList<>();
     private int changes;
 
     /** The result of some changes together: a whole document, merged updates, or a single change. */
-    private abstract static sealed class Piece {
+    private abstract static sealed class Result {
         final int first;
         int changes = 1;
 
-        Piece(int first) {
+        Result(int first) {
             this.first = first;
         }
 
@@ -41,7 +41,7 @@ public final class Fold {
         abstract List<Folded> writes();
     }
 
-    private static final class Whole extends Piece {
+    private static final class Whole extends Result {
         private final byte[] bytes;
         private Container open;
 
@@ -70,7 +70,7 @@ public final class Fold {
         }
     }
 
-    private static final class Updates extends Piece {
+    private static final class Updates extends Result {
         private final Merge merge = new Merge();
         private int steps;
         private long bytes;
@@ -81,7 +81,7 @@ public final class Fold {
 
         @Override
         boolean takes(Steps more, int size) {
-            // each descent is a stage, and every step checks every stage: too many take for ever, and would not be used
+            // each descent needs another write, and every step checks every write: too many take too long for no use
             if (more.descents() > MOST_RUNS) return false;
             boolean isFull = steps > 0 && (steps + more.all().size() > MOST_STEPS || bytes + size > MOST_BYTES);
             if (isFull || !merge.takes(more)) return false;
@@ -93,12 +93,12 @@ public final class Fold {
 
         @Override
         List<Folded> writes() {
-            if (merge.writes() >= changes + MOST_RUNS) return alone(first, changes);
+            if (merge.size() >= changes + MOST_RUNS) return alone(first, changes);
             return merge.operators().stream().<Folded>map(Folded.Operators::new).toList();
         }
     }
 
-    private static final class Closed extends Piece {
+    private static final class Closed extends Result {
         private final Folded write;
 
         Closed(int first, Folded write) {
@@ -125,36 +125,36 @@ public final class Fold {
         startOver(new Closed(0, new Folded.Delete()));
     }
 
-    private void startOver(Piece piece) {
-        pieces.clear();
-        pieces.add(piece);
-        piece.changes = ++changes;
+    private void startOver(Result result) {
+        results.clear();
+        results.add(result);
+        result.changes = ++changes;
     }
 
     /** @param bytes the update's size */
     public void update(Steps steps, int bytes) {
         int change = changes++;
-        Piece last = pieces.isEmpty() ? null : pieces.get(pieces.size() - 1);
+        Result last = results.isEmpty() ? null : results.get(results.size() - 1);
         if (last != null && takes(last, steps, bytes)) {
             last.changes++;
             return;
         }
         Updates updates = new Updates(change);
-        pieces.add(takes(updates, steps, bytes) ? updates : new Closed(change, new Folded.Alone(change)));
+        results.add(takes(updates, steps, bytes) ? updates : new Closed(change, new Folded.Alone(change)));
     }
 
-    private static boolean takes(Piece piece, Steps steps, int bytes) {
+    private static boolean takes(Result result, Steps steps, int bytes) {
         try {
-            return piece.takes(steps, bytes);
+            return result.takes(steps, bytes);
         } catch (ContractException damaged) {
-            return false; // bytes within a value are no BSON: the server will report it
+            return false; // the BSON within a value is damaged: the server will report it
         }
     }
 
     /** What has to be written, in this order. */
     public List<Part> parts() {
-        return pieces.stream()
-                .map(piece -> new Part(piece.first, piece.changes, piece.writes()))
+        return results.stream()
+                .map(result -> new Part(result.first, result.changes, result.writes()))
                 .toList();
     }
 

@@ -9,9 +9,9 @@ import java.util.List;
  * order, and for one that is set again after its removal.
  */
 final class Merge {
-    private record Location(int stage, Stage.Entry entry) {}
+    private record Location(int write, MergedWrite.Entry entry) {}
 
-    private final List<Stage> stages = new ArrayList<>();
+    private final List<MergedWrite> writes = new ArrayList<>();
 
     /** Whether all the steps can be merged. When not, nothing has changed. */
     boolean takes(Steps steps) {
@@ -20,7 +20,7 @@ final class Merge {
 
     private boolean takes(Step step) {
         Location location = around(step.path());
-        if (location == null) return Steps.isPlain(step);
+        if (location == null) return step.isPlain();
         boolean cuts = step.kind() == Step.Kind.TRUNCATE;
         return switch (location.entry.kind()) {
             case SET -> {
@@ -29,13 +29,13 @@ final class Merge {
                 yield !cuts || Container.opened(location.entry.value) instanceof Elements;
             }
             case UNSET -> isAt(location, step) && !cuts;
-            case TRUNCATE -> Steps.isPlain(step);
+            case TRUNCATE -> step.isPlain();
         };
     }
 
     void add(Steps steps) {
         steps.all().forEach(this::add);
-        stages.removeIf(Stage::isEmpty);
+        writes.removeIf(MergedWrite::isEmpty);
     }
 
     private void add(Step step) {
@@ -46,7 +46,7 @@ final class Merge {
             switch (location.entry.kind()) {
                 case SET -> addToValue(location, step);
                 case UNSET -> {
-                    if (step.kind() == Step.Kind.SET) put(step, location.stage + 1);
+                    if (step.kind() == Step.Kind.SET) put(step, location.write + 1);
                 }
                 case TRUNCATE -> addToCut(location, step);
             }
@@ -54,7 +54,7 @@ final class Merge {
 
     private void addWithin(Location location, Step step) {
         if (location.entry.kind() == Step.Kind.SET) ((Container) location.entry.value).apply(step, depth(location));
-        else put(step, location.stage + 1);
+        else put(step, location.write + 1);
     }
 
     private void addToValue(Location location, Step step) {
@@ -73,35 +73,35 @@ final class Merge {
         if (step.kind() != Step.Kind.TRUNCATE) {
             put(step, 0);
         } else if (isShorter) {
-            stages.forEach(stage -> stage.cut(step));
-            stages.get(location.stage).put(step, false);
+            writes.forEach(write -> write.cut(step));
+            writes.get(location.write).put(step, false);
         } else {
-            place(step, false, location.stage + 1);
+            place(step, false, location.write + 1);
         }
     }
 
-    /** Replaces what the stages from {@code first} on do to a place. */
+    /** Replaces what the writes from {@code first} on do to a place. */
     private void put(Step step, int first) {
         boolean isNew = true;
         if (step.kind() != Step.Kind.TRUNCATE)
-            for (Stage stage : stages.subList(first, stages.size())) if (stage.forget(step.path())) isNew = false;
+            for (MergedWrite write : writes.subList(first, writes.size())) if (write.forget(step.path())) isNew = false;
         place(step, isNew, first);
     }
 
     private void place(Step step, boolean isNew, int first) {
-        int last = stages.size() - 1;
-        while (last >= first && stages.get(last).isEmpty()) stages.remove(last--);
-        if (last < first || !stages.get(last).hasRoomFor(step, isNew)) {
-            stages.add(new Stage());
+        int last = writes.size() - 1;
+        while (last >= first && writes.get(last).isEmpty()) writes.remove(last--);
+        if (last < first || !writes.get(last).hasRoomFor(step, isNew)) {
+            writes.add(new MergedWrite());
             last++;
         }
-        stages.get(last).put(step, isNew);
+        writes.get(last).put(step, isNew);
     }
 
     /** The last change of this place or of one that contains it; null when there is none. */
     private Location around(String path) {
-        for (int i = stages.size() - 1; i >= 0; i--) {
-            Stage.Entry entry = stages.get(i).around(path);
+        for (int i = writes.size() - 1; i >= 0; i--) {
+            MergedWrite.Entry entry = writes.get(i).around(path);
             if (entry != null) return new Location(i, entry);
         }
         return null;
@@ -116,19 +116,19 @@ final class Merge {
     }
 
     /** Whether the value to set is a container; opens it then. */
-    private static boolean holds(Stage.Entry entry) {
+    private static boolean holds(MergedWrite.Entry entry) {
         Container container = Container.opened(entry.value);
         if (container == null) return false;
         entry.value = container;
         return true;
     }
 
-    int writes() {
-        return stages.size();
+    int size() {
+        return writes.size();
     }
 
     /** The update operators of each write. */
     List<byte[]> operators() {
-        return stages.stream().map(Stage::operators).toList();
+        return writes.stream().map(MergedWrite::operators).toList();
     }
 }

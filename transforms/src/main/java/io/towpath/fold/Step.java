@@ -28,6 +28,22 @@ record Step(Kind kind, String path, String[] names, Slice value, int newSize) {
         return new Step(Kind.TRUNCATE, path, names(path), null, newSize);
     }
 
+    /** The last part of the path. */
+    String name() {
+        return names[names.length - 1];
+    }
+
+    /** The path of the place that this one is in; empty at the top. */
+    String parent() {
+        return path.substring(0, Math.max(0, path.lastIndexOf('.')));
+    }
+
+    /** Whether an operator accepts the path: it has no empty name, and none that begins with $. */
+    boolean isPlain() {
+        for (String name : names) if (name.isEmpty() || name.charAt(0) == '$') return false;
+        return true;
+    }
+
     private static String[] names(String path) {
         return path.split("\\.", -1);
     }

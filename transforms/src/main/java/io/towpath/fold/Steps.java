@@ -53,31 +53,19 @@ public final class Steps {
      * name a place within another one's.
      */
     public boolean areOperators() {
-        if (areOperators == null) areOperators = areApart() && arePlainAndAscend();
+        if (areOperators == null)
+            areOperators = areApart() && steps.stream().allMatch(Step::isPlain) && descents() == 0;
         return areOperators;
     }
 
-    private boolean arePlainAndAscend() {
-        Map<String, String> lastIn = new HashMap<>();
-        for (Step step : steps) {
-            if (!isPlain(step)) return false;
-            if (step.kind() != Step.Kind.SET) continue;
-            String name = step.names()[step.names().length - 1];
-            String last = lastIn.put(parent(step), name);
-            if (last != null && !FieldOrder.ascends(last, name)) return false;
-        }
-        return true;
-    }
-
-    /** How often a field to set precedes, in the server's order, the field to set before it in the same place. */
+    /** How many fields to set come before the preceding one of the same place in the server's order. */
     int descents() {
         Map<String, String> lastIn = new HashMap<>();
         int descents = 0;
         for (Step step : steps) {
             if (step.kind() != Step.Kind.SET) continue;
-            String name = step.names()[step.names().length - 1];
-            String last = lastIn.put(parent(step), name);
-            if (last != null && !FieldOrder.ascends(last, name)) descents++;
+            String last = lastIn.put(step.parent(), step.name());
+            if (last != null && !FieldOrder.ascends(last, step.name())) descents++;
         }
         return descents;
     }
@@ -116,16 +104,6 @@ public final class Steps {
         return false;
     }
 
-    /** Whether an operator accepts the path: it has no empty name, and none that begins with $. */
-    static boolean isPlain(Step step) {
-        for (String name : step.names()) if (name.isEmpty() || name.charAt(0) == '$') return false;
-        return true;
-    }
-
-    static String parent(Step step) {
-        return step.path().substring(0, Math.max(0, step.path().lastIndexOf('.')));
-    }
-
     /** MongoDB's update operators for the steps, as a document. */
     public byte[] operators() {
         BasicOutputBuffer out = new BasicOutputBuffer();
@@ -138,11 +116,11 @@ public final class Steps {
     }
 
     private void operator(BsonOutput out, String name, Step.Kind kind) {
-        List<Step> mine = steps.stream().filter(step -> step.kind() == kind).toList();
-        if (mine.isEmpty()) return;
-        begin(out, BsonElements.DOCUMENT, name);
+        List<Step> ofKind = steps.stream().filter(step -> step.kind() == kind).toList();
+        if (ofKind.isEmpty()) return;
+        Container.begin(out, BsonElements.DOCUMENT, name);
         Container.frame(out, () -> {
-            for (Step step : mine) {
+            for (Step step : ofKind) {
                 switch (kind) {
                     case SET -> Container.write(out, step.path(), step.value());
                     case UNSET -> Container.write(out, step.path(), NOTHING);
@@ -153,19 +131,12 @@ public final class Steps {
     }
 
     private static void cut(BsonOutput out, Step step) {
-        begin(out, BsonElements.DOCUMENT, step.path());
+        Container.begin(out, BsonElements.DOCUMENT, step.path());
         Container.frame(out, () -> {
             Container.write(out, "$each", NO_ELEMENTS);
-            begin(out, BsonElements.INT32, "$slice");
+            Container.begin(out, BsonElements.INT32, "$slice");
             out.writeInt32(step.newSize());
         });
-    }
-
-    private static void begin(BsonOutput out, byte type, String name) {
-        out.writeByte(type);
-        byte[] bytes = name.getBytes(ISO_8859_1);
-        out.writeBytes(bytes, 0, bytes.length);
-        out.writeByte(0);
     }
 
     private static String oneCharacterAByte(String text) {

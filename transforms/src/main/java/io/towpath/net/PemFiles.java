@@ -25,7 +25,7 @@ import org.apache.kafka.common.security.ssl.DefaultSslEngineFactory;
  * @param password of the key; empty when it is not encrypted
  */
 public record PemFiles(String ca, String certificate, String password) {
-    /** What settings of this kind begin with. */
+    /** The prefix of these settings. */
     public static final String PREFIX = "towpath.tls.";
 
     private static final String CA = PREFIX + "ca";

@@ -29,13 +29,14 @@ final class PemKey {
     private static String decrypted(String base64, String password) throws IOException, GeneralSecurityException {
         EncryptedPrivateKeyInfo key =
                 new EncryptedPrivateKeyInfo(Base64.getMimeDecoder().decode(base64));
-        boolean named = key.getAlgName().startsWith("PBEWith");
-        String algorithm = named ? key.getAlgName() : key.getAlgParameters().toString(); // as PBES2's parameters print
+        boolean isNamed = key.getAlgName().startsWith("PBEWith");
+        String algorithm =
+                isNamed ? key.getAlgName() : key.getAlgParameters().toString(); // as PBES2's parameters print
         Cipher cipher = Cipher.getInstance(algorithm);
-        PBEKeySpec given = new PBEKeySpec(password.toCharArray());
+        PBEKeySpec passphrase = new PBEKeySpec(password.toCharArray());
         cipher.init(
                 Cipher.DECRYPT_MODE,
-                SecretKeyFactory.getInstance(algorithm).generateSecret(given),
+                SecretKeyFactory.getInstance(algorithm).generateSecret(passphrase),
                 key.getAlgParameters());
         String body =
                 Base64.getMimeEncoder().encodeToString(key.getKeySpec(cipher).getEncoded());

@@ -5,7 +5,7 @@ import javax.net.ssl.SSLParameters;
 import javax.net.ssl.SSLSession;
 import javax.net.ssl.SSLSocket;
 
-/** A socket without TLS, of the type of sockets with TLS: the driver accepts no other type from outside. */
+/** A socket without TLS that has the type of one with TLS: the driver accepts no other custom sockets. */
 final class PlainSocket extends SSLSocket {
     private static final String[] NONE = {};
 

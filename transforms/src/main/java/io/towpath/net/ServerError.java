@@ -92,7 +92,7 @@ public enum ServerError {
     ResourceExhausted(402, Retry.WRITE),
     AdmissionQueueOverflow(433, Retry.WRITE),
     RateLimitExceeded(449, Retry.WRITE),
-    // Who may write, and whether anyone may: a lost role, a quota, a full disk, read-only.
+    // Permission and room to write: a missing role, a quota, a full disk, a write block.
     UserNotFound(11, Retry.WRITE),
     Unauthorized(13, Retry.WRITE),
     AuthenticationFailed(18, Retry.WRITE),
@@ -110,9 +110,8 @@ public enum ServerError {
     QueryPlanKilled(175, Retry.READ),
     RetryChangeStream(234, Retry.READ),
     InternalTransactionNotSupported(358, Retry.READ),
-    // Writes that a destination never takes: a standalone; a view, a capped or a time series collection, a bad name; a
-    // command,
-    // version or write concern that it does not know.
+    // Writes that a destination never accepts: to a standalone, a view, a capped or a time-series collection, or with
+    // an unknown command, version or write concern.
     IllegalOperation(20, Retry.NEVER),
     CommandNotFound(59, Retry.NEVER),
     InvalidOptions(72, Retry.NEVER),
@@ -131,7 +130,7 @@ public enum ServerError {
     APIStrictError(323, Retry.NEVER),
     APIDeprecationError(324, Retry.NEVER),
     APIMismatchError(347, Retry.NEVER),
-    // What only single requests mean something by.
+    // Errors whose meaning depends on the request.
     UnknownError(8, Retry.UNDECIDED),
     NamespaceNotFound(26, Retry.UNDECIDED),
     CappedPositionLost(136, Retry.UNDECIDED),
@@ -141,7 +140,7 @@ public enum ServerError {
     DuplicateKey(11000, Retry.UNDECIDED),
     InvalidRegularExpression(51091, Retry.UNDECIDED);
 
-    /** Which operations succeed later without a change of theirs. */
+    /** Which operations may succeed later without a change. */
     private enum Retry {
         READ_AND_WRITE,
         READ,
@@ -184,7 +183,7 @@ public enum ServerError {
         return retry == Retry.READ_AND_WRITE || retry == Retry.WRITE;
     }
 
-    /** Whether the destination never takes such a write. */
+    /** Whether the destination never accepts such a write. */
     public boolean isHopelessForWrites() {
         return retry == Retry.NEVER;
     }

@@ -34,7 +34,7 @@ import org.slf4j.LoggerFactory;
  */
 public final class SilentServers implements ClusterListener {
     private static final Logger LOGGER = LoggerFactory.getLogger(SilentServers.class);
-    /** For a response to the monitor, which asks again at once when there is another primary. */
+    /** For a response to the monitor, which tries again at once when there is another primary. */
     private static final long PATIENCE_S = 3;
 
     private final Sockets sockets;
@@ -98,7 +98,7 @@ public final class SilentServers implements ClusterListener {
             int closed = sockets.close(server, ns);
             if (closed > 0)
                 LOGGER.warn(
-                        "{} of the {} says nothing while there is another primary; connections given up: {}",
+                        "{} of the {} is unresponsive while there is another primary; connections closed: {}",
                         server,
                         side,
                         closed);

@@ -25,14 +25,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The sockets of Java's driver. Closing them ends reads and writes that the server does not respond to, which the driver itself cannot
- * end. It accepts sockets from outside with TLS only, so it believes that there is TLS where there is none; see {@link PlainSocket}.
+ * The sockets of Java's driver. Closing them ends reads and writes that the server does not respond to, which the driver itself cannot end.
+ * The driver accepts custom sockets only with TLS, so a socket without TLS poses as one; see {@link PlainSocket}.
  */
 final class Sockets {
     private static final Logger LOGGER = LoggerFactory.getLogger(Sockets.class);
 
-    /** When each was created. */
-    private final Map<Socket, Long> made = new WeakHashMap<>();
+    /** When each was created, by {@link System#nanoTime}. */
+    private final Map<Socket, Long> created = new WeakHashMap<>();
 
     /** @param tls to create them with; empty: without TLS */
     SSLContext context(Optional<SSLContext> tls) {
@@ -43,8 +43,8 @@ final class Sockets {
     /** Closes those to a server that were created before {@code ns}, and returns how many. */
     int close(ServerAddress server, long ns) {
         List<Socket> old = new ArrayList<>();
-        synchronized (made) {
-            made.forEach((socket, at) -> {
+        synchronized (created) {
+            created.forEach((socket, at) -> {
                 if (at - ns < 0 && isTo(socket, server)) old.add(socket);
             });
         }
@@ -70,10 +70,10 @@ final class Sockets {
         }
     }
 
-    private Socket made(Socket socket) {
-        synchronized (made) {
-            made.keySet().removeIf(Socket::isClosed);
-            made.put(socket, System.nanoTime());
+    private Socket register(Socket socket) {
+        synchronized (created) {
+            created.keySet().removeIf(Socket::isClosed);
+            created.put(socket, System.nanoTime());
         }
         return socket;
     }
@@ -88,7 +88,7 @@ final class Sockets {
 
         @Override
         public Socket createSocket() throws IOException {
-            return made(tls.isPresent() ? tls.get().createSocket() : new PlainSocket());
+            return register(tls.isPresent() ? tls.get().createSocket() : new PlainSocket());
         }
 
         @Override

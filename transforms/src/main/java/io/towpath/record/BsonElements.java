@@ -5,6 +5,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
+import java.util.Optional;
 
 /**
  * Walks the elements of one BSON document in its bytes. Decodes nothing, so duplicate names and invalid UTF-8 stay as they
@@ -50,6 +51,13 @@ public final class BsonElements {
         this.end = offset + length - 1;
         if (bytes[end] != 0) throw damaged(end);
         this.position = offset + 4;
+    }
+
+    /** The {@code _id} of a document, as the current element; empty when it has none. */
+    public static Optional<BsonElements> atId(byte[] document) {
+        BsonElements elements = new BsonElements(document, 0);
+        while (elements.next()) if (elements.nameIs(ID)) return Optional.of(elements);
+        return Optional.empty();
     }
 
     /** Steps to the next element; false at the document's end. */

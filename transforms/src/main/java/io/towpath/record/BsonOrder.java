@@ -18,11 +18,9 @@ public final class BsonOrder {
     }
 
     private static BsonElements id(byte[] document) {
-        BsonElements elements = new BsonElements(document, 0);
-        while (elements.next()) {
-            if (elements.nameIs(BsonElements.ID)) return elements;
-        }
-        throw new ContractException("a document without an _id has no place in the order of _ids");
+        return BsonElements.atId(document)
+                .orElseThrow(
+                        () -> new ContractException("a document without an _id has no place in the order of _ids"));
     }
 
     private static int compareElements(byte[] l, BsonElements left, byte[] r, BsonElements right, boolean names) {
@@ -107,7 +105,7 @@ public final class BsonOrder {
     private static int scope(BsonElements code) {
         int length = code.valueEnd() - code.valueStart() - 8;
         if (length < 0 || code.int32(4) < 0 || code.int32(4) > length) {
-            throw new ContractException("BSON is damaged at byte " + code.valueStart());
+            throw BsonElements.damaged(code.valueStart());
         }
         return code.valueStart() + 8 + code.int32(4);
     }

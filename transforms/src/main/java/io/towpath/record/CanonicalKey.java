@@ -20,11 +20,9 @@ public final class CanonicalKey {
 
     /** The key of a document, or of anything else in BSON with an {@code _id}. Throws {@link ContractException} when it has none. */
     public static byte[] of(byte[] document) {
-        BsonElements elements = new BsonElements(document, 0);
-        while (elements.next()) {
-            if (elements.nameIs(BsonElements.ID)) return new CanonicalKey(document).write(elements);
-        }
-        throw new ContractException("a document without an _id has no key");
+        return BsonElements.atId(document)
+                .map(id -> new CanonicalKey(document).write(id))
+                .orElseThrow(() -> new ContractException("a document without an _id has no key"));
     }
 
     private byte[] write(BsonElements id) {
@@ -103,7 +101,7 @@ public final class CanonicalKey {
     }
 
     private void copy(int from, int to) {
-        if (from > to || to > source.length) throw new ContractException("BSON is damaged at byte " + from);
+        if (from > to || to > source.length) throw BsonElements.damaged(from);
         room(to - from);
         out.put(source, from, to - from);
     }

@@ -5,9 +5,9 @@ import java.math.BigInteger;
 import org.bson.types.Decimal128;
 
 /**
- * The one form of a number among all that are one {@code _id} to MongoDB: an int64 if it is whole and fits, else a double if one is
- * equal, else a decimal without trailing zeros. Equal means exactly: a query finds the decimal 0.1000000000000000055511151231257827
- * equal to the double 0.1 (34 digits of it), the index on {@code _id} does not, and takes both.
+ * The one form of all numbers that are the same {@code _id} to MongoDB: an int64 if it is whole and fits, else a double if one is equal,
+ * else a decimal without trailing zeros. Equal means exactly equal: to a query, the decimal 0.1000000000000000055511151231257827 equals the
+ * double 0.1, but the index on {@code _id} accepts both.
  *
  * @param type the BSON type of the form
  * @param low the value's lowest 64 bits as BSON has them

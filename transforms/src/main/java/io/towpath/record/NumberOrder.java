@@ -3,7 +3,7 @@ package io.towpath.record;
 import java.math.BigDecimal;
 import org.bson.types.Decimal128;
 
-/** The exact order of numbers of all four BSON types: NaN lowest, and nothing rounded to compare it. */
+/** The exact order of numbers of all four BSON types: NaN is the lowest, and no number is rounded. */
 final class NumberOrder {
     private static final double TWO_TO_63 = 0x1p63;
 
@@ -56,7 +56,7 @@ final class NumberOrder {
         return l == 0 && r == 0 ? exact(left).compareTo(exact(right)) : compare(l, r);
     }
 
-    /** NaN or an infinity, or 0 for what a decimal number can say. */
+    /** The number if it is NaN or infinite; 0 if it is finite. */
     private static double endless(CanonicalNumber number) {
         if (number.type() != BsonElements.DOUBLE) return 0;
         double value = Double.longBitsToDouble(number.low());

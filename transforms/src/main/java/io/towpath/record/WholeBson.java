@@ -1,8 +1,8 @@
 package io.towpath.record;
 
 /**
- * Whether bytes are one BSON document, to the last level. Nesting deeper than any server stores is refused, so that a reader
- * that goes level by level ends.
+ * Whether bytes are one BSON document, to the last level. Nesting deeper than any server stores is rejected, which bounds the recursion of
+ * readers.
  */
 public final class WholeBson {
     /** The most that a server can be configured to store (kBSONDepthParameterCeiling in its source; 200 by default). */
@@ -10,10 +10,10 @@ public final class WholeBson {
 
     private WholeBson() {}
 
-    /** Throws {@link ContractException} with the place of the damage. Duplicate names and text that is not UTF-8 are no damage. */
+    /** Throws {@link ContractException} with the place of the damage. Duplicate names and text that is not UTF-8 are not damage. */
     public static void require(byte[] bytes) {
         if (document(bytes, 0, 1) != bytes.length)
-            throw new ContractException("BSON is followed by something else: %d bytes, and its own length is %d"
+            throw new ContractException("BSON is followed by other bytes: %d bytes in all, and its own length is %d"
                     .formatted(bytes.length, new BsonElements(bytes, 0).length()));
     }
 

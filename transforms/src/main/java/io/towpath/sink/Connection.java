@@ -35,7 +35,7 @@ final class Connection implements AutoCloseable {
     private BatchWriter writer;
     /** Partitions of this task that it has not taken over at the destination yet. */
     private final Set<TopicPartition> unopened = new LinkedHashSet<>();
-    /** Partitions of which Connect may hold records from before the task's seek, as it delivers a failed batch once more. */
+    /** Partitions of which Connect may still hold records from before the task's seek: it delivers a failed batch again. */
     private final Set<TopicPartition> stale = new HashSet<>();
 
     Connection(
@@ -65,7 +65,7 @@ final class Connection implements AutoCloseable {
         offsets = new Offsets(settings.pipeline(), client, guard, log);
     }
 
-    /** With the current time limit. Taking all partitions over once more ends what may be left of the old session's transaction. */
+    /** Reconnects with the current time limit. Taking over all partitions again ends a transaction that the old session may have left. */
     void reconnect() {
         assign(offsets.all().keySet());
         if (session != null) session.close();
@@ -84,7 +84,7 @@ final class Connection implements AutoCloseable {
         writer.write(records, untilNs);
     }
 
-    /** These partitions are to be taken over. */
+    /** Marks partitions to be taken over. */
     void assign(Collection<TopicPartition> partitions) {
         unopened.addAll(partitions);
         stale.addAll(partitions);
@@ -115,7 +115,7 @@ final class Connection implements AutoCloseable {
                     context.offset(partition, offsets.next(partition).orElseThrow());
                     unopened.remove(partition);
                 }
-            } catch (LogGuard.Unanswered error) {
+            } catch (Unanswered error) {
                 metrics.retried(Reason.of(error));
                 retry.pause("take partitions over", error);
             } catch (MongoException error) {
@@ -136,12 +136,12 @@ final class Connection implements AutoCloseable {
         writer = new BatchWriter(settings, context, writes, offsets, deadLetters, transaction, metrics, silence);
     }
 
-    /** The records that follow what was polled. All of a stale partition comes again, from the destination's position on. */
+    /** The records of partitions that are not stale. The others are delivered again from the destination's position. */
     List<SinkRecord> withoutStale(Collection<SinkRecord> records) {
         stale.forEach(
                 partition -> context.offset(partition, offsets.next(partition).orElseThrow()));
         return records.stream()
-                .filter(record -> !stale.contains(new TopicPartition(record.topic(), record.kafkaPartition())))
+                .filter(record -> !stale.contains(Records.partition(record)))
                 .toList();
     }
 

@@ -4,10 +4,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.ErrantRecordReporter;
@@ -35,7 +32,7 @@ final class DeadLetters {
         this.allowed = share == 0 ? 0 : ALLOWED_AT_LEAST;
     }
 
-    /** This many more records allow their share of refusals. What earlier batches left over counts up to the minimum. */
+    /** Allows the share of refusals for this many more records. What earlier batches did not use counts up to the minimum. */
     void expect(int records) {
         double more = records * share;
         double most = share == 0 ? 0 : Math.max(ALLOWED_AT_LEAST, more);
@@ -43,7 +40,7 @@ final class DeadLetters {
     }
 
     boolean contains(SinkRecord record) {
-        TreeMap<Long, DeadLetter> offsets = refused.get(partition(record));
+        TreeMap<Long, DeadLetter> offsets = refused.get(Records.partition(record));
         return offsets != null && offsets.containsKey(record.kafkaOffset());
     }
 
@@ -67,21 +64,22 @@ final class DeadLetters {
     int report(List<SinkRecord> records) {
         List<DeadLetter> letters =
                 records.stream().filter(this::contains).map(this::letter).toList();
-        List<Future<Void>> answers = letters.stream()
+        List<Future<Void>> reports = letters.stream()
                 .filter(letter -> !letter.isReported())
                 .map(letter -> reporter.report(letter.toRecord(), new ConnectException(letter.reason())))
                 .toList();
-        await(answers);
+        reports.forEach(
+                report -> Unanswered.await(report, PATIENCE_S, "the dead-letter topic does not accept a record"));
         letters.forEach(letter -> remember(letter.asReported()));
         return letters.size();
     }
 
     private DeadLetter letter(SinkRecord record) {
-        return refused.get(partition(record)).get(record.kafkaOffset());
+        return refused.get(Records.partition(record)).get(record.kafkaOffset());
     }
 
     private void remember(DeadLetter letter) {
-        refused.computeIfAbsent(partition(letter.record()), unused -> new TreeMap<>())
+        refused.computeIfAbsent(Records.partition(letter.record()), unused -> new TreeMap<>())
                 .put(letter.record().kafkaOffset(), letter);
     }
 
@@ -93,29 +91,5 @@ final class DeadLetters {
 
     void forget(TopicPartition partition) {
         refused.remove(partition);
-    }
-
-    private static void await(List<Future<Void>> answers) {
-        try {
-            for (Future<Void> answer : answers) answer.get(PATIENCE_S, TimeUnit.SECONDS);
-        } catch (ExecutionException | TimeoutException error) {
-            throw new Unanswered(error);
-        } catch (InterruptedException error) {
-            Thread.currentThread().interrupt();
-            throw new Unanswered(error);
-        }
-    }
-
-    private static TopicPartition partition(SinkRecord record) {
-        return new TopicPartition(record.topic(), record.kafkaPartition());
-    }
-
-    /** The dead-letter topic did not take a record. */
-    static final class Unanswered extends RuntimeException {
-        private static final long serialVersionUID = 1;
-
-        private Unanswered(Exception cause) {
-            super("the dead-letter topic does not take a record: " + cause, cause);
-        }
     }
 }

@@ -18,9 +18,9 @@ import org.bson.BsonValue;
 
 /**
  * Stops a sink that is so far behind that Kafka's cleaner may have dropped deletes before they were applied. The log keeps a delete that
- * was appended at A until A + lag + delete.retention at least. The document of a partition stores up to when it is known to be applied,
- * as {@code at}, and when the sink first opened it, as {@code began}: a delete whose document existed then stays for delete.retention
- * from then on, however old it is, so a first pass over an old log is safe for that long.
+ * was appended at A at least until A + lag + delete.retention. A partition's document stores the time up to which the partition is known to
+ * be applied ({@code at}), and when the sink first opened it ({@code began}). A delete of a document that the log held then stays for
+ * delete.retention from then on, however old it is, so a first pass over an old log is safe for that long.
  */
 final class DeleteGuard {
     static final String BEGAN = "began";
@@ -67,7 +67,7 @@ final class DeleteGuard {
         return new BsonArray(List.of(values));
     }
 
-    /** The partition is this task's, and this is its document. */
+    /** This task has taken over the partition with this document. */
     void opened(TopicPartition partition, BsonDocument stored) {
         if (log.isCompacted() && stored.containsKey(AT))
             times.put(partition, new AppliedTimes(time(stored, BEGAN), time(stored, AT)));
@@ -101,8 +101,8 @@ final class DeleteGuard {
     }
 
     /**
-     * Throws {@link ConnectException} when deletes may be gone that are not applied. Returns later times up to which partitions are
-     * applied, rarely any.
+     * Throws {@link ConnectException} when deletes that are not applied may be gone. Returns the times of partitions that are now known to
+     * be applied further; mostly none.
      */
     Map<TopicPartition, Long> check(Map<TopicPartition, Long> positions) {
         long nowMs = System.currentTimeMillis();
@@ -125,10 +125,10 @@ final class DeleteGuard {
     private void require(TopicPartition partition, AppliedTimes applied, long nowMs) {
         if (nowMs <= applied.atMs + log.deletesKeptMs() || nowMs <= applied.beganMs + log.deleteRetentionMs()) return;
         throw new ConnectException(
-                ("TWP-DELETES-MISSED: deletes may be missing in what is left to apply of %s: it is applied up to what came in until %s, and the log keeps "
-                                + "deletes for %s (%s + %s). `towpath restart PIPELINE --accept-missed-deletes` has the sink go on; then "
-                                + "`towpath verify PIPELINE` finds the documents that should be gone, and `towpath repair PIPELINE` "
-                                + "deletes them. A replay has to start again")
+                ("TWP-DELETES-MISSED: deletes of %s may be gone from the log before they were applied: the sink has applied what was "
+                                + "appended until %s, and the log keeps deletes for %s (%s + %s). `towpath restart PIPELINE "
+                                + "--accept-missed-deletes` lets the sink continue; then `towpath verify PIPELINE` finds the documents "
+                                + "that should be gone, and `towpath repair PIPELINE` deletes them. A replay has to begin anew")
                         .formatted(
                                 partition,
                                 Instant.ofEpochMilli(applied.atMs).truncatedTo(ChronoUnit.SECONDS),

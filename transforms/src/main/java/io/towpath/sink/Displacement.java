@@ -14,8 +14,8 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTaskContext;
 
 /**
- * Finds out where the destination is after a transaction that did not go through: a commit that seemed to fail may have succeeded, a
- * failover may have rolled one back, and another task may have taken the partitions over.
+ * Finds out where the destination is after a transaction that did not succeed: a commit that seemed to fail may have succeeded, a failover
+ * may have rolled one back, and another task may have taken the partitions over.
  */
 final class Displacement {
     private static final long PAUSE_MS = 500;
@@ -38,7 +38,7 @@ final class Displacement {
     /** Throws {@link RetriableException} when another task owns a partition, and {@link ConnectException} when it still does much later. */
     Collection<Drift> drifts(List<SinkRecord> stretch) {
         Set<TopicPartition> partitions =
-                stretch.stream().map(BatchWriter::partition).collect(Collectors.toSet());
+                stretch.stream().map(Records::partition).collect(Collectors.toSet());
         while (true) {
             try {
                 return offsets.drifts(partitions).values();
@@ -52,7 +52,7 @@ final class Displacement {
         }
     }
 
-    /** A transaction went through, or Connect revoked partitions: another task that took them over did so rightly. */
+    /** A transaction succeeded, or Connect revoked partitions: it was right that another task took them over. */
     void resolved() {
         fencedSince = -1;
     }

@@ -24,7 +24,7 @@ import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 /** Kafka's bounds of the log's partitions, and the ids of their topics. */
 final class LogAdmin implements LogBounds.Source {
     private static final int PATIENCE_MS = 10_000;
-    /** A running sink asks for every transaction; it may notice a second later that a topic was created again. */
+    /** A running sink needs them for every transaction; it may notice a second late that a topic was created again. */
     private static final long IDS_NS = TimeUnit.SECONDS.toNanos(1);
 
     private record Ids(Map<String, String> byTopic, long readNs) {}
@@ -52,12 +52,12 @@ final class LogAdmin implements LogBounds.Source {
                             .filter(partition -> ids.containsKey(partition.topic()))
                             .collect(Collectors.toSet());
                     return offsets(existing, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
-                            .thenCompose(starts -> ends ? ends(ids, starts) : begun(ids, starts));
+                            .thenCompose(starts -> ends ? ends(ids, starts) : withStarts(ids, starts));
                 })
                 .toCompletableFuture();
     }
 
-    private static CompletionStage<Map<TopicPartition, LogBounds>> begun(
+    private static CompletionStage<Map<TopicPartition, LogBounds>> withStarts(
             Map<String, String> ids, Map<TopicPartition, Long> starts) {
         return CompletableFuture.completedStage(by(
                 starts,

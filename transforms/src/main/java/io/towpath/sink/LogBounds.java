@@ -31,9 +31,9 @@ record LogBounds(String topicId, long start, long stable, long end) {
     static final long UNKNOWN = Long.MAX_VALUE;
 
     private static final String WAY_ON =
-            " Run `towpath restart PIPELINE --accept-log-gap`, which has the sink go on at %s; then "
-                    + "`towpath verify PIPELINE`, which finds what differs, and `towpath repair PIPELINE`, which mends it. Where the log holds "
-                    + "all documents, `towpath replay PIPELINE --rebuild` writes the destination anew instead. A replay has to begin anew";
+            " `towpath restart PIPELINE --accept-log-gap` lets the sink continue at %s; then `towpath verify PIPELINE` "
+                    + "finds what differs, and `towpath repair PIPELINE` mends it. If the log holds all documents, `towpath "
+                    + "replay PIPELINE --rebuild` rebuilds the destination instead. A replay has to begin anew";
 
     /** The log does not contain the position. The message begins with a code by which {@code towpath} identifies it. */
     static final class Broken extends ConnectException {
@@ -48,7 +48,7 @@ record LogBounds(String topicId, long start, long stable, long end) {
     Optional<Broken> broken(TopicPartition partition, OffsetDocument position) {
         if (position.topicId() != null && !position.topicId().equals(topicId))
             return Optional.of(new Broken(
-                    "TWP-LOG-TOPIC: the topic of %s was deleted and made again: the sink had applied %s of the topic %s, and the topic is %s now."
+                    "TWP-LOG-TOPIC: the topic of %s was deleted and created again: the sink had applied %s of the topic %s, and the topic is %s now."
                                     .formatted(partition, upTo(position), position.topicId(), topicId)
                             + WAY_ON.formatted("the new topic's beginning, offset " + start)));
         if (position.offset() > end) return Optional.of(beyondTheEnd(partition, position, "the log ends at " + end));
@@ -69,14 +69,14 @@ record LogBounds(String topicId, long start, long stable, long end) {
         if (position.topicId() != null && !position.topicId().equals(topicId)) requireContains(partition, position);
     }
 
-    /** A log that is gone completely ended, like every log of an exactly-once source, in the marker that ends a transaction. */
+    /** Whether the log is empty and lost only a marker: every log of an exactly-once source ends in the marker of a transaction. */
     private boolean isEmptyBehind(OffsetDocument position) {
         return position.clear() + 1 == start && start == end;
     }
 
     Broken gap(TopicPartition partition, OffsetDocument position) {
         return new Broken(
-                "TWP-LOG-GAP: records of %s are gone from the log that the sink has not applied: it has applied %s, and the log begins at offset %d."
+                "TWP-LOG-GAP: records of %s that the sink has not applied are gone from the log: it has applied %s, and the log begins at offset %d."
                                 .formatted(partition, upTo(position), start)
                         + WAY_ON.formatted("the log's beginning"));
     }

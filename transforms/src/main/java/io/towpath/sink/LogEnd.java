@@ -14,8 +14,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads from Kafka what is behind a position. That Connect delivers nothing proves nothing, as it delivers nothing to a paused connector
- * either. Nor do offsets, as the markers of transactions have some too.
+ * Reads from Kafka what follows a position. That Connect delivers nothing proves nothing: it delivers nothing to a paused connector either.
+ * Offsets prove nothing either: the markers of transactions have offsets too.
  */
 final class LogEnd {
     private static final Logger LOG = LoggerFactory.getLogger(LogEnd.class);
@@ -70,7 +70,7 @@ final class LogEnd {
                 }
             }
         } catch (KafkaException error) {
-            LOG.warn("cannot read what is in the log behind what is applied: {}", error.toString());
+            LOG.warn("cannot read which records of the log are not applied: {}", error.toString());
         }
         return times;
     }

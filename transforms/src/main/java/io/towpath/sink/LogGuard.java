@@ -9,9 +9,6 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
 
@@ -23,15 +20,6 @@ import org.apache.kafka.connect.sink.SinkRecord;
  */
 final class LogGuard implements AutoCloseable {
     private static final long PATIENCE_S = 12;
-
-    /** Kafka does not respond. */
-    static final class Unanswered extends RuntimeException {
-        private static final long serialVersionUID = 1;
-
-        private Unanswered(Exception cause) {
-            super("cannot see whether the log still holds all that is to be applied: " + cause, cause);
-        }
-    }
 
     private final LogBounds.Source log;
     private final QuietPartitions quiet;
@@ -52,8 +40,8 @@ final class LogGuard implements AutoCloseable {
     }
 
     /**
-     * The partitions are this task's, at these positions. Returns the ids of their topics, of those that exist. Throws {@link Broken},
-     * and {@link Unanswered}.
+     * This task has taken over the partitions at these positions. Returns the ids of their topics, of those that exist. Throws
+     * {@link Broken}, and {@link Unanswered}.
      */
     Map<TopicPartition, String> opened(Map<TopicPartition, OffsetDocument> positions) {
         positions.forEach((partition, position) -> readings.put(partition, new Reading(position.offset())));
@@ -78,7 +66,7 @@ final class LogGuard implements AutoCloseable {
         unchecked.remove(partition);
     }
 
-    /** These records came. Throws {@link Broken} when Kafka has gone back before what is applied. */
+    /** These records were delivered. Throws {@link Broken} when Kafka has gone back before what is applied. */
     void received(List<SinkRecord> records, Map<TopicPartition, OffsetDocument> positions) {
         if (log == null) return;
         TopicPartition partition = null;
@@ -87,7 +75,7 @@ final class LogGuard implements AutoCloseable {
             if (partition == null
                     || partition.partition() != record.kafkaPartition()
                     || !partition.topic().equals(record.topic())) {
-                partition = new TopicPartition(record.topic(), record.kafkaPartition());
+                partition = Records.partition(record);
                 reading = readings.get(partition);
                 if (reading != null) {
                     unchecked.add(partition);
@@ -103,7 +91,7 @@ final class LogGuard implements AutoCloseable {
         request = log == null || unchecked.isEmpty() ? null : log.bounds(Set.copyOf(unchecked), false);
     }
 
-    /** Nothing is missing of what came since the last time. Throws {@link Broken}, and {@link Unanswered}. */
+    /** Requires that no record is missing since the last call. Throws {@link Broken}, and {@link Unanswered}. */
     void require(Map<TopicPartition, OffsetDocument> positions) {
         if (log == null || unchecked.isEmpty()) return;
         if (request == null) prepare();
@@ -135,14 +123,8 @@ final class LogGuard implements AutoCloseable {
     }
 
     private static Map<TopicPartition, LogBounds> await(CompletableFuture<Map<TopicPartition, LogBounds>> response) {
-        try {
-            return response.get(PATIENCE_S, TimeUnit.SECONDS);
-        } catch (ExecutionException | TimeoutException error) {
-            throw new Unanswered(error);
-        } catch (InterruptedException error) {
-            Thread.currentThread().interrupt();
-            throw new Unanswered(error);
-        }
+        return Unanswered.await(
+                response, PATIENCE_S, "cannot check whether the log still holds all records that are not applied");
     }
 
     @Override

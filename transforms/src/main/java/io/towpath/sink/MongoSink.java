@@ -60,7 +60,7 @@ public final class MongoSink extends MongoSinkConnector {
         return config;
     }
 
-    /** What reading the whole log, once, requires of Connect and its consumers. */
+    /** What Connect and its consumers need so that the sink reads the whole log once. */
     private static Requirements requirements(Map<String, String> settings) {
         return new Requirements(settings)
                 .bytes()
@@ -84,7 +84,7 @@ public final class MongoSink extends MongoSinkConnector {
                 .orElse("unknown");
     }
 
-    /** mongo-kafka's definition, whose own class checks topics, with ours. */
+    /** mongo-kafka's definition, whose own checks of topics stay, plus ours. */
     private static final class Definition extends ConfigDef {
         private static final ConfigDef OURS = SinkSettings.define(new ConfigDef());
 

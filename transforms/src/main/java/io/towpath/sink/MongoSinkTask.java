@@ -17,7 +17,7 @@ import org.apache.kafka.connect.sink.SinkTask;
 /** The task of {@link MongoSink}. */
 public final class MongoSinkTask extends SinkTask {
     private static final String DEAD_LETTERS = "errors.deadletterqueue.topic.name";
-    /** The longest that Connect polls when it should call the task again with or without records. */
+    /** The timeout of a poll after which Connect is to call the task again, with or without records. */
     static final long AT_ONCE_MS = 1;
 
     private final Function<LogSettings, LogGuard> logs;

@@ -26,9 +26,9 @@ import org.bson.BsonInt64;
 final class Offsets {
     private static final int PATIENCE_S = 2;
 
-    /** Where the stored offsets are when a transaction does not find them where it expects them. */
+    /** Where the stored offsets are, compared with where a transaction expects them. */
     enum Drift {
-        /** They are where they were expected. */
+        /** They are where they are expected. */
         NONE,
         /** They are further on: a transaction that seemed to fail has succeeded. */
         AHEAD,
@@ -69,15 +69,15 @@ final class Offsets {
     }
 
     /**
-     * Requires of partitions that were just opened that their log continues at their positions, and stores the ids of its topics. Throws
-     * {@link LogBounds.Broken}, and {@link LogGuard.Unanswered}.
+     * Requires of partitions that were just opened that their log continues at their positions, and stores the ids of their topics. Throws
+     * {@link LogBounds.Broken}, and {@link Unanswered}.
      */
     void requireLog(Collection<TopicPartition> opened) {
-        Map<TopicPartition, OffsetDocument> mine = new HashMap<>(positions);
-        mine.keySet().retainAll(opened);
+        Map<TopicPartition, OffsetDocument> newPositions = new HashMap<>(positions);
+        newPositions.keySet().retainAll(opened);
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
-        log.opened(mine).forEach((partition, id) -> {
-            OffsetDocument position = mine.get(partition);
+        log.opened(newPositions).forEach((partition, id) -> {
+            OffsetDocument position = newPositions.get(partition);
             if (id.equals(position.topicId())) return;
             updates.add(
                     new UpdateOneModel<>(store.owned(partition, position), Updates.set(OffsetDocument.TOPIC_ID, id)));
@@ -86,7 +86,7 @@ final class Offsets {
         if (!updates.isEmpty()) store.durable().bulkWrite(updates);
     }
 
-    /** These records came. Throws {@link LogBounds.Broken} when they are not what comes next. */
+    /** These records were delivered. Throws {@link LogBounds.Broken} when they are not what comes next. */
     void received(List<SinkRecord> records) {
         log.received(records, positions);
     }
@@ -136,7 +136,7 @@ final class Offsets {
     }
 
     /**
-     * Called at each poll, even without records. Throws when records may be gone that are not applied; see {@link DeleteGuard} and
+     * Called at each poll, even without records. Throws when records that are not applied may be gone; see {@link DeleteGuard} and
      * {@link LogGuard}.
      */
     void guard(SinkTaskContext context) {
@@ -155,7 +155,7 @@ final class Offsets {
         try {
             store.collection().withTimeout(PATIENCE_S, TimeUnit.SECONDS).bulkWrite(updates);
         } catch (MongoException error) {
-            // the next time; what is stored is older but still true
+            // retried at the next poll; what is stored is older but still true
         }
     }
 

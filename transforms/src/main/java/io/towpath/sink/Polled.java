@@ -29,7 +29,7 @@ final class Polled {
     void add(Collection<SinkRecord> poll) {
         records.addAll(poll);
         lastRecords = poll.size();
-        lastBytes = RecordBytes.of(poll);
+        lastBytes = Records.bytes(poll);
         bytes += lastBytes;
     }
 
@@ -58,7 +58,7 @@ final class Polled {
     /** These partitions are consumed again from the destination's position, here or elsewhere. */
     void forget(Collection<TopicPartition> partitions) {
         Set<TopicPartition> forgotten = Set.copyOf(partitions);
-        records.removeIf(record -> forgotten.contains(new TopicPartition(record.topic(), record.kafkaPartition())));
-        bytes = RecordBytes.of(records);
+        records.removeIf(record -> forgotten.contains(Records.partition(record)));
+        bytes = Records.bytes(records);
     }
 }

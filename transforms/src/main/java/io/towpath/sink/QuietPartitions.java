@@ -42,8 +42,8 @@ final class QuietPartitions {
     }
 
     /**
-     * Returns up to where the log holds no record behind what is applied: there may be markers of transactions, which retention can
-     * delete without a loss. Throws {@link LogBounds.Broken}.
+     * Returns the offsets up to which the log holds no more records: there are only markers of transactions, which retention can delete
+     * without a loss. Throws {@link LogBounds.Broken}.
      */
     Map<TopicPartition, Long> check(Map<TopicPartition, OffsetDocument> positions) {
         long now = System.nanoTime();
@@ -65,7 +65,7 @@ final class QuietPartitions {
                 else if (behind > 0 && !readings.get(partition).isUnreadBehind(position))
                     open.put(partition, bounds.stable());
             });
-        } catch (LogGuard.Unanswered error) {
+        } catch (Unanswered error) {
             return Map.of(); // the next time
         }
         if (!open.isEmpty()) clear.putAll(withoutRecords(open, positions));

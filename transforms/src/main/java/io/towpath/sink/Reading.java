@@ -11,7 +11,7 @@ final class Reading {
     private WeakReference<SinkRecord> first = new WeakReference<>(null);
     /** The first offset that was missing since the last check of the log; -1 when none was. */
     private long hole = -1;
-    /** A record is known to be behind this offset, up to which the log was clear. */
+    /** A record is known to follow this offset, up to which the log was clear. */
     private long unread = -1;
 
     private long receivedNs = System.nanoTime();
@@ -35,7 +35,7 @@ final class Reading {
         first = new WeakReference<>(record);
         if (record.kafkaOffset() < position.offset())
             throw LogBounds.beyondTheEnd(
-                    partition, position, "Kafka went back to offset " + record.kafkaOffset() + ", as it does then");
+                    partition, position, "Kafka's consumer went back to offset " + record.kafkaOffset());
         boolean beginsAtPosition = next <= position.offset();
         boolean isRepeated = record.kafkaOffset() < next;
         if (beginsAtPosition || isRepeated) next = Math.min(position.clear(), record.kafkaOffset());

@@ -4,9 +4,9 @@ import com.mongodb.MongoSocketReadTimeoutException;
 import org.apache.kafka.connect.errors.RetriableException;
 
 /**
- * How long a server may be silent before the sink gives it up: short, because a dead server cannot be distinguished from a slow one, and
- * there may be another primary by then. After two timeouts without a success in between it is slow, and the limit doubles for the rest of
- * the task's life.
+ * How long a server may be unresponsive before the sink gives it up: short, because a dead server cannot be distinguished from a slow one,
+ * and there may be another primary by then. After two timeouts without a success in between it is slow, and the limit doubles for the rest
+ * of the task's life.
  */
 final class Silence {
     /** Well below the consumer's max.poll.interval.ms, as a commit is attempted twice. */
@@ -35,7 +35,7 @@ final class Silence {
         timeouts = 0;
         ms = Math.min(LONGEST_MS, 2 * ms);
         throw new TooShort(
-                "the destination was silent for too long, %d times in a row; the sink now waits for longer, %d s"
+                "the destination was silent for too long, %d times in a row; the sink now waits up to %d s"
                         .formatted(TIMEOUTS, ms / 1000),
                 error);
     }

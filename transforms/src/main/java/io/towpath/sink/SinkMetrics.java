@@ -42,7 +42,7 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
     }
 
     void applied(List<SinkRecord> applied, int newWaves, int newlyRefused, WriteCounts counts) {
-        bytes += RecordBytes.of(applied);
+        bytes += Records.bytes(applied);
         records += applied.size();
         waves += newWaves;
         refused += newlyRefused;

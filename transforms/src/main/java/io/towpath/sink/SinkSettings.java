@@ -48,17 +48,20 @@ record SinkSettings(
     static final String REFUSED_PERCENT = "towpath.refused.percent";
     private static final String JOURNAL = "+journal";
     private static final int POLL_INTERVAL_MS = 300_000; // Kafka's default
-    /** The share of the time until Kafka revokes partitions: a last transaction may take up to a minute, and its commit two. */
+    /**
+     * A put ends within this fraction of the time until Kafka revokes partitions: its last transaction may take a minute more, and the
+     * commit two.
+     */
     private static final int PUT_SHARE = 5;
 
     static ConfigDef define(ConfigDef definition) {
-        ConfigDef.NonEmptyString named = new ConfigDef.NonEmptyString();
+        ConfigDef.NonEmptyString nonEmpty = new ConfigDef.NonEmptyString();
         return LogSettings.define(PemFiles.define(definition))
                 .define(
                         PIPELINE,
                         Type.STRING,
                         ConfigDef.NO_DEFAULT_VALUE,
-                        named,
+                        nonEmpty,
                         Importance.HIGH,
                         "The pipeline's name.")
                 .define(TASK, Type.INT, 0, Importance.LOW, "The number of the task, which the connector sets.")
@@ -66,7 +69,7 @@ record SinkSettings(
                         WRITE_CONCERN,
                         Type.STRING,
                         "majority",
-                        named,
+                        nonEmpty,
                         Importance.MEDIUM,
                         "When a batch is written: on that many members (\"1\"), on a \"majority\", with \"+journal\" in their "
                                 + "journals; or a tag that the replica set's settings name.")
@@ -140,7 +143,7 @@ record SinkSettings(
                         POLL_INTERVAL_MS,
                         Range.atLeast(1),
                         Importance.LOW,
-                        "How long a put may take before Kafka takes the partitions away; a batch ends well before.");
+                        "How long a put may take before Kafka revokes the partitions; a batch ends well before.");
     }
 
     static SinkSettings of(Map<String, String> properties) {

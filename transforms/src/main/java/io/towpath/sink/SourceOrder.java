@@ -27,8 +27,7 @@ final class SourceOrder {
         Map<TopicPartition, ClusterTime> latest = new HashMap<>();
         List<Timed> timed = new ArrayList<>();
         for (Write write : writes) {
-            TopicPartition partition =
-                    new TopicPartition(write.record().topic(), write.record().kafkaPartition());
+            TopicPartition partition = Records.partition(write.record());
             timed.add(new Timed(latest.merge(partition, time(write), SourceOrder::later), write));
         }
         timed.sort(Comparator.comparing(Timed::time));

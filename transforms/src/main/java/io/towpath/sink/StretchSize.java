@@ -40,7 +40,7 @@ final class StretchSize {
         long bytes = 0;
         int end = from;
         while (end < records.size() && end - from < most) {
-            bytes += RecordBytes.of(records.get(end));
+            bytes += Records.bytes(records.get(end));
             if (bytes > mostBytes && end > from) break;
             end++;
         }
@@ -60,7 +60,7 @@ final class StretchSize {
             most = clock.getAsLong() - shrunk > WHILE_NS ? mostRecords : (int) Math.min(mostRecords, most * 2L);
     }
 
-    /** After a stretch of this many records; not below the least. */
+    /** After trouble with a stretch of this many records; not below {@code least}. */
     void shrink(int stretch, int least) {
         most = Math.min(most, Math.max(least, stretch / FACTOR));
         shrunk = clock.getAsLong();

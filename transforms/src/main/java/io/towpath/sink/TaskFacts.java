@@ -14,7 +14,7 @@ import org.bson.BsonInt32;
 import org.bson.BsonInt64;
 import org.bson.BsonString;
 
-/** What a task has done, stored at the destination for {@code towpath status}: now and then, outside the transactions, if possible. */
+/** What a task has done, stored at the destination for {@code towpath status}: about once a second, outside the transactions, if possible. */
 final class TaskFacts {
     static final String COLLECTION = "tasks";
     private static final long EVERY_NS = Duration.ofSeconds(1).toNanos();

@@ -85,7 +85,7 @@ final class Transaction {
             return new Outcome.Failed(verdict, written, error);
         } catch (LogBounds.Broken error) {
             throw error;
-        } catch (DeadLetters.Unanswered | LogGuard.Unanswered error) {
+        } catch (Unanswered error) {
             return new Outcome.Failed(Verdict.TRANSIENT, written, error);
         } catch (RuntimeException error) {
             return failed(error, written);
@@ -136,9 +136,7 @@ final class Transaction {
     private static Map<TopicPartition, Offsets.End> ends(List<SinkRecord> records) {
         Map<TopicPartition, Offsets.End> ends = new HashMap<>();
         for (SinkRecord record : records)
-            ends.put(
-                    new TopicPartition(record.topic(), record.kafkaPartition()),
-                    new Offsets.End(record.kafkaOffset() + 1, record.timestamp()));
+            ends.put(Records.partition(record), new Offsets.End(record.kafkaOffset() + 1, record.timestamp()));
         return ends;
     }
 }

@@ -38,14 +38,14 @@ enum Verdict {
     static Verdict of(RuntimeException error) {
         if (error instanceof MongoBulkWriteException bulk && bulk.getWriteConcernError() != null)
             return of(bulk.getWriteConcernError().getCode());
-        if (!(error instanceof MongoException known)) return UNCLEAR;
-        if (known.hasErrorLabel(MongoException.TRANSIENT_TRANSACTION_ERROR_LABEL)
-                || known.hasErrorLabel(MongoException.UNKNOWN_TRANSACTION_COMMIT_RESULT_LABEL)
-                || known instanceof MongoSocketException
-                || known instanceof MongoSecurityException) return TRANSIENT;
-        if (isDiskFull(known.getCode(), known.getMessage())) return TRANSIENT;
-        if (known instanceof MongoWriteConcernException concern) return of(concern.getCode());
-        if (known.getCode() > 0) return of(known.getCode());
+        if (!(error instanceof MongoException mongoError)) return UNCLEAR;
+        if (mongoError.hasErrorLabel(MongoException.TRANSIENT_TRANSACTION_ERROR_LABEL)
+                || mongoError.hasErrorLabel(MongoException.UNKNOWN_TRANSACTION_COMMIT_RESULT_LABEL)
+                || mongoError instanceof MongoSocketException
+                || mongoError instanceof MongoSecurityException) return TRANSIENT;
+        if (isDiskFull(mongoError.getCode(), mongoError.getMessage())) return TRANSIENT;
+        if (mongoError instanceof MongoWriteConcernException concern) return of(concern.getCode());
+        if (mongoError.getCode() > 0) return of(mongoError.getCode());
         return TRANSIENT; // the driver's own: no server available, a timeout, an interrupt
     }
 

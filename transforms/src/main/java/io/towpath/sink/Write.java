@@ -2,7 +2,6 @@ package io.towpath.sink;
 
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.model.WriteModel;
-import java.nio.ByteBuffer;
 import java.util.List;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
@@ -10,14 +9,12 @@ import org.bson.BsonDocument;
 /**
  * One write, and the records that it applies.
  *
- * @param id the records' key: the same for all changes of one document
  * @param bytes of the document or of the update operators
  * @param mayMiss whether the document may rightly not exist
  */
 record Write(
         List<SinkRecord> records,
-        MongoNamespace namespace,
-        ByteBuffer id,
+        DocumentId document,
         Kind kind,
         WriteModel<BsonDocument> model,
         int bytes,
@@ -29,8 +26,8 @@ record Write(
         DELETE
     }
 
-    DocumentId document() {
-        return new DocumentId(namespace, id);
+    MongoNamespace namespace() {
+        return document.namespace();
     }
 
     /** The first of the records. */

@@ -67,7 +67,8 @@ final class Writes {
             throw new DataException("its document has another _id than its key");
         Steps steps = change instanceof Change.Update update ? Steps.of(update) : null;
         boolean isNew = change instanceof Change.Document && isNew(record);
-        return new RecordedChange(record, namespace, ByteBuffer.wrap(key), filter, change, steps, isNew);
+        return new RecordedChange(
+                record, new DocumentId(namespace, ByteBuffer.wrap(key)), filter, change, steps, isNew);
     }
 
     /** A record of the contract may omit its version; this sink cannot know what another version means. */
@@ -132,12 +133,11 @@ final class Writes {
 
     private static Write write(
             List<RecordedChange> changes, Write.Kind kind, WriteModel<BsonDocument> model, int bytes, boolean mayMiss) {
-        RecordedChange first = changes.get(0);
         List<SinkRecord> records = changes.stream().map(RecordedChange::record).toList();
-        return new Write(records, first.namespace(), first.id(), kind, model, bytes, mayMiss);
+        return new Write(records, changes.get(0).document(), kind, model, bytes, mayMiss);
     }
 
-    /** The destination holds documents that the record's topic calls new: from now on such documents replace them. */
+    /** The destination already holds documents that the record's topic reports as new: from now on such records replace them. */
     void markPresent(SinkRecord record) {
         present.add(new TopicOperation(record.topic(), operation(record)));
     }

@@ -47,7 +47,7 @@ final class ExactlyOnce {
         LockSupport.parkNanos(PAUSE.toNanos()); // an earlier task of this name may still be removing its metrics
         if (lacksTransactions(configuration.get("name")))
             throw new ConnectException(
-                    "TWP-NOT-EXACTLY-ONCE: this worker writes without transactions (its tasks have no metric %s): %s. Set exactly.once.source.support=enabled on every worker of a distributed cluster (first `preparing` on all, then `enabled`), and restart them; a standalone worker does not have it"
+                    "TWP-NOT-EXACTLY-ONCE: this worker writes without transactions (its tasks have no metric %s): %s. Set exactly.once.source.support=enabled on every worker of a distributed cluster (first `preparing` on all, then `enabled`), and restart them; a standalone worker does not support it"
                             .formatted(METRIC, WHY));
     }
 

@@ -8,7 +8,7 @@ import io.towpath.debezium.EventTime;
 import io.towpath.debezium.ResumePoint;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.ClusterTime;
-import io.towpath.source.copy.FirstCopy;
+import io.towpath.source.copy.InitialCopy;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.ddl.DdlLog;
 import io.towpath.source.ddl.DdlWatch;
@@ -50,7 +50,7 @@ public final class MongoSourceTask extends SourceTask {
     private DdlWatch ddl;
     private DebeziumStream debezium;
     /** Records that the start of the task has to emit. */
-    private final List<SourceRecord> first = new ArrayList<>();
+    private final List<SourceRecord> startRecords = new ArrayList<>();
 
     @Override
     public void start(Map<String, String> properties) {
@@ -70,12 +70,12 @@ public final class MongoSourceTask extends SourceTask {
         String selection = configuration.getOrDefault(SELECTION, "");
         if (!ledger.hasBegun()) begin(selection);
         else if (!ledger.selection().equals(selection)) reselect(selection);
-        if (!ledger.resnapshot().equals(settings.resnapshot())
+        if (!ledger.history().resnapshot().equals(settings.resnapshot())
                 && !settings.resnapshot().isEmpty()) resnapshot(selection);
         if (ledger.isStreaming()) ResumePoint.of(streamOffset(), ledger.start()).requireHistory(source);
-        if (ledger.copied().isEmpty()) {
-            ledger.copiedBefore(source.now());
-            first.add(ledger.rootRecord());
+        if (ledger.history().copied().isEmpty()) {
+            ledger.history().copiedBefore(source.now());
+            startRecords.add(ledger.rootRecord());
         }
         ddl = new DdlWatch(
                 source,
@@ -96,8 +96,8 @@ public final class MongoSourceTask extends SourceTask {
             ledger.begin(selection, now.next(), List.of());
             ledger.beginStream();
         }
-        ledger.skipResnapshot(settings.resnapshot());
-        first.add(ledger.rootRecord());
+        ledger.history().skip(settings.resnapshot());
+        startRecords.add(ledger.rootRecord());
     }
 
     /**
@@ -108,7 +108,7 @@ public final class MongoSourceTask extends SourceTask {
         Predicate<String> included = settings.isResnapshot().and(SourceCluster.selection(configuration));
         ResumePoint point = ResumePoint.of(streamOffset(), ledger.start());
         if (ledger.isStreaming() && !point.isLost(source)) {
-            first.addAll(ledger.copyAgain(settings.resnapshot(), source.namespaces(included)));
+            startRecords.addAll(ledger.copyAgain(settings.resnapshot(), source.namespaces(included)));
             return;
         }
         List<String> everything = source.namespaces(SourceCluster.selection(configuration));
@@ -118,8 +118,8 @@ public final class MongoSourceTask extends SourceTask {
                             .formatted(point.time()));
         }
         ClusterTime captured = ledger.isStreaming() ? point.time() : ledger.start();
-        first.addAll(ledger.restart(settings.resnapshot(), selection, captured, source.now(), everything));
-        first.add(partitions.offsetRecord(DebeziumStream.partition(configuration), null, "the stream restarts"));
+        startRecords.addAll(ledger.restart(settings.resnapshot(), selection, captured, source.now(), everything));
+        startRecords.add(partitions.offsetRecord(DebeziumStream.partition(configuration), null, "the stream restarts"));
     }
 
     private Map<String, Object> streamOffset() {
@@ -136,25 +136,25 @@ public final class MongoSourceTask extends SourceTask {
         List<String> dropped = ledger.rows().copies().keySet().stream()
                 .filter(isSelected.negate())
                 .toList();
-        first.addAll(ledger.reselect(selection, added, dropped));
+        startRecords.addAll(ledger.reselect(selection, added, dropped));
     }
 
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
-        if (!first.isEmpty()) {
-            List<SourceRecord> records = List.copyOf(first);
-            first.clear();
+        if (!startRecords.isEmpty()) {
+            List<SourceRecord> records = List.copyOf(startRecords);
+            startRecords.clear();
             return records;
         }
-        Optional<Map<String, Object>> news = ddl.news();
-        if (news.isPresent()) return List.of(partitions.offsetRecord(partitions.ddl(), news.get(), "ddl"));
+        Optional<Map<String, Object>> ddlOffset = ddl.dueOffset();
+        if (ddlOffset.isPresent()) return List.of(partitions.offsetRecord(partitions.ddl(), ddlOffset.get(), "ddl"));
         if (phase == null || phase.isOver()) nextPhase();
         return sizeLimit.applyTo(phase.poll());
     }
 
     private void nextPhase() {
         if (phase != null) phase.close();
-        phase = ledger.isStreaming() ? streaming() : new FirstCopy(progress, reads);
+        phase = ledger.isStreaming() ? streaming() : new InitialCopy(progress, reads);
     }
 
     private Phase streaming() {

@@ -14,7 +14,7 @@ import org.apache.kafka.common.config.ConfigException;
 final class SourceRequirements {
     private static final String PIPELINE = "cursor.pipeline";
     private static final String HOOK = "mongodb.authentication.class";
-    /** The hook's name in pipelines deployed before. */
+    /** The hook's name in pipelines that earlier versions deployed. */
     private static final String HOOK_BEFORE = "io.towpath.source.RawDocuments";
 
     private static final String SILENT = "what Debezium cannot read would be left out silently";

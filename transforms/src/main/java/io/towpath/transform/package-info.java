@@ -1,2 +1,2 @@
-/** The name of the transform that pipelines deployed before carry. */
+/** The transform under the name in pipelines that earlier versions deployed. */
 package io.towpath.transform;

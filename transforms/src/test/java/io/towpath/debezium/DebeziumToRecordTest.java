@@ -215,7 +215,7 @@ class DebeziumToRecordTest {
     @Test
     void connectFindsTheTransform() {
         assertTrue(ServiceLoader.load((Class<?>) Transformation.class).stream()
-                .anyMatch(found -> found.type() == DebeziumToRecord.class));
+                .anyMatch(provider -> provider.type() == DebeziumToRecord.class));
     }
 
     private void refused(DebeziumRecords records, String words) {

@@ -24,7 +24,7 @@ import org.junit.jupiter.api.Test;
 class EnvelopeFuzzTest {
     private static final byte[] ID = Raw.int32("_id", 5);
     private static final byte[] DOCUMENT = Raw.document(ID, Raw.join(Raw.everyType()));
-    private static final byte[] CARRIER = Raw.document(
+    private static final byte[] BEFORE = Raw.document(
             Raw.embedded("documentKey", ID),
             Raw.embedded(
                     "updateDescription",
@@ -58,20 +58,20 @@ class EnvelopeFuzzTest {
         whole.configure(Map.of(DebeziumToRecord.TOPIC_PREFIX, "main", DebeziumToRecord.WHOLE_DOCUMENTS, "true"));
         Map<String, Integer> seen = Fuzz.run("envelopes", 30_000, random -> {
             SourceRecord record = record(random);
-            SourceRecord made;
+            SourceRecord converted;
             try {
-                made = (random.nextBoolean() ? transform : whole).apply(record);
+                converted = (random.nextBoolean() ? transform : whole).apply(record);
             } catch (DataException refused) {
                 String words = refused.getMessage();
                 boolean hasPlace = words.startsWith("shop.orders: ") || words.startsWith("capture.shop.orders: ");
                 assertTrue(hasPlace && words.length() > 20, words);
                 return "refused";
             }
-            if (made == null) return "nothing";
-            if (made.topic().equals(record.topic())) return "text";
-            assertEquals("main.shop.orders", made.topic());
-            Change change = Change.decode((byte[]) made.value());
-            assertArrayEquals(Raw.document(Raw.int64("_id", 5)), CanonicalKey.of((byte[]) made.key()));
+            if (converted == null) return "nothing";
+            if (converted.topic().equals(record.topic())) return "text";
+            assertEquals("main.shop.orders", converted.topic());
+            Change change = Change.decode((byte[]) converted.value());
+            assertArrayEquals(Raw.document(Raw.int64("_id", 5)), CanonicalKey.of((byte[]) converted.key()));
             return change.getClass().getSimpleName();
         });
         assertEquals(6, seen.size(), seen::toString);
@@ -134,11 +134,11 @@ class EnvelopeFuzzTest {
     private static String carried(Random random) {
         return switch (random.nextInt(6)) {
             case 0 -> JSON[random.nextInt(JSON.length)];
-            case 1 -> MarkedBytes.mark(cut(random, CARRIER));
+            case 1 -> MarkedBytes.mark(cut(random, BEFORE));
             case 2 -> MarkedBytes.mark(Raw.document(
                     Raw.embedded("documentKey", ID), ODD_DESCRIPTIONS[random.nextInt(ODD_DESCRIPTIONS.length)]));
             case 3 -> MarkedBytes.mark(Raw.document(Raw.int32("documentKey", 5)));
-            default -> MarkedBytes.mark(CARRIER);
+            default -> MarkedBytes.mark(BEFORE);
         };
     }
 

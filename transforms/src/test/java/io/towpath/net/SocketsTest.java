@@ -113,9 +113,9 @@ class SocketsTest {
 
     private static Socket answersOnce(ServerSocket server) {
         try {
-            Socket found = server.accept();
-            found.getOutputStream().write(found.getInputStream().read() + 1);
-            return found;
+            Socket client = server.accept();
+            client.getOutputStream().write(client.getInputStream().read() + 1);
+            return client;
         } catch (IOException error) {
             throw new IllegalStateException(error);
         }
@@ -137,11 +137,11 @@ class SocketsTest {
                 Path.of(System.getProperty("java.home"), "bin", "keytool").toString();
         String words =
                 "-genkeypair -alias one -keyalg EC -dname CN=localhost -storetype PKCS12 -storepass secret -keystore";
-        Process made = new ProcessBuilder((keytool + " " + words + " " + store).split(" "))
+        Process process = new ProcessBuilder((keytool + " " + words + " " + store).split(" "))
                 .redirectErrorStream(true)
                 .start();
-        String said = new String(made.getInputStream().readAllBytes());
-        assertEquals(0, made.waitFor(), said);
+        String output = new String(process.getInputStream().readAllBytes());
+        assertEquals(0, process.waitFor(), output);
         KeyStore keys = KeyStore.getInstance("PKCS12");
         try (InputStream in = Files.newInputStream(store)) {
             keys.load(in, PASSWORD);

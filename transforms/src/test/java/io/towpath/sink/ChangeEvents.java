@@ -55,8 +55,7 @@ final class ChangeEvents {
         boolean isNew = operation(event).equals("c");
         return new RecordedChange(
                 record,
-                destination.getNamespace(),
-                ByteBuffer.wrap(key),
+                new DocumentId(destination.getNamespace(), ByteBuffer.wrap(key)),
                 IdFilter.of(key).orElseThrow(),
                 change,
                 change instanceof Change.Update update ? Steps.of(update) : null,

@@ -40,12 +40,12 @@ abstract class DestinationTest {
 
     /** The collection holds what the source holds, byte for byte. */
     final void assertHolds(MongoCollection<RawBsonDocument> source) {
-        List<BsonDocument> wanted = TestTask.stored(source);
-        List<BsonDocument> found = TestTask.stored(collection);
-        assertEquals(wanted.size(), found.size());
-        for (int i = 0; i < wanted.size(); i++) {
-            BsonDocument at = wanted.get(i);
-            BsonDocument other = found.get(i);
+        List<BsonDocument> expected = TestTask.stored(source);
+        List<BsonDocument> actual = TestTask.stored(collection);
+        assertEquals(expected.size(), actual.size());
+        for (int i = 0; i < expected.size(); i++) {
+            BsonDocument at = expected.get(i);
+            BsonDocument other = actual.get(i);
             assertArrayEquals(BsonBytes.of(at), BsonBytes.of(other), () -> "wanted %s%nfound %s".formatted(at, other));
         }
     }

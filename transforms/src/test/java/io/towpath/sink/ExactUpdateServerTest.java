@@ -76,8 +76,8 @@ class ExactUpdateServerTest extends DestinationTest {
             byte[] everything = Raw.embedded("all", Raw.everyType());
             byte[] update = Raw.document(Raw.embedded("$set", everything, Raw.element(2, "z", bad)));
             sink.task.put(List.of(sink.record(4, "c", id, id), sink.record(5, "u", id, update)));
-            byte[] wanted = Raw.document(Raw.int32("_id", 3), everything, Raw.element(2, "z", bad));
-            assertArrayEquals(wanted, BsonBytes.of(TestTask.stored(collection).get(2)));
+            byte[] expected = Raw.document(Raw.int32("_id", 3), everything, Raw.element(2, "z", bad));
+            assertArrayEquals(expected, BsonBytes.of(TestTask.stored(collection).get(2)));
             assertEquals(List.of(), sink.context.letters);
         }
     }

@@ -49,7 +49,9 @@ class FolderServerTest extends DestinationTest {
         Map<ByteBuffer, List<RecordedChange>> histories = new LinkedHashMap<>();
         for (BsonDocument event : events) {
             RecordedChange change = ChangeEvents.recorded(event, collection, changes++);
-            histories.computeIfAbsent(change.id(), unused -> new ArrayList<>()).add(change);
+            histories
+                    .computeIfAbsent(change.document().id(), unused -> new ArrayList<>())
+                    .add(change);
         }
         while (!histories.isEmpty()) {
             List<RecordedChange> batch = new ArrayList<>();

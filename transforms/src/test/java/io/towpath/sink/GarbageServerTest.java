@@ -56,20 +56,20 @@ class GarbageServerTest extends DestinationTest {
             }
             put(mixed, all, random);
             put(without, good.stream().map(record -> moved(record, without)).toList(), random);
-            List<String> wanted = new ArrayList<>(offsets(without.context.letters));
-            bad.keySet().forEach(offset -> wanted.add(Long.toString(offset)));
-            List<String> told = offsets(mixed.context.letters);
+            List<String> expected = new ArrayList<>(offsets(without.context.letters));
+            bad.keySet().forEach(offset -> expected.add(Long.toString(offset)));
+            List<String> reported = offsets(mixed.context.letters);
             for (SinkRecord letter : mixed.context.letters) {
                 if (all.get((int) letter.kafkaOffset()).key() != letter.key()) return "another key in a letter";
                 if (text(letter, "reason").length() < 10) return "no reason: " + text(letter, "reason");
                 assertEquals(mixed.partition.topic(), text(letter, "topic"));
                 assertEquals("0", text(letter, "partition"));
             }
-            assertEquals(told.size(), told.stream().distinct().count(), "told twice");
-            List<String> doubtful = new ArrayList<>(told);
-            doubtful.removeAll(wanted);
-            wanted.removeAll(told);
-            assertEquals(List.of(), wanted, "not set aside");
+            assertEquals(reported.size(), reported.stream().distinct().count(), "told twice");
+            List<String> doubtful = new ArrayList<>(reported);
+            doubtful.removeAll(expected);
+            expected.removeAll(reported);
+            assertEquals(List.of(), expected, "not set aside");
             assertTrue(
                     doubtful.stream().allMatch(offset -> isDoubtful(all.get(Integer.parseInt(offset)))),
                     () -> "set aside without need: " + doubtful);

@@ -43,8 +43,8 @@ class MongoSinkServerTest extends DestinationTest {
     void connectIsToldWhatIsApplied() {
         try (TestTask sink = TestTask.opened(collection)) {
             sink.put(0, "c {_id: 1}", "c {_id: 2}");
-            Map<?, OffsetAndMetadata> told = sink.task.preCommit(Map.of(sink.partition, new OffsetAndMetadata(5)));
-            assertEquals(Map.of(sink.partition, new OffsetAndMetadata(2)), told);
+            Map<?, OffsetAndMetadata> committed = sink.task.preCommit(Map.of(sink.partition, new OffsetAndMetadata(5)));
+            assertEquals(Map.of(sink.partition, new OffsetAndMetadata(2)), committed);
         }
     }
 
@@ -131,29 +131,29 @@ class MongoSinkServerTest extends DestinationTest {
                     "u {_id: 1, $set: {y: 1}}",
                     "d {_id: 2}",
                     "u {_id: 9, $set: {x: 1}}");
-            Map<String, Object> told = sink.metrics();
+            Map<String, Object> metrics = sink.metrics();
             long ids = BsonBytes.of(BsonDocument.parse("{_id: 1}")).length;
             long set = BsonBytes.of(BsonDocument.parse("{$set: {x: 1}}")).length;
             long both = BsonBytes.of(BsonDocument.parse("{$set: {x: 1, y: 1}}")).length;
             Map<String, Object> counts = Map.of("Records", 7L, "Batches", 2L, "Writes", 6L, "Waves", 2L, "Inserts", 3L);
-            counts.forEach((name, count) -> assertEquals(count, told.remove(name), name));
-            assertEquals(List.of(2L, 1L, 1L), values(told, "Updates", "Deletes", "WithoutDocument"));
+            counts.forEach((name, count) -> assertEquals(count, metrics.remove(name), name));
+            assertEquals(List.of(2L, 1L, 1L), values(metrics, "Updates", "Deletes", "WithoutDocument"));
             assertEquals(
                     List.of(7.0 / 6, 0L, 0L, 0L, ""),
-                    values(told, "RecordsPerWrite", "Refused", "Retries", "LastRetryAt", "LastRetryReason"));
-            assertEquals(List.of(3 * ids + both + set), values(told, "BytesOut"));
+                    values(metrics, "RecordsPerWrite", "Refused", "Retries", "LastRetryAt", "LastRetryReason"));
+            assertEquals(List.of(3 * ids + both + set), values(metrics, "BytesOut"));
             long keys = 7
                     * sink.records(0, "c {_id: 1}").stream()
                             .mapToLong(record -> ((byte[]) record.key()).length)
                             .sum();
-            assertEquals(List.of(keys + 3 * ids + 3 * set), values(told, "Bytes"));
-            long last = (long) told.remove("BatchMs");
-            long longest = (long) told.remove("LongestBatchMs");
-            double mean = (double) told.remove("MeanBatchMs");
+            assertEquals(List.of(keys + 3 * ids + 3 * set), values(metrics, "Bytes"));
+            long last = (long) metrics.remove("BatchMs");
+            long longest = (long) metrics.remove("LongestBatchMs");
+            double mean = (double) metrics.remove("MeanBatchMs");
             assertTrue(
                     last > 0 && longest >= last && mean >= last / 2.0 && mean <= longest,
                     "%d %d %f".formatted(last, longest, mean));
-            assertEquals(Map.of(), told);
+            assertEquals(Map.of(), metrics);
         }
         BsonDocument facts = server.tasks().find().first();
         assertEquals(
@@ -167,8 +167,8 @@ class MongoSinkServerTest extends DestinationTest {
                 facts.getInt64("bytes").getValue() > facts.getInt64("bytesOut").getValue());
     }
 
-    private static List<Object> values(Map<String, Object> told, String... names) {
-        return Stream.of(names).map(told::remove).toList();
+    private static List<Object> values(Map<String, Object> metrics, String... names) {
+        return Stream.of(names).map(metrics::remove).toList();
     }
 
     @Test

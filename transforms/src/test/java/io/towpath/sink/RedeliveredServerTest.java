@@ -85,10 +85,10 @@ class RedeliveredServerTest extends DestinationTest {
         server.fail("off", "");
         appendTheRest(sink, worker);
         worker.drain();
-        List<BsonDocument> wanted = IntStream.range(0, PARTITIONS)
+        List<BsonDocument> expected = IntStream.range(0, PARTITIONS)
                 .mapToObj(partition -> document(partition, 2 * HALF))
                 .toList();
-        assertEquals(wanted, TestTask.stored(collection));
+        assertEquals(expected, TestTask.stored(collection));
     }
 
     private static BsonDocument document(int partition, int offset) {
@@ -234,7 +234,7 @@ class RedeliveredServerTest extends DestinationTest {
     private void disturb(TestTask sink, Worker worker, Random random) {
         String skip = "{skip: %d}".formatted(random.nextInt(3));
         int partition = random.nextInt(PARTITIONS);
-        List<TopicPartition> one = List.of(sink.partition(partition));
+        List<TopicPartition> partitions = List.of(sink.partition(partition));
         switch (random.nextInt(7)) {
             case 0 -> server.fail(skip, "failCommands: ['findAndModify'], errorCode: 13");
             case 1 -> server.fail(skip, "failCommands: ['insert', 'update'], errorCode: 13");
@@ -242,8 +242,8 @@ class RedeliveredServerTest extends DestinationTest {
             case 3 -> server.fail("{times: 4}", "failCommands: ['commitTransaction'], closeConnection: true");
             case 4 -> server.fail("off", "");
             case 5 -> {
-                if (worker.assigned().contains(one.get(0))) worker.revoke(one);
-                else worker.assign(one);
+                if (worker.assigned().contains(partitions.get(0))) worker.revoke(partitions);
+                else worker.assign(partitions);
             }
             default -> {
                 server.fail("off", "");

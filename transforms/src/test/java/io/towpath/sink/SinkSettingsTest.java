@@ -150,8 +150,8 @@ class SinkSettingsTest {
         settings.put("towpath.rename", "{\"shop.orders\": 1}");
         List<ConfigValue> values = new MongoSink().validate(settings).configValues();
         assertTrue(values.stream()
-                .anyMatch(found -> found.name().equals("towpath.rename")
-                        && !found.errorMessages().isEmpty()));
+                .anyMatch(setting -> setting.name().equals("towpath.rename")
+                        && !setting.errorMessages().isEmpty()));
         List<String> names = values.stream().map(ConfigValue::name).toList();
         assertTrue(names.containsAll(new MongoSink().config().names()), "Connect wants to see each of them");
     }
@@ -159,8 +159,8 @@ class SinkSettingsTest {
     private static void assertRefusedWith(Map<String, String> settings, String key, String words) {
         List<String> messages = new MongoSink()
                 .validate(settings).configValues().stream()
-                        .filter(found -> found.name().equals(key))
-                        .flatMap(found -> found.errorMessages().stream())
+                        .filter(setting -> setting.name().equals(key))
+                        .flatMap(setting -> setting.errorMessages().stream())
                         .toList();
         assertEquals(1, messages.size(), messages::toString);
         assertTrue(messages.get(0).startsWith("TWP-CONFIG: "), messages::toString);

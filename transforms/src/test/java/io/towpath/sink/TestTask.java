@@ -86,10 +86,10 @@ final class TestTask implements AutoCloseable {
     List<SinkRecord> records(long from, String... changes) {
         List<SinkRecord> records = new ArrayList<>();
         for (String change : changes) {
-            BsonDocument said = BsonDocument.parse(change.substring(2));
-            BsonDocument id = new BsonDocument("_id", said.get("_id"));
-            if (change.startsWith("u")) said.remove("_id");
-            byte[] value = change.startsWith("d") ? null : BsonBytes.of(said);
+            BsonDocument content = BsonDocument.parse(change.substring(2));
+            BsonDocument id = new BsonDocument("_id", content.get("_id"));
+            if (change.startsWith("u")) content.remove("_id");
+            byte[] value = change.startsWith("d") ? null : BsonBytes.of(content);
             records.add(record(from + records.size(), change.substring(0, 1), BsonBytes.of(id), value));
         }
         return records;
@@ -135,10 +135,10 @@ final class TestTask implements AutoCloseable {
     Map<String, Object> metrics() throws JMException {
         MBeanServer beans = ManagementFactory.getPlatformMBeanServer();
         ObjectName name = new ObjectName("io.towpath:type=sink,pipeline=%s,task=0".formatted(PIPELINE));
-        Map<String, Object> told = new HashMap<>();
+        Map<String, Object> metrics = new HashMap<>();
         for (MBeanAttributeInfo attribute : beans.getMBeanInfo(name).getAttributes())
-            told.put(attribute.getName(), beans.getAttribute(name, attribute.getName()));
-        return told;
+            metrics.put(attribute.getName(), beans.getAttribute(name, attribute.getName()));
+        return metrics;
     }
 
     static List<BsonDocument> documents(String... json) {

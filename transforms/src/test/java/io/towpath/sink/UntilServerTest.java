@@ -18,8 +18,8 @@ class UntilServerTest extends DestinationTest {
             sink.put(4, "u {_id: 1, $set: {x: 2}}", "d {_id: 2}", "c {_id: 3}");
             assertEquals(TestTask.documents("{_id: 1, x: 1}", "{_id: 2, x: 1}"), TestTask.stored(collection));
             assertEquals(7, offset());
-            Map<?, OffsetAndMetadata> told = sink.task.preCommit(Map.of(sink.partition, new OffsetAndMetadata(7)));
-            assertEquals(Map.of(sink.partition, new OffsetAndMetadata(7)), told);
+            Map<?, OffsetAndMetadata> committed = sink.task.preCommit(Map.of(sink.partition, new OffsetAndMetadata(7)));
+            assertEquals(Map.of(sink.partition, new OffsetAndMetadata(7)), committed);
         }
     }
 

@@ -73,7 +73,8 @@ class WavesTest {
                 for (Waves.Bulk bulk : wave) {
                     for (Write write : bulk.writes()) {
                         seen++;
-                        String document = bulk.namespace() + " " + write.id().getInt(0);
+                        String document =
+                                bulk.namespace() + " " + write.document().id().getInt(0);
                         long offset = write.record().kafkaOffset();
                         assertTrue(last.getOrDefault(document, -1L) < offset, document);
                         last.put(document, offset);
@@ -119,6 +120,6 @@ class WavesTest {
     private static Write write(SinkRecord record, String namespace, int id, Kind kind) {
         ByteBuffer key = ByteBuffer.allocate(4).putInt(0, id);
         DeleteOneModel<BsonDocument> model = new DeleteOneModel<>(new BsonDocument());
-        return new Write(List.of(record), new MongoNamespace(namespace), key, kind, model, 0, false);
+        return new Write(List.of(record), new DocumentId(new MongoNamespace(namespace), key), kind, model, 0, false);
     }
 }

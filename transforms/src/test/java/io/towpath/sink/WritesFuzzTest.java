@@ -69,7 +69,7 @@ class WritesFuzzTest {
     /** A later document or delete of the same key says all. */
     private static boolean isForgotten(RecordedChange change, List<RecordedChange> changes) {
         return changes.stream()
-                .anyMatch(other -> other.id().equals(change.id())
+                .anyMatch(other -> other.document().equals(change.document())
                         && other.steps() == null
                         && other.record().kafkaOffset() > change.record().kafkaOffset());
     }

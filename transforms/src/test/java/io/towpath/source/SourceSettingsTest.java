@@ -35,8 +35,8 @@ class SourceSettingsTest {
         Map<String, String> settings = settings(key, value);
         ConfigException refused = assertThrows(ConfigException.class, () -> SourceSettings.of(settings));
         assertTrue(refused.getMessage().contains(key), refused::getMessage);
-        ConfigValue found = new MongoSource().config().validateAll(settings).get(key);
-        assertFalse(found.errorMessages().isEmpty());
+        ConfigValue setting = new MongoSource().config().validateAll(settings).get(key);
+        assertFalse(setting.errorMessages().isEmpty());
     }
 
     @ParameterizedTest
@@ -61,8 +61,8 @@ class SourceSettingsTest {
         Map<String, String> settings = settings(key, value);
         List<ConfigValue> values = new MongoSource().validate(settings).configValues();
         List<String> messages = values.stream()
-                .filter(found -> found.name().equals(key))
-                .flatMap(found -> found.errorMessages().stream())
+                .filter(setting -> setting.name().equals(key))
+                .flatMap(setting -> setting.errorMessages().stream())
                 .toList();
         assertTrue(messages.stream().anyMatch(message -> message.startsWith("TWP-CONFIG: ")), messages::toString);
         assertTrue(messages.toString().contains(words), messages::toString);

@@ -30,13 +30,13 @@ public final class Fuzz {
     }
 
     /** Returns what became of the cases: outcome → how many. */
-    public static Map<String, Integer> run(String what, int cases, Case one) {
+    public static Map<String, Integer> run(String what, int cases, Case test) {
         long seed = seed();
         Map<String, Integer> outcomes = new TreeMap<>();
         for (int i = 0; i < times(cases); i++) {
             long began = System.nanoTime();
             try {
-                outcomes.merge(one.run(new Random(seed * 1_000_000_007L + i)), 1, Integer::sum);
+                outcomes.merge(test.run(new Random(seed * 1_000_000_007L + i)), 1, Integer::sum);
             } catch (Exception | StackOverflowError | OutOfMemoryError | AssertionError error) {
                 throw new AssertionError("%s, case %d of %s=%d: %s".formatted(what, i, SEED, seed, error), error);
             }

@@ -19,9 +19,8 @@ public final class ClassicUpdate {
     }
 
     /**
-     * Whether the server can neither refuse the operators, whatever the document, nor add the new fields in another order: there are only
-     * top-level names, and those to set ascend in the server's order (except names that begin with a digit, as it sorts numbers by
-     * value).
+     * Whether the server accepts the operators for every document, and adds new fields in their listed order: there are only top-level
+     * names, and those to set ascend in the server's order (except names that begin with a digit, as it sorts numbers by value).
      */
     static boolean isSafe(Change.Update update) {
         boolean plain = Stream.concat(update.set().keySet().stream(), update.unset().stream())

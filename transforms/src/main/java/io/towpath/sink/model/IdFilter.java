@@ -16,19 +16,16 @@ public final class IdFilter {
 
     /** The filter for the {@code _id} of a document or key; empty when it has none. */
     public static Optional<BsonDocument> of(byte[] document) {
-        BsonElements elements = new BsonElements(document, 0);
-        while (elements.next()) {
-            if (!elements.nameIs(BsonElements.ID)) continue;
-            int start = elements.valueStart();
-            int end = elements.valueEnd();
-            if (elements.type() != BsonElements.DOCUMENT)
-                return Optional.of(
-                        new RawBsonDocument(BsonBytes.ofField(elements.type(), BsonElements.ID, document, start, end)));
-            // compared as a whole, so that the server takes no name in it for an operator
-            byte[] compared = BsonBytes.ofField(BsonElements.DOCUMENT, EQ, document, start, end);
-            return Optional.of(new RawBsonDocument(
-                    BsonBytes.ofField(BsonElements.DOCUMENT, BsonElements.ID, compared, 0, compared.length)));
-        }
-        return Optional.empty();
+        return BsonElements.atId(document).map(id -> new RawBsonDocument(of(document, id)));
+    }
+
+    private static byte[] of(byte[] document, BsonElements id) {
+        int start = id.valueStart();
+        int end = id.valueEnd();
+        if (id.type() != BsonElements.DOCUMENT)
+            return BsonBytes.ofField(id.type(), BsonElements.ID, document, start, end);
+        // compared as a whole, so that the server takes no name in it for an operator
+        byte[] compared = BsonBytes.ofField(BsonElements.DOCUMENT, EQ, document, start, end);
+        return BsonBytes.ofField(BsonElements.DOCUMENT, BsonElements.ID, compared, 0, compared.length);
     }
 }

@@ -26,9 +26,9 @@ import org.bson.BsonString;
 import org.bson.BsonValue;
 
 /**
- * An update as an aggregation pipeline that writes exactly the named paths and never fails, whatever the document looks like by now:
- * a value on the way that is no container becomes one. So a stretch of the log can be applied again (after a crash, or over a newer copy)
- * without a refusal half-way; every path's last writer is in the stretch.
+ * An update as an aggregation pipeline that writes exactly the named paths and never fails, whatever the document looks like by now: a
+ * value in the middle of a path that is no container becomes one. So a stretch of the log can be applied again (after a crash, or over a
+ * newer copy) without being rejected half-way; every path's last writer is in the stretch.
  */
 public final class TotalUpdate {
     /** The server takes at most 200 levels of BSON in a command (measured: 196 in the expression itself). */

@@ -36,12 +36,7 @@ public final class AddedCopy {
                 ledger.rows().copies().entrySet()) {
             String namespace = entry.getKey();
             Optional<CollectionCopy> copy = entry.getValue();
-            if (copy.isEmpty())
-                return List.of(ledger.plan(
-                        namespace,
-                        RangeCutter.plan(
-                                reads.source().collection(namespace),
-                                reads.settings().rangeBytes())));
+            if (copy.isEmpty()) return List.of(ledger.plan(namespace, reads.plan(namespace)));
             if (!copy.get().isDone()) return page(namespace, copy.get(), time);
         }
         return List.of();
@@ -56,10 +51,7 @@ public final class AddedCopy {
             page = pages.next();
         }
         List<SourceRecord> records = new ArrayList<>();
-        new Rows(progress.name(), namespace, progress.partitions().of(namespace, range), ledger.advance(page))
-                .documents(page.documents(), time, records);
-        if (records.isEmpty()) records.add(ledger.rangeRecord(namespace, range));
-        progress.metrics().copied(page);
+        Rows.copy(page, progress, records);
         return records;
     }
 }

@@ -98,9 +98,7 @@ final class CopyThreads implements AutoCloseable {
     private void cut(Cut job) throws InterruptedException {
         for (Patience patience = new Patience(); ; ) {
             try {
-                RangePlan plan = RangeCutter.plan(
-                        reads.source().collection(job.namespace),
-                        reads.settings().rangeBytes());
+                RangePlan plan = reads.plan(job.namespace);
                 steps.put(new CopyStep.Planned(job.namespace, plan));
                 // before the collections that are not divided yet, so that few ranges wait
                 for (int range = plan.ranges() - 1; range >= 0; range--) {

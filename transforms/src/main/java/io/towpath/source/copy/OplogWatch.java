@@ -16,7 +16,7 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Watches whether the source's oplog reaches back far enough: the stream begins where the first copy began. Rejects a copy that cannot
+ * Watches whether the source's oplog reaches back far enough: the stream begins where the initial copy began. Rejects a copy that cannot
  * end within the oplog's window, warns of one that may not, and stops one that did not.
  */
 final class OplogWatch {
@@ -63,7 +63,7 @@ final class OplogWatch {
         }
         if (seconds > oplog.get().window()) {
             throw new ConnectException(
-                    "TWP-COPY-TOO-SLOW: the first copy would take %.1f hours at its rate limit, and the source's oplog reaches back %.1f hours: changes made meanwhile would be lost. Raise the limit, or %s"
+                    "TWP-COPY-TOO-SLOW: the initial copy would take %.1f hours at its rate limit, and the source's oplog reaches back %.1f hours: changes made meanwhile would be lost. Raise the limit, or %s"
                             .formatted(seconds / 3600, oplog.get().window() / 3600, ENLARGE));
         }
     }
@@ -79,7 +79,7 @@ final class OplogWatch {
         read().ifPresent(oplog -> {
             if (oplog.first() > ledger.start().seconds()) {
                 throw new ConnectException(
-                        "TWP-HISTORY-LOST: the copy began at %s and the source's oplog now begins at %s: changes made since cannot be read any more, and a restart does not bring them back. First %s; then `towpath resnapshot PIPELINE` copies everything again"
+                        "TWP-HISTORY-LOST: the copy began at %s and the source's oplog now begins at %s: changes made in between cannot be read any more, and a restart does not bring them back. First %s; then `towpath resnapshot PIPELINE` copies everything again"
                                 .formatted(ledger.start(), new ClusterTime(oplog.first(), 0), ENLARGE));
             }
             double left = oplog.left(ledger.start());

@@ -5,6 +5,8 @@ import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.RecordHeaders;
 import io.towpath.record.TopicNames;
+import io.towpath.source.progress.Page;
+import io.towpath.source.progress.Progress;
 import java.util.Collection;
 import java.util.Map;
 import org.apache.kafka.connect.data.Schema;
@@ -15,9 +17,18 @@ import org.apache.kafka.connect.source.SourceRecord;
  * Records of documents that were read, not streamed.
  *
  * @param partition the source partition that {@code offset} belongs to
- * @param offset holds once all records of one poll are out: they share a transaction
+ * @param offset is reached once all records of the poll are written: they share a transaction
  */
 public record Rows(String topicPrefix, String namespace, Map<String, Object> partition, Map<String, Object> offset) {
+    /** Advances the copy by a page. */
+    static void copy(Page page, Progress progress, Collection<SourceRecord> into) {
+        Map<String, Object> partition = progress.partitions().of(page.namespace(), page.range());
+        Map<String, Object> offset = progress.ledger().advance(page);
+        new Rows(progress.name(), page.namespace(), partition, offset).documents(page.documents(), page.time(), into);
+        if (page.documents().isEmpty()) into.add(progress.ledger().rangeRecord(page.namespace(), page.range()));
+        progress.metrics().copied(page);
+    }
+
     public void documents(Collection<byte[]> documents, ClusterTime time, Collection<SourceRecord> into) {
         Headers headers = headers("r", time);
         for (byte[] document : documents) into.add(record(CanonicalKey.of(document), document, headers));

@@ -16,6 +16,11 @@ public record SnapshotReads(SourceCluster source, CopySettings settings) {
     /** About how many bytes the server sends at once to all threads of a copy together. */
     private static final long BATCHES_BYTES = 64 << 20;
 
+    /** How to divide a collection into ranges. */
+    RangePlan plan(String namespace) {
+        return RangeCutter.plan(source.collection(namespace), settings.rangeBytes());
+    }
+
     /** The documents of a namespace that match a filter. */
     public FindIterable<byte[]> documents(String namespace, ClientSession session, BsonDocument filter) {
         return source.collection(namespace)

@@ -1,2 +1,2 @@
-/** The first copy: collections in ranges of _ids, each page as of one cluster time. */
+/** The initial copy: collections in ranges of _ids, each page as of one cluster time. */
 package io.towpath.source.copy;

@@ -8,7 +8,7 @@ import org.bson.BsonDocument;
 import org.bson.BsonString;
 
 /**
- * One schema change: of a collection as a whole, which no record reports.
+ * One schema change of a collection, which no record reports.
  *
  * @param kind the server's name of it: drop, rename, create, modify, createIndexes, dropIndexes; or {@value #UNSEEN}
  * @param to the new name of a renamed collection, else empty

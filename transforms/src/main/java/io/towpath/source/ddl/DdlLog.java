@@ -1,13 +1,12 @@
 package io.towpath.source.ddl;
 
 import io.towpath.record.ClusterTime;
+import io.towpath.record.JsonArrays;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import org.bson.BsonArray;
-import org.bson.BsonDocument;
 
 /** Schema changes, and up to when the watch has read the source; kept in the connector's offsets. Not thread-safe. */
 public final class DdlLog {
@@ -26,9 +25,7 @@ public final class DdlLog {
         upto = ClusterTime.parse((String) stored.get("upto"));
         dropped = ((Number) stored.get("dropped")).longValue();
         trouble = (String) stored.get("trouble");
-        BsonDocument.parse("{e: %s}".formatted(stored.get("events")))
-                .getArray("e")
-                .forEach(change -> put(Ddl.parse(change.asDocument())));
+        JsonArrays.parse((String) stored.get("events")).forEach(change -> put(Ddl.parse(change.asDocument())));
     }
 
     ClusterTime upto() {
@@ -70,12 +67,11 @@ public final class DdlLog {
     }
 
     Map<String, Object> offset() {
-        BsonArray events =
-                new BsonArray(changes.values().stream().map(Ddl::stored).toList());
-        String json = new BsonDocument("e", events).toJson();
         Map<String, Object> offset = new HashMap<>();
         offset.put("upto", upto.toString());
-        offset.put("events", json.substring(json.indexOf('['), json.lastIndexOf(']') + 1));
+        offset.put(
+                "events",
+                JsonArrays.of(changes.values().stream().map(Ddl::stored).toList()));
         offset.put("dropped", dropped);
         offset.put("trouble", trouble);
         return offset;

@@ -4,25 +4,20 @@ import com.mongodb.MongoException;
 import com.mongodb.MongoInterruptedException;
 import com.mongodb.client.MongoChangeStreamCursor;
 import com.mongodb.client.model.changestream.ChangeStreamDocument;
-import io.towpath.debezium.EventTime;
+import io.towpath.debezium.ResumeToken;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
 import java.time.Duration;
-import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 import org.bson.BsonArray;
-import org.bson.BsonBinaryWriter;
 import org.bson.BsonDocument;
 import org.bson.BsonString;
-import org.bson.codecs.BsonDocumentCodec;
-import org.bson.codecs.EncoderContext;
-import org.bson.io.BasicOutputBuffer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -57,7 +52,7 @@ public final class DdlWatch implements AutoCloseable {
     }
 
     /** The offset that has to be stored now, if any. */
-    public synchronized Optional<Map<String, Object>> news() {
+    public synchronized Optional<Map<String, Object>> dueOffset() {
         if (!isNew && System.nanoTime() - storedNs < STORED_NS) return Optional.empty();
         isNew = false;
         storedNs = System.nanoTime();
@@ -78,7 +73,7 @@ public final class DdlWatch implements AutoCloseable {
     private void read(MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor) {
         ChangeStreamDocument<BsonDocument> event = cursor.tryNext(); // waits for up to a second
         if (event != null && Ddl.isRelevant(event, selection)) add(Ddl.of(event));
-        else if (cursor.getResumeToken() != null) passed(time(cursor.getResumeToken()));
+        else if (cursor.getResumeToken() != null) passed(ResumeToken.clusterTime(cursor.getResumeToken()));
     }
 
     /** The schema changes of the whole deployment. */
@@ -104,7 +99,7 @@ public final class DdlWatch implements AutoCloseable {
         }
         boolean isTransient = error instanceof MongoException fault && ReadFault.isTransient(fault);
         String reason = error instanceof MongoException fault ? ReadFault.message(fault) : error.toString();
-        String message = "drops, renames, indexes and options at the source are not seen: " + reason;
+        String message = "drops, renames, indexes and options at the source are not watched: " + reason;
         LOGGER.warn(message, isTransient ? null : error);
         report(isTransient ? "" : message); // users need not know of a transient error
         try {
@@ -129,17 +124,6 @@ public final class DdlWatch implements AutoCloseable {
 
     private synchronized void report(String message) {
         isNew |= log.report(message);
-    }
-
-    private static ClusterTime time(BsonDocument token) {
-        BasicOutputBuffer bytes = new BasicOutputBuffer();
-        new BsonDocumentCodec()
-                .encode(
-                        new BsonBinaryWriter(bytes),
-                        token,
-                        EncoderContext.builder().build());
-        String text = Base64.getEncoder().encodeToString(bytes.toByteArray());
-        return EventTime.of(Map.of("resume_token", text)).orElseThrow();
     }
 
     @Override

@@ -11,7 +11,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Collectors;
 
-/** As of which cluster times single documents were read, by a digest, as an {@code _id} may be large. */
+/** The cluster times as of which single documents were read, by a digest, as an {@code _id} may be large. */
 final class DocumentTimes {
     private final Map<String, ClusterTime> times = new HashMap<>();
 

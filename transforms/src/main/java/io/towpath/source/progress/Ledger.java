@@ -6,13 +6,9 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.stream.Stream;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
-import org.bson.BsonArray;
-import org.bson.BsonDocument;
-import org.bson.BsonString;
 
 /**
  * What the connector's offsets hold besides Debezium's own: the phase, how far the copy of each collection is, and the cluster times of
@@ -23,39 +19,28 @@ public final class Ledger {
     private static final String STREAM = "stream";
 
     private final Partitions partitions;
-    private final RowTimes rows = new RowTimes();
+    private final RowTimes rows;
+    private final LogHistory history;
     private boolean begun;
     private boolean streaming;
     private String selection = "";
     private ClusterTime start;
-    private ClusterTime copied;
     private String warning = "";
-    private String resnapshot = "";
-    private String closed = "";
-    private String gap = "";
 
     public Ledger(Partitions partitions, OffsetStorageReader reader) {
         this.partitions = partitions;
         Map<String, Object> root = reader.offset(partitions.root());
+        rows = new RowTimes(root, partitions, reader);
+        history = new LogHistory(root == null ? Map.of() : root);
         if (root == null) return;
         begun = true;
         streaming = root.get("phase").equals(STREAM);
         selection = (String) root.get("selection");
         start = ClusterTime.parse((String) root.get("start"));
         warning = (String) root.getOrDefault("warning", "");
-        resnapshot = (String) root.getOrDefault("resnapshot", "");
-        closed = (String) root.getOrDefault("closed", "");
-        gap = (String) root.getOrDefault("gap", "");
-        List<String> namespaces = BsonDocument.parse("{n: %s}".formatted(root.get("namespaces"))).getArray("n").stream()
-                .map(name -> name.asString().getValue())
-                .toList();
-        rows.restore(namespaces, (String) root.getOrDefault("read", ""), partitions, reader);
-        Optional<ClusterTime> stored =
-                Optional.ofNullable((String) root.get("copied")).map(ClusterTime::parse);
-        if (streaming && stored.isEmpty()) return; // written by a version that did not store it
-        copied = Stream.concat(stored.or(() -> Optional.of(start.previous())).stream(), rows.copyTimes())
-                .max(ClusterTime::compareTo)
-                .orElseThrow();
+        // earlier versions did not store it; once they stream, it is unknown
+        if (!streaming && history.copied().isEmpty()) history.copiedBefore(start.previous());
+        rows.copyTimes().forEach(history::copiedAt);
     }
 
     /** Whether anything was ever stored. */
@@ -77,16 +62,20 @@ public final class Ledger {
         return start;
     }
 
-    /** The copies under way, and the times of rows that the stream has not passed. */
+    /** The copies in progress, and the times of rows that the stream has not passed. */
     public RowTimes rows() {
         return rows;
+    }
+
+    public LogHistory history() {
+        return history;
     }
 
     public void begin(String newSelection, ClusterTime now, Collection<String> namespaces) {
         begun = true;
         selection = newSelection;
         start = now;
-        copied = now.previous();
+        history.copiedBefore(now.previous());
         rows.add(namespaces);
     }
 
@@ -98,22 +87,6 @@ public final class Ledger {
         rows.add(added);
         records.add(rootRecord());
         return records;
-    }
-
-    /** The name of the latest resnapshot; empty when there was none. */
-    public String resnapshot() {
-        return resnapshot;
-    }
-
-    /** Marks a resnapshot as done, as everything is copied for the first time. */
-    public void skipResnapshot(String name) {
-        resnapshot = name;
-        closed = name;
-    }
-
-    /** Since when changes are missing in the log, in whose place documents are re-read; empty when none are. */
-    public String gap() {
-        return gap;
     }
 
     /**
@@ -128,8 +101,7 @@ public final class Ledger {
         streaming = false;
         warning = "";
         rows.clearDocuments();
-        resnapshot = name;
-        if (gap.isEmpty()) gap = since.toString();
+        history.begin(name, since);
         begin(newSelection, now, namespaces);
         records.add(rootRecord());
         return records;
@@ -140,24 +112,15 @@ public final class Ledger {
         List<SourceRecord> records = new ArrayList<>();
         namespaces.stream().filter(rows.copies()::containsKey).forEach(namespace -> records.addAll(forget(namespace)));
         rows.add(namespaces);
-        resnapshot = name;
+        history.begin(name);
         records.add(rootRecord());
         return records;
-    }
-
-    /** The log holds all that a resnapshot had to read and to remove: from this time on every state is in it again. */
-    public void close(String name, ClusterTime time) {
-        if (!name.equals(resnapshot) || name.equals(closed)) return;
-        closed = name;
-        if (gap.isEmpty()) return;
-        gap = "";
-        if (copied == null || time.isAfter(copied)) copied = time;
     }
 
     /** @param isLater whether the document was read at another time than that of the event that it replaces */
     public void addDocument(String namespace, byte[] key, ClusterTime time, boolean isLater) {
         rows.addDocument(namespace, key, time);
-        if (isLater && copied != null && time.isAfter(copied)) copied = time;
+        if (isLater) history.copiedAt(time);
     }
 
     public void beginStream() {
@@ -169,10 +132,7 @@ public final class Ledger {
     }
 
     public SourceRecord plan(String namespace, RangePlan plan) {
-        return partitions.offsetRecord(
-                partitions.of(namespace),
-                rows.plan(namespace, plan).planOffset(),
-                "copy of %s: %d ranges".formatted(namespace, plan.ranges()));
+        return partitions.planRecord(namespace, rows.plan(namespace, plan));
     }
 
     /** The largest cluster time of any remembered row; {@link #start} where there is none. */
@@ -182,11 +142,11 @@ public final class Ledger {
 
     /** Adds rows that are about to be emitted, and returns the offset behind them. */
     public Map<String, Object> advance(Page page) {
-        if (copied != null && page.time().isAfter(copied)) copied = page.time();
+        history.copiedAt(page.time());
         return rows.advance(page).offset();
     }
 
-    /** Forgets what the stream has passed: everything before {@code position} is out. */
+    /** Forgets what the stream has passed: everything before {@code position} is emitted. */
     public List<SourceRecord> forget(ClusterTime position) {
         if (!rows.holdsAny()) return List.of();
         boolean hasPassedDocuments = rows.forgetDocuments(position);
@@ -199,24 +159,9 @@ public final class Ledger {
     }
 
     private List<SourceRecord> forget(String namespace) {
-        List<SourceRecord> records = new ArrayList<>();
-        String text = "copy of %s: done".formatted(namespace);
-        rows.forget(namespace).ifPresent(copy -> {
-            for (int range = 0; range < copy.ranges().size(); range++)
-                records.add(partitions.offsetRecord(partitions.of(namespace, range), null, text));
-            records.add(partitions.offsetRecord(partitions.of(namespace), null, text));
-        });
-        return records;
-    }
-
-    /** The largest cluster time of everything that was ever copied: from then on the log has every state. Empty when unknown. */
-    public Optional<ClusterTime> copied() {
-        return Optional.ofNullable(copied);
-    }
-
-    /** Nothing was copied after this time. */
-    public void copiedBefore(ClusterTime time) {
-        copied = time;
+        return rows.forget(namespace)
+                .map(copy -> partitions.doneRecords(namespace, copy))
+                .orElse(List.of());
     }
 
     /** What users should know; empty when nothing. */
@@ -229,33 +174,18 @@ public final class Ledger {
     }
 
     public SourceRecord rootRecord() {
-        Map<String, Object> offset = new HashMap<>();
-        offset.put("phase", streaming ? STREAM : COPY);
-        offset.put("selection", selection);
-        offset.put("start", start.toString());
-        offset.put("namespaces", namespacesAsJson());
-        offset.put("warning", warning);
-        if (!rows.documents().isEmpty()) offset.put("read", rows.documents());
-        if (!resnapshot.isEmpty()) offset.put("resnapshot", resnapshot);
-        if (!closed.isEmpty()) offset.put("closed", closed);
-        if (!gap.isEmpty()) offset.put("gap", gap);
-        copied().ifPresent(time -> offset.put("copied", time.toString()));
-        return partitions.offsetRecord(partitions.root(), offset, streaming ? STREAM : COPY);
+        Map<String, Object> root = new HashMap<>();
+        root.put("phase", streaming ? STREAM : COPY);
+        root.put("selection", selection);
+        root.put("start", start.toString());
+        root.put("warning", warning);
+        rows.addTo(root);
+        history.addTo(root);
+        return partitions.offsetRecord(partitions.root(), root, streaming ? STREAM : COPY);
     }
 
     /** The record of a range that has nothing to emit. */
     public SourceRecord rangeRecord(String namespace, int range) {
-        RangeCopy copy = rows.range(namespace, range);
-        return partitions.offsetRecord(
-                partitions.of(namespace, range),
-                copy.offset(),
-                "copy of %s: range %d, %d rows %s".formatted(namespace, range, copy.rows(), copy.reason()));
-    }
-
-    private String namespacesAsJson() {
-        BsonArray names = new BsonArray(
-                rows.copies().keySet().stream().map(BsonString::new).toList());
-        String json = new BsonDocument("n", names).toJson();
-        return json.substring(json.indexOf('['), json.lastIndexOf(']') + 1);
+        return partitions.rangeRecord(namespace, range, rows.range(namespace, range));
     }
 }

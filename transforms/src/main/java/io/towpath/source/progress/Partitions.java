@@ -2,6 +2,7 @@ package io.towpath.source.progress;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -67,6 +68,26 @@ public record Partitions(String prefix) {
                         .toList())
                 .forEach((partition, offset) -> ranges.put(((Number) partition.get(RANGE)).intValue(), offset));
         return ranges;
+    }
+
+    SourceRecord planRecord(String namespace, CollectionCopy copy) {
+        String text = "copy of %s: %d ranges".formatted(namespace, copy.ranges().size());
+        return offsetRecord(of(namespace), copy.planOffset(), text);
+    }
+
+    SourceRecord rangeRecord(String namespace, int range, RangeCopy copy) {
+        String text = "copy of %s: range %d, %d rows %s".formatted(namespace, range, copy.rows(), copy.reason());
+        return offsetRecord(of(namespace, range), copy.offset(), text);
+    }
+
+    /** Forgets the offsets of a copy. */
+    List<SourceRecord> doneRecords(String namespace, CollectionCopy copy) {
+        String text = "copy of %s: done".formatted(namespace);
+        List<SourceRecord> records = new ArrayList<>();
+        for (int range = 0; range < copy.ranges().size(); range++)
+            records.add(offsetRecord(of(namespace, range), null, text));
+        records.add(offsetRecord(of(namespace), null, text));
+        return records;
     }
 
     /** A record that exists for its offset only; null forgets the offset. */

@@ -1,6 +1,7 @@
 package io.towpath.source.progress;
 
 import io.towpath.record.ClusterTime;
+import io.towpath.record.JsonArrays;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -8,23 +9,34 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Stream;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.bson.BsonString;
 
-/** As of which cluster time rows and single documents were read: they hold earlier events, which the stream may still bring. */
+/** The cluster times as of which rows and single documents were read. They contain all earlier events, which the stream may still bring. */
 public final class RowTimes {
     private final Map<String, Optional<CollectionCopy>> copies = new LinkedHashMap<>();
     private DocumentTimes documents = new DocumentTimes();
     /** Null when it has to be computed again. */
     private Optional<ClusterTime> largest;
 
-    RowTimes() {}
-
-    void restore(List<String> namespaces, String documentTimes, Partitions partitions, OffsetStorageReader reader) {
-        documents = DocumentTimes.parse(documentTimes);
+    /** @param root the root offset; null when nothing is stored */
+    RowTimes(Map<String, Object> root, Partitions partitions, OffsetStorageReader reader) {
+        if (root == null) return;
+        documents = DocumentTimes.parse((String) root.getOrDefault("read", ""));
+        List<String> namespaces = JsonArrays.parse((String) root.get("namespaces")).stream()
+                .map(namespace -> namespace.asString().getValue())
+                .toList();
         add(namespaces);
         partitions.plans(namespaces, reader).forEach((namespace, plan) -> {
             Map<Integer, Map<String, Object>> ranges = partitions.ranges(namespace, plan.ranges(), reader);
             copies.put(namespace, Optional.of(new CollectionCopy(plan, ranges::get)));
         });
+    }
+
+    void addTo(Map<String, Object> root) {
+        List<BsonString> namespaces =
+                copies.keySet().stream().map(BsonString::new).toList();
+        root.put("namespaces", JsonArrays.of(namespaces));
+        if (!documents.isEmpty()) root.put("read", documents.toString());
     }
 
     /** Collections to copy. */
@@ -55,7 +67,7 @@ public final class RowTimes {
         if (largest != null && largest.filter(known -> !time.isAfter(known)).isEmpty()) largest = Optional.of(time);
     }
 
-    /** Every collection whose copy is under way or whose times are still needed; empty where it is not cut into ranges yet. */
+    /** Every collection whose copy is in progress or whose times are still needed; empty where it is not divided into ranges yet. */
     public Map<String, Optional<CollectionCopy>> copies() {
         return copies;
     }
@@ -101,7 +113,7 @@ public final class RowTimes {
         return planned().flatMap(CollectionCopy::largestTimes);
     }
 
-    /** The collections whose rows the stream has passed: everything before {@code position} is out. */
+    /** The collections whose rows the stream has passed: everything before {@code position} is emitted. */
     List<String> passed(ClusterTime position) {
         return copies.entrySet().stream()
                 .filter(entry -> entry.getValue()
@@ -131,10 +143,5 @@ public final class RowTimes {
     void clearDocuments() {
         documents = new DocumentTimes();
         largest = null;
-    }
-
-    /** The times of single documents, as the offset has them. */
-    String documents() {
-        return documents.toString();
     }
 }

@@ -76,7 +76,7 @@ final class RequestLog implements AutoCloseable {
         }
     }
 
-    /** Up to which offset there is nothing to answer. */
+    /** The offset up to which there is nothing to answer. */
     long skipped() {
         return waiting.isEmpty() ? read : waiting.peek().offset();
     }

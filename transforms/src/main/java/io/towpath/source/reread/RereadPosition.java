@@ -6,8 +6,8 @@ import java.util.Map;
  * How far requests are answered, as an offset of the connector.
  *
  * @param next offset of the first request that is not answered
- * @param index how many of its documents are
- * @param waiting why it waits; empty when it does not
+ * @param index how many of its documents are answered
+ * @param waiting why the request waits; empty when it does not
  */
 record RereadPosition(long next, int index, String waiting) {
     /** @param offset null before the first */

@@ -67,8 +67,8 @@ public final class Rereads implements AutoCloseable {
     }
 
     /**
-     * Some of what is pending, as of {@code time}; empty when there is no more, or it has to wait. All events up to then must be out, and
-     * no later one.
+     * Some of what is pending, as of {@code time}; empty when there is no more, or it has to wait. All events up to then must be emitted,
+     * and no later one.
      */
     public List<SourceRecord> read(ClusterTime time) {
         if (!isPending()) return List.of();
@@ -98,9 +98,9 @@ public final class Rereads implements AutoCloseable {
         return List.of(offsetRecord("requests wait: " + reason));
     }
 
-    /** The log holds whatever the resnapshot requested before. */
+    /** The log now holds everything that the resnapshot requested. */
     private List<SourceRecord> close(RereadRequest request, ClusterTime time) {
-        progress.ledger().close(request.closes(), time);
+        progress.ledger().history().close(request.closes(), time);
         position = new RereadPosition(request.offset() + 1, 0, "");
         requests.orElseThrow().answered();
         return List.of(

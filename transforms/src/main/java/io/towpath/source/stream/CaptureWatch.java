@@ -49,7 +49,7 @@ final class CaptureWatch {
     }
 
     private static String message(Oplog oplog, ClusterTime position) {
-        return "capture is %s behind, and the source's oplog reaches back %s: what is not captured by then is lost to it, and `towpath resnapshot` has to read everything again. Enlarge the oplog (replSetResizeOplog, with minRetentionHours) on every member of the source"
+        return "capture is %s behind, and the source's oplog reaches back %s: changes that the oplog drops before they are captured are lost, and then `towpath resnapshot` has to re-read everything. Enlarge the oplog (replSetResizeOplog, with minRetentionHours) on every member of the source"
                 .formatted(minutes(oplog.last() - position.seconds()), minutes(oplog.window()));
     }
 

@@ -22,7 +22,7 @@ import org.apache.kafka.connect.source.SourceRecord;
 
 /**
  * Debezium's stream, without the events that a row of the copy holds already. Between two events of different cluster times it re-reads
- * documents as of there: every event of an earlier time is out, and none of a later one.
+ * documents as of that boundary: every earlier event is emitted, and no later one.
  */
 public final class Streaming implements Phase {
     /** How long a boundary may hold up the stream. */
@@ -38,7 +38,7 @@ public final class Streaming implements Phase {
     private final CaptureWatch watch;
     private final SourceMetrics metrics;
     private final int namespaceAt;
-    /** The time of the last event that is out; null before the first. */
+    /** The time of the last emitted event; null before the first. */
     private ClusterTime last;
 
     private List<SourceRecord> held = List.of();
@@ -80,25 +80,17 @@ public final class Streaming implements Phase {
         if (hasNewWarning()) records.add(ledger.rootRecord());
         rereads.skipped().ifPresent(records::add);
         int boundary = rereads.isPending() && (isNew || System.nanoTime() < heldUntil) ? boundary(batch) : -1;
-        if (boundary < 0) {
-            int emitted = emit(batch, records);
-            held = batch.subList(emitted, batch.size());
-            return records.isEmpty() ? null : records;
+        int emitted = emit(boundary < 0 ? batch : batch.subList(0, boundary), records);
+        held = batch.subList(emitted, batch.size());
+        if (emitted == boundary) {
+            if (isNew) heldUntil = System.nanoTime() + BOUNDARY_NS;
+            ClusterTime next = EventTime.of(held.get(0).sourceOffset()).orElseThrow();
+            records.addAll(rereads.read(next.previous()));
         }
-        ClusterTime time =
-                EventTime.of(batch.get(boundary).sourceOffset()).orElseThrow().previous();
-        int emitted = emit(batch.subList(0, boundary), records);
-        if (emitted < boundary) {
-            held = batch.subList(emitted, batch.size());
-            return records.isEmpty() ? null : records;
-        }
-        if (isNew) heldUntil = System.nanoTime() + BOUNDARY_NS;
-        records.addAll(rereads.read(time));
-        held = batch.subList(boundary, batch.size());
-        return records;
+        return records.isEmpty() ? null : records;
     }
 
-    /** The first record that is later than what is out, where no row of the copy is later still; -1 if there is none. */
+    /** The first record that is later than all emitted ones; -1 if there is none, or if a row of the copy is later still. */
     private int boundary(List<SourceRecord> batch) {
         for (int index = 0; index < batch.size(); index++) {
             Optional<ClusterTime> time = EventTime.of(batch.get(index).sourceOffset());
@@ -109,7 +101,7 @@ public final class Streaming implements Phase {
         return -1;
     }
 
-    /** Returns how many of the batch are out; fewer than all when the document in place of the next cannot be read yet. */
+    /** Returns how many of the batch are emitted: fewer than all when a document in place of an oversized event cannot be read yet. */
     private int emit(List<SourceRecord> batch, List<SourceRecord> into) throws InterruptedException {
         long events = 0;
         int emitted = 0;
@@ -125,9 +117,8 @@ public final class Streaming implements Phase {
             events += records.get().size();
             into.addAll(records.get());
             if (time.isPresent() && (last == null || time.get().isAfter(last))) last = time.get();
-            // Connect stores no offset of an event that emits nothing: after a restart it comes again, and its row has
-            // to
-            // be known then
+            // Connect stores no offset of an event that emits nothing: the event comes again after a restart, and then
+            // its row has to be known
             if (time.isPresent() && !records.get().isEmpty()) stored = time.get();
         }
         metrics.streamed(events);

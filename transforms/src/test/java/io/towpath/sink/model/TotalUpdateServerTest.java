@@ -82,15 +82,15 @@ class TotalUpdateServerTest {
         for (int i = 0; i < DOCUMENTS; i++) {
             if (refused.contains(i)) continue;
             compared++;
-            byte[] wanted = stored(operators, i);
-            byte[] found = stored(total, i);
+            byte[] expected = stored(operators, i);
+            byte[] actual = stored(total, i);
             int at = i;
-            assertTrue(Arrays.equals(wanted, found), () -> "document %s%nupdate %s%nwanted %s%nfound %s"
+            assertTrue(Arrays.equals(expected, actual), () -> "document %s%nupdate %s%nwanted %s%nfound %s"
                     .formatted(
                             documents.get(at),
                             updates.get(at),
-                            new RawBsonDocument(wanted),
-                            new RawBsonDocument(found)));
+                            new RawBsonDocument(expected),
+                            new RawBsonDocument(actual)));
         }
         assertTrue(
                 compared > DOCUMENTS / 4 && refused.size() > DOCUMENTS / 20,

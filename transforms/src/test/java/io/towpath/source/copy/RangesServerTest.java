@@ -116,15 +116,15 @@ class RangesServerTest {
     }
 
     private List<String> stored(MongoCollection<RawBsonDocument> collection) {
-        List<String> found = new ArrayList<>();
+        List<String> documents = new ArrayList<>();
         collection
                 .withDocumentClass(byte[].class)
                 .withCodecRegistry(org.bson.codecs.configuration.CodecRegistries.fromCodecs(
                         new DocumentBytesCodec(), new org.bson.codecs.BsonDocumentCodec()))
                 .find()
                 .sort(new org.bson.BsonDocument("_id", new org.bson.BsonInt32(1)))
-                .forEach(document -> found.add(HexFormat.of().formatHex(document)));
-        return found;
+                .forEach(document -> documents.add(HexFormat.of().formatHex(document)));
+        return documents;
     }
 
     private List<Integer> sizes(MongoCollection<RawBsonDocument> collection, RangePlan plan) {
@@ -141,7 +141,7 @@ class RangesServerTest {
 
     /** Reads every range page by page, breaking off at random and going on in another session. */
     private List<String> copied(MongoCollection<RawBsonDocument> collection, RangePlan plan, Random random) {
-        List<String> found = new ArrayList<>();
+        List<String> documents = new ArrayList<>();
         for (int range = 0; range < plan.ranges(); range++) {
             byte[] after = RangePlan.OPEN_END;
             for (boolean over = false; !over; ) {
@@ -149,7 +149,8 @@ class RangesServerTest {
                     do {
                         Page page = pages.next();
                         page.documents()
-                                .forEach(document -> found.add(HexFormat.of().formatHex(document)));
+                                .forEach(
+                                        document -> documents.add(HexFormat.of().formatHex(document)));
                         over = page.isLast();
                         int each = range;
                         page.documents()
@@ -159,7 +160,7 @@ class RangesServerTest {
                 }
             }
         }
-        return found;
+        return documents;
     }
 
     private RangeRead read(MongoCollection<RawBsonDocument> collection, RangePlan plan, int range, byte[] after) {

@@ -47,12 +47,12 @@ class DdlWatchServerTest {
         return log;
     }
 
-    private List<String> found(DdlLog log) {
+    private List<String> changes(DdlLog log) {
         synchronized (watch) {
             return log.changes().stream()
-                    .map(one -> one.kind() + " "
-                            + one.namespace().substring(database.length() + 1)
-                            + (one.to().isEmpty() ? "" : " " + one.to().substring(database.length() + 1)))
+                    .map(change -> change.kind() + " "
+                            + change.namespace().substring(database.length() + 1)
+                            + (change.to().isEmpty() ? "" : " " + change.to().substring(database.length() + 1)))
                     .toList();
         }
     }
@@ -80,16 +80,18 @@ class DdlWatchServerTest {
                 "{create: 'ddl3', capped: true, size: 4096}",
                 "{create: 'ddl5'}");
         DdlLog log = watching();
-        await(() -> found(log).contains("drop ddl4"));
-        List<String> found = found(log);
+        await(() -> changes(log).contains("drop ddl4"));
+        List<String> changes = changes(log);
         assertEquals(
                 List.of("create ddl3", "createIndexes ddl1", "dropIndexes ddl1", "modify ddl1", "drop ddl4"),
-                found.stream().filter(one -> !one.startsWith("rename")).toList());
-        assertTrue(found.stream().anyMatch(one -> one.startsWith("rename ") && one.endsWith(" ddl1out")), "$out");
-        assertTrue(watch.news().isPresent());
-        assertTrue(watch.news().isEmpty());
+                changes.stream().filter(change -> !change.startsWith("rename")).toList());
+        assertTrue(
+                changes.stream().anyMatch(change -> change.startsWith("rename ") && change.endsWith(" ddl1out")),
+                "$out");
+        assertTrue(watch.dueOffset().isPresent());
+        assertTrue(watch.dueOffset().isEmpty());
         server.dropDatabase(database);
-        await(() -> found(log).contains("drop ddl2"));
+        await(() -> changes(log).contains("drop ddl2"));
     }
 
     @Test
@@ -106,9 +108,9 @@ class DdlWatchServerTest {
                 "p");
         server.fresh("ddl1").insertOne(RawBsonDocument.parse("{_id: 1}"));
         server.run("{drop: 'ddl1'}");
-        await(() -> trouble(log).contains("not seen: java.lang.NoClassDefFoundError: io/towpath/Gone"));
+        await(() -> trouble(log).contains("not watched: java.lang.NoClassDefFoundError: io/towpath/Gone"));
         fails.set(false);
-        await(() -> found(log).contains("drop ddl1") && trouble(log).isEmpty());
+        await(() -> changes(log).contains("drop ddl1") && trouble(log).isEmpty());
     }
 
     private String trouble(DdlLog log) {
@@ -124,14 +126,14 @@ class DdlWatchServerTest {
         DdlLog log = watching();
         await(() -> {
             synchronized (watch) {
-                return log.changes().stream().anyMatch(one -> one.kind().equals(Ddl.UNSEEN));
+                return log.changes().stream().anyMatch(change -> change.kind().equals(Ddl.UNSEEN));
             }
         });
         server.fresh("ddl9").insertOne(RawBsonDocument.parse("{_id: 1}"));
         server.run("{drop: 'ddl9'}");
         await(() -> {
             synchronized (watch) {
-                return log.changes().stream().anyMatch(one -> one.kind().equals("drop"));
+                return log.changes().stream().anyMatch(change -> change.kind().equals("drop"));
             }
         });
     }

@@ -131,38 +131,39 @@ class LedgerTest {
     @Test
     void theLargestTimeOfEverythingCopiedStays() throws Exception {
         Ledger ledger = begun();
-        assertEquals(Optional.of(START.previous()), ledger.copied(), "before anything is read");
+        assertEquals(Optional.of(START.previous()), ledger.history().copied(), "before anything is read");
         store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, new RangePlan(List.of(id(10)), 1, 1, 7))));
         advance(ledger, page(0, new ClusterTime(107, 1), true, 1));
         advance(ledger, page(1, new ClusterTime(105, 1), true, 11));
-        assertEquals(Optional.of(new ClusterTime(107, 1)), restored().copied(), "of ranges, while they are held");
+        assertEquals(
+                Optional.of(new ClusterTime(107, 1)), restored().history().copied(), "of ranges, while they are held");
         ledger.reselect("x", List.of(), List.of("shop.empty"));
         ledger.beginStream();
         store(ledger.forget(new ClusterTime(108, 1)));
         assertTrue(restored().rows().copies().isEmpty());
-        assertEquals(Optional.of(new ClusterTime(107, 1)), restored().copied());
+        assertEquals(Optional.of(new ClusterTime(107, 1)), restored().history().copied());
 
         Ledger later = restored();
         later.reselect("y", List.of("shop.added"), List.of());
         later.plan("shop.added", new RangePlan(List.of(), 1, 1, 7));
         later.advance(new Page("shop.added", 0, List.of(id(1)), 100, new ClusterTime(120, 5), true));
-        assertEquals(Optional.of(new ClusterTime(120, 5)), later.copied());
+        assertEquals(Optional.of(new ClusterTime(120, 5)), later.history().copied());
         store(later.forget(new ClusterTime(121, 1)));
-        assertEquals(Optional.of(new ClusterTime(120, 5)), restored().copied());
+        assertEquals(Optional.of(new ClusterTime(120, 5)), restored().history().copied());
     }
 
     @Test
     void whatAnEarlierVersionCopiedIsNotKnownOnceItStreams() throws Exception {
         Ledger ledger = begun();
         storeWithoutCopied(ledger);
-        assertEquals(Optional.of(START.previous()), restored().copied(), "while it copies, its ranges tell");
+        assertEquals(Optional.of(START.previous()), restored().history().copied(), "while it copies, its ranges tell");
         ledger.beginStream();
         storeWithoutCopied(ledger);
         Ledger restored = restored();
-        assertEquals(Optional.empty(), restored.copied());
-        restored.copiedBefore(new ClusterTime(300, 1));
+        assertEquals(Optional.empty(), restored.history().copied());
+        restored.history().copiedBefore(new ClusterTime(300, 1));
         store(List.of(restored.rootRecord()));
-        assertEquals(Optional.of(new ClusterTime(300, 1)), restored().copied());
+        assertEquals(Optional.of(new ClusterTime(300, 1)), restored().history().copied());
     }
 
     private void storeWithoutCopied(Ledger ledger) throws Exception {
@@ -206,8 +207,8 @@ class LedgerTest {
         assertFalse(again.isStreaming());
         assertTrue(again.rows().copies().get(ORDERS).isEmpty(), "it is cut into ranges anew");
         assertEquals(new ClusterTime(950, 1), again.start());
-        assertEquals("once more", again.resnapshot());
-        assertEquals(since.toString(), again.gap(), "the first gap is not forgotten");
+        assertEquals("once more", again.history().resnapshot());
+        assertEquals(since.toString(), again.history().gap(), "the first gap is not forgotten");
         store(List.of(again.plan(ORDERS, new RangePlan(List.of(id(10)), 30, 3000, 8))));
         assertEquals(
                 0,
@@ -221,15 +222,15 @@ class LedgerTest {
         store(ledger.restart("again", "shop\\..*", START, new ClusterTime(900, 1), List.of()));
         ledger.beginStream();
 
-        ledger.close("another", new ClusterTime(990, 1));
-        assertEquals(START.toString(), ledger.gap());
-        ledger.close("again", new ClusterTime(990, 2));
+        ledger.history().close("another", new ClusterTime(990, 1));
+        assertEquals(START.toString(), ledger.history().gap());
+        ledger.history().close("again", new ClusterTime(990, 2));
         store(List.of(ledger.rootRecord()));
         Ledger closed = restored();
-        closed.close("again", new ClusterTime(999, 1));
+        closed.history().close("again", new ClusterTime(999, 1));
 
-        assertEquals("", closed.gap());
-        assertEquals(Optional.of(new ClusterTime(990, 2)), closed.copied());
+        assertEquals("", closed.history().gap());
+        assertEquals(Optional.of(new ClusterTime(990, 2)), closed.history().copied());
     }
 
     @Test
@@ -239,10 +240,10 @@ class LedgerTest {
         store(ledger.copyAgain("again", List.of(ORDERS, "shop.later")));
         Ledger again = restored();
         assertTrue(again.isStreaming());
-        assertEquals("", again.gap());
+        assertEquals("", again.history().gap());
         assertTrue(again.rows().copies().get(ORDERS).isEmpty());
         assertTrue(again.rows().copies().get("shop.later").isEmpty());
-        assertEquals("again", again.resnapshot());
+        assertEquals("again", again.history().resnapshot());
     }
 
     @Test
@@ -252,7 +253,7 @@ class LedgerTest {
         ledger.beginStream();
         ClusterTime read = new ClusterTime(200, 5);
         ledger.addDocument(ORDERS, id(7), read, false);
-        assertEquals(Optional.of(START.previous()), ledger.copied(), "it is of the moment of its event");
+        assertEquals(Optional.of(START.previous()), ledger.history().copied(), "it is of the moment of its event");
         store(List.of(ledger.rootRecord()));
 
         Ledger again = restored();
@@ -265,7 +266,8 @@ class LedgerTest {
         assertFalse(again.forget(read.next()).isEmpty());
         assertFalse(again.rows().holds(ORDERS, id(7), read));
         again.addDocument(ORDERS, id(7), new ClusterTime(300, 1), true);
-        assertEquals(Optional.of(new ClusterTime(300, 1)), again.copied(), "states before are not in the log");
+        assertEquals(
+                Optional.of(new ClusterTime(300, 1)), again.history().copied(), "states before are not in the log");
     }
 
     private Ledger begun() {

@@ -2,7 +2,6 @@ package io.towpath.source.copy;
 
 import io.towpath.source.progress.CollectionCopy;
 import io.towpath.source.progress.Ledger;
-import io.towpath.source.progress.Page;
 import io.towpath.source.progress.Phase;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.RangeCopy;
@@ -11,8 +10,8 @@ import java.util.List;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 
-/** The first copy: rows of all collections, read by several threads, and how far each range is. */
-public final class FirstCopy implements Phase {
+/** The initial copy: rows of all collections, read by several threads, and how far each range is. */
+public final class InitialCopy implements Phase {
     private static final long WAIT_MS = 500;
     /** Of one transaction. */
     private static final long MOST_BYTES = 8 << 20;
@@ -23,7 +22,7 @@ public final class FirstCopy implements Phase {
     private final OplogWatch watch;
     private boolean over;
 
-    public FirstCopy(Progress progress, SnapshotReads reads) {
+    public InitialCopy(Progress progress, SnapshotReads reads) {
         this.progress = progress;
         this.ledger = progress.ledger();
         this.watch = new OplogWatch(reads, ledger, progress.metrics());
@@ -64,7 +63,7 @@ public final class FirstCopy implements Phase {
 
     private void take(CopyStep step, List<SourceRecord> records) {
         if (step instanceof CopyStep.Copied copied) {
-            take(copied.page(), records);
+            Rows.copy(copied.page(), progress, records);
         } else if (step instanceof CopyStep.Planned planned) {
             records.add(ledger.plan(planned.namespace(), planned.plan()));
         } else if (step instanceof CopyStep.Retried retried) {
@@ -73,21 +72,10 @@ public final class FirstCopy implements Phase {
             records.add(ledger.rangeRecord(retried.namespace(), retried.range()));
         } else if (step instanceof CopyStep.Failed failed) {
             throw new ConnectException(
-                    "%s cannot be copied from the source: %s. What is copied stays; fix the cause and restart the connector"
+                    "%s cannot be copied from the source: %s. What is copied so far is kept; fix the cause and restart the connector"
                             .formatted(failed.namespace(), message(failed.cause())),
                     failed.cause());
         }
-    }
-
-    private void take(Page page, List<SourceRecord> records) {
-        Rows rows = new Rows(
-                progress.name(),
-                page.namespace(),
-                progress.partitions().of(page.namespace(), page.range()),
-                ledger.advance(page));
-        rows.documents(page.documents(), page.time(), records);
-        if (page.documents().isEmpty()) records.add(ledger.rangeRecord(page.namespace(), page.range()));
-        progress.metrics().copied(page);
     }
 
     /** With the class's name for an Error, and where there is no message. */

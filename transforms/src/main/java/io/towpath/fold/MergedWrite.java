@@ -8,8 +8,11 @@ import java.util.NavigableMap;
 import java.util.TreeMap;
 import org.bson.io.BasicOutputBuffer;
 
-/** Places that one write changes with update operators: none is within another, and those that may be new in one place ascend. */
-final class Stage {
+/**
+ * The places that one write changes with update operators. None lies within another, and those that may be new in one place ascend in the
+ * server's order.
+ */
+final class MergedWrite {
     /** The change of one place. A value to set may still change. */
     static final class Entry {
         final Step step;
@@ -77,22 +80,18 @@ final class Stage {
     boolean hasRoomFor(Step step, boolean isNew) {
         if (around(step.path()) != null || !within(step.path()).isEmpty()) return false;
         if (step.kind() != Step.Kind.SET || !isNew) return true;
-        String last = lastIn.get(Steps.parent(step));
-        return last == null || FieldOrder.ascends(last, name(step));
+        String last = lastIn.get(step.parent());
+        return last == null || FieldOrder.ascends(last, step.name());
     }
 
     void put(Step step, boolean isNew) {
         entries.put(step.path(), new Entry(step));
-        if (step.kind() == Step.Kind.SET && isNew) lastIn.put(Steps.parent(step), name(step));
+        if (step.kind() == Step.Kind.SET && isNew) lastIn.put(step.parent(), step.name());
     }
 
     byte[] operators() {
         List<Step> steps = new ArrayList<>(entries.size());
         entries.values().forEach(entry -> steps.add(entry.asStep()));
         return new Steps(steps).operators();
-    }
-
-    private static String name(Step step) {
-        return step.names()[step.names().length - 1];
     }
 }

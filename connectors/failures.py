@@ -1,0 +1,60 @@
+"""Why a connector has failed: the telling line of its stack trace, and the code by which it is decided what helps."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+#: One exception of a stack trace: its class, and our code where the message begins with one.
+_EXCEPTION = re.compile(r"^(?:[\w$]+\.)*([\w$]+)(?:: (?:(TWP-[A-Z-]+[A-Z]): )?|$)")
+_AT_FRONT = re.compile(r"(TWP-[A-Z-]+[A-Z]): ")
+_CAUSE = "Caused by: "
+#: Classes that say nothing, before what does.
+_PLAIN = re.compile(
+    r"^(?:org\.apache\.kafka\.connect\.errors\.\w+|io\.towpath\.record\.ContractException|[\w.$]+(?=: TWP-)): "
+)
+#: Others' failures have no code of ours. These have the cause and the remedy of one: by the class of the exception, ...
+_CLASSES = dict.fromkeys(("ConfigException", "ClassNotFoundException", "NoClassDefFoundError"), "TWP-CONFIG")
+#: ... by the code of MongoDB's that the driver names (286 is ChangeStreamHistoryLost), ...
+_SERVER_ERROR = re.compile(r"\b(?:error|code) (\d+)\b")
+_SERVER_CODES = {"286": "TWP-HISTORY-LOST"}
+#: ... and by words, where there is nothing else: of Debezium, Kafka Connect, and our plugin from before the codes.
+_WORDS = {
+    "may no longer be in the oplog": "TWP-HISTORY-LOST",
+    r"Invalid value .* for configuration": "TWP-CONFIG",
+    "Failed to find any class": "TWP-CONFIG",
+    "towpath resnapshot": "TWP-HISTORY-LOST",
+    "--accept-missed-deletes": "TWP-DELETES-MISSED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a Java stack trace tells, which is all that Connect hands on."""
+
+    what: str
+    """In one line: the exception that bears a code, or else the deepest cause."""
+    code: str
+    """As in `docs/errors.md`; empty where a restart may help."""
+
+    @classmethod
+    def of(cls, trace: str) -> Failure:
+        lines = [line.strip() for line in trace.splitlines()] or [""]
+        causes = [line for n, line in enumerate(lines) if n == 0 or line.startswith(_CAUSE)]
+        causes = [line.removeprefix(_CAUSE) for line in causes]
+        coded = ((line, found[2]) for line in causes if (found := _EXCEPTION.match(line)) and found[2])
+        line, code = next(coded, (causes[-1], _foreign(causes[-1])))
+        return cls(_PLAIN.sub("", line), code)
+
+
+def code_of(message: str) -> str:
+    """The code at the front of a message of our connectors; empty when it has none."""
+    found = _AT_FRONT.match(message)
+    return found[1] if found else ""
+
+
+def _foreign(line: str) -> str:
+    kind, server = _EXCEPTION.match(line), _SERVER_ERROR.search(line)
+    by_kind = _CLASSES.get(kind[1], "") if kind else ""
+    by_server = _SERVER_CODES.get(server[1], "") if server else ""
+    return by_kind or by_server or next((code for words, code in _WORDS.items() if re.search(words, line)), "")

@@ -1,0 +1,26 @@
+package io.towpath.sink;
+
+import java.util.Collection;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.sink.SinkRecord;
+
+/** What Connect's records do not report themselves. */
+final class Records {
+    private Records() {}
+
+    static TopicPartition partition(SinkRecord record) {
+        return new TopicPartition(record.topic(), record.kafkaPartition());
+    }
+
+    /** The size of their keys and values. */
+    static long bytes(Collection<SinkRecord> records) {
+        long bytes = 0;
+        for (SinkRecord record : records) bytes += bytes(record);
+        return bytes;
+    }
+
+    static long bytes(SinkRecord record) {
+        return (record.key() instanceof byte[] key ? key.length : 0)
+                + (record.value() instanceof byte[] value ? value.length : 0);
+    }
+}
