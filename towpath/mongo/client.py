@@ -37,7 +37,7 @@ class Collection:
     kind: str
     options: dict[str, Any]
     uuid: str
-    """In hexadecimal digits, which a collection that is made anew does not have; empty for a view."""
+    """Hexadecimal; a recreated collection has another one. Empty for a view."""
 
 
 def briefly(uri: str, side: str) -> AbstractContextManager[Client]:
