@@ -22,7 +22,7 @@ from towpath.errors import TopicError
 from towpath.kafka.consume import Silence, messages
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.records import source_milliseconds
-from towpath.mongo.client import ANSWER, connected
+from towpath.mongo.client import ANSWER_S, connected
 from towpath.pipeline import Pipeline
 
 #: Up to this many offsets a gap is counted record by record; a larger one is given as the difference of offsets.
@@ -69,7 +69,7 @@ def applied(pipeline: Pipeline, topics: Topics) -> Iterator[Callable[[], dict[Pl
     if not pipeline.exactly_once:
         yield lambda: topics.committed(pipeline.sink_group)
         return
-    with connected(pipeline.destination_uri, "destination", answer=ANSWER) as client:
+    with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
         yield lambda: {place: found.offset for place, found in positions(client, pipeline).items()}
 
 
