@@ -151,11 +151,7 @@ def _prepared(it: Session, side: Side, settings: Settings, done: Callable[[], di
             change.apply()
     names = tuple(f"{pipeline.name}.{namespace}" for namespace in settings.namespaces)
     source, sink = pipeline.source_connector, pipeline.sink_connector
-<<<<<<< HEAD
-    return Way(side, it.connect, it.topics, source, sink, names, deployment.inventory.wanted, done)
-=======
     return Way(side, it.connect, it.topics, source, sink, names, deployment.inventory.desired, done)
->>>>>>> w1
 
 
 def pipeline_file(stack: embedded.Stack, name: str) -> Path:
