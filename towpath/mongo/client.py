@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from traceback import walk_tb
@@ -27,6 +28,9 @@ REPLAY_SIDE = "replay's destination"
 _UNAUTHENTICATED, _UNAUTHORISED, _NO_SUCH_USER = 18, 13, 11
 #: Seconds for an answer that a healthy server gives at once.
 ANSWER_S = 20.0
+
+
+_OCCUPIED_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,3 +320,16 @@ def clocks(client: Client) -> tuple[ClusterTime, float]:
     hello = client.admin.command("hello")
     stamp = hello["operationTime"]
     return ClusterTime(stamp.time, stamp.inc), hello["localTime"].timestamp()
+
+
+def open_two_connections(client: Client) -> None:
+    """Have the client hold two connections to the primary, for a thread that waits in a change stream and another one.
+
+    A `hello` that waits for a change of the topology occupies the first; it needs no privilege.
+    """
+    waiting = {"topologyVersion": client.admin.command("hello")["topologyVersion"], "maxAwaitTimeMS": _OCCUPIED_MS}
+    with ThreadPoolExecutor(1) as pool:
+        occupied = pool.submit(lambda: client.admin.command("hello", **waiting))
+        while not occupied.done():
+            client.admin.command("ping")
+        occupied.result()
