@@ -47,21 +47,23 @@ def compact(
 
     Exit codes: 0 done, or the service was stopped; 1 --once left documents unprotected; 2 it cannot be done.
     """
-    with opened(file) as it:
-        compaction = preconditions.compaction_of(it.pipeline)
+    with opened(file) as session:
+        compaction = preconditions.compaction_of(session.pipeline)
         asked_ms = None if every is None else every // timedelta(milliseconds=1)
         seconds = preconditions.interval(compaction, asked_ms) / 1000
-        preconditions.refuse_undeployed(it, compaction)
+        preconditions.refuse_undeployed(session, compaction)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         tell = print_json if as_json else _line
-        with closing(Reader(it.pipeline, it.topics, from_beginning=from_beginning)) as reader:
+        with closing(Reader(session.pipeline, session.topics, from_beginning=from_beginning)) as reader:
             deadline = timeout if once else None
-            compactor = Compactor(it.pipeline, compaction, it.connect, it.topics, reader, say, unreadable, deadline)
+            compactor = Compactor(
+                session.pipeline, compaction, session.connect, session.topics, reader, say, unreadable, deadline
+            )
             if once:
                 _once(compactor, timeout, tell)
                 return
             say(
-                f"{it.pipeline.name}: a round every {seconds:,.0f} s; compaction_lag is"
+                f"{session.pipeline.name}: a round every {seconds:,.0f} s; compaction_lag is"
                 f" {compaction.lag_ms / 1000:,.0f} s"
             )
             with suppress(KeyboardInterrupt):

@@ -16,7 +16,7 @@ from towpath.errors import Refused, TopicError
 from towpath.log import bounds
 from towpath.mongo.client import connected
 from towpath.session import Session
-from towpath.supervisor.restarts import end
+from towpath.supervisor.restarts import end_transactions
 from towpath.verification import full_verdict
 
 
@@ -30,11 +30,11 @@ def pause(file: Path) -> None:
 
     Exit codes: 0 paused; 2 it cannot be done.
     """
-    with opened(file) as it:
-        it.require_deployed()
-        for name in it.pipeline.connectors:
-            it.connect.pause(name)
-        click.echo(f"{it.pipeline.name}: paused")
+    with opened(file) as session:
+        session.require_deployed()
+        for name in session.pipeline.connectors:
+            session.connect.pause(name)
+        click.echo(f"{session.pipeline.name}: paused")
 
 
 @click.command()
@@ -47,14 +47,14 @@ def resume(file: Path, timeout: float) -> None:
 
     Exit codes: 0 running; 1 a connector does not run yet; 2 it cannot be done.
     """
-    with opened(file) as it:
-        it.require_deployed()
-        cutover.refuse(it.pipeline)
-        refuse_loop_on_resuming(it.pipeline, it.connect, it.topics)
-        for name in it.pipeline.connectors:
-            it.connect.resume(name)
-        wait_running(it.connect, it.pipeline, timeout)
-        click.echo(f"{it.pipeline.name}: running")
+    with opened(file) as session:
+        session.require_deployed()
+        cutover.refuse(session.pipeline)
+        refuse_loop_on_resuming(session.pipeline, session.connect, session.topics)
+        for name in session.pipeline.connectors:
+            session.connect.resume(name)
+        wait_running(session.connect, session.pipeline, timeout)
+        click.echo(f"{session.pipeline.name}: running")
 
 
 @click.command()
@@ -83,20 +83,20 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
 
     Exit codes: 0 running; 1 a connector does not run yet; 2 a connector fails again, or it cannot be done.
     """
-    with opened(file) as it:
-        _end_transactions(it)
-        it.require_deployed()
+    with opened(file) as session:
+        _end_transactions(session)
+        session.require_deployed()
         if accept:
-            _accept_missed_deletes(it)
+            _accept_missed_deletes(session)
         if accept_gap:
-            _accept_log_gap(it)
-        [sink] = statuses(it.connect, [it.pipeline.sink_connector])
-        for name in it.pipeline.connectors:
-            it.connect.restart(name, only_failed=not everything)
-        wait_running(it.connect, it.pipeline, timeout)
+            _accept_log_gap(session)
+        [sink] = statuses(session.connect, [session.pipeline.sink_connector])
+        for name in session.pipeline.connectors:
+            session.connect.restart(name, only_failed=not everything)
+        wait_running(session.connect, session.pipeline, timeout)
         if any(cause.code in bounds.CODES for cause in sink.causes):
-            bounds.refuse(it.pipeline, it.topics)  # it runs until it has looked at its log
-        click.echo(f"{it.pipeline.name}: running")
+            bounds.refuse(session.pipeline, session.topics)  # it runs until it has looked at its log
+        click.echo(f"{session.pipeline.name}: running")
         if accept_gap:
             say(
                 f"changes are missing at the destination: run `towpath verify {file}`, which finds the documents that"
@@ -109,38 +109,38 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
             )
 
 
-def _end_transactions(it: Session) -> None:
+def _end_transactions(session: Session) -> None:
     """What cannot be ended is told: what has failed may start all the same."""
     try:
-        for words in end(it, list(it.topics.open_transactions())):
+        for words in end_transactions(session, list(session.topics.open_transactions())):
             say(words)
     except TopicError as error:
         say(f"towpath: {error}")
 
 
-def _accept_log_gap(it: Session) -> None:
-    cutover.refuse(it.pipeline)
-    refuse_loop_on_resuming(it.pipeline, it.connect, it.topics)
-    found = bounds.accept(it.pipeline, it.topics, it.connect)
-    full_verdict.forget(it)
+def _accept_log_gap(session: Session) -> None:
+    cutover.refuse(session.pipeline)
+    refuse_loop_on_resuming(session.pipeline, session.connect, session.topics)
+    found = bounds.accept(session.pipeline, session.topics, session.connect)
+    full_verdict.forget(session)
     for one in found:
         say(f"{one.words}; the sink continues at offset {one.begin:,}")
-    it.connect.resume(it.pipeline.sink_connector)
+    session.connect.resume(session.pipeline.sink_connector)
 
 
-def _accept_missed_deletes(it: Session) -> None:
+def _accept_missed_deletes(session: Session) -> None:
     """Raises `Refused` where nothing was stopped: what may be missed is not to be accepted beforehand."""
-    sink = it.pipeline.sink_connector
-    [found] = statuses(it.connect, [sink])
+    sink = session.pipeline.sink_connector
+    [found] = statuses(session.connect, [sink])
     if not any(cause.code == "TWP-DELETES-MISSED" for cause in found.causes):
         raise Refused(
             f"{sink} did not stop because of missed deletes, so there is nothing to accept; run `towpath restart`"
             " without this option to restart what has failed"
         )
-    with connected(it.pipeline.destination_uri, "destination") as client:
-        count = positions.accept_missed_deletes(client, it.pipeline)
-    full_verdict.forget(it)
-    say(f"{it.pipeline.name}: continues at {count} positions; deletes that were missed there stay missed")
+    with connected(session.pipeline.destination_uri, "destination") as client:
+        count = positions.accept_missed_deletes(client, session.pipeline)
+    full_verdict.forget(session)
+    say(f"{session.pipeline.name}: continues at {count} positions; deletes that were missed there stay missed")
 
 
 @click.command()
@@ -155,8 +155,8 @@ def wait(file: Path, timeout: float) -> None:
 
     Exit codes: 0 caught up; 1 not caught up in time; 2 it cannot be done.
     """
-    with opened(file) as it:
-        it.require_deployed()
+    with opened(file) as session:
+        session.require_deployed()
         start = time.monotonic()
-        barrier.wait(it.pipeline, it.connect, it.topics, timeout, say)
-        click.echo(f"{it.pipeline.name}: caught up after {time.monotonic() - start:.1f} s")
+        barrier.wait(session.pipeline, session.connect, session.topics, timeout, say)
+        click.echo(f"{session.pipeline.name}: caught up after {time.monotonic() - start:.1f} s")

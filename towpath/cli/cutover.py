@@ -122,12 +122,14 @@ def cutover(
     limits = Limits(max_lag, verified_within.total_seconds())
     asked = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
     with ExitStack() as stack:
-        it = stack.enter_context(opened(file))
-        if not it.pipeline.exactly_once:
+        session = stack.enter_context(opened(file))
+        if not session.pipeline.exactly_once:
             raise Refused(f'{file}: a cutover needs mode = "exactly-once", which stores positions with the documents')
         if not dry_run:
-            stack.enter_context(alone(it.pipeline.name, "cutover"))
-        sides = looked_at(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
+            stack.enter_context(alone(session.pipeline.name, "cutover"))
+        sides = looked_at(
+            session, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back
+        )
         act = _Command(sides, asked, telling, dry_run, report, has_back=not no_way_back)
         act.undo() if undoes else act.go_back() if goes_back else act.cut_over()
 
@@ -185,12 +187,12 @@ class _Command:
             undo(self.sides, self.telling)
             if self.has_back is not (self.sides.back is not None):
                 self._fail("the earlier cutover is undone; run the same command again")
-        it = self.sides.it
-        it.require_deployed()
-        checks = gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back)
+        session = self.sides.it
+        session.require_deployed()
+        checks = gate(session, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back)
         self._gate([*checks, *self._besides(returns=False)])
         if self.sides.back is not None and not self.sides.back.file.exists():
-            write_back_file(it.file)
+            write_back_file(session.file)
         seconds = self._done(lambda: self.sides.enter("to the destination"), steps.before, steps.cut_over)
         self._switch("destination", seconds)
 
@@ -227,9 +229,9 @@ class _Command:
             self._fail(f"not ready; cutover: {self.sides.marker.words}")
 
     def _besides(self, *, returns: bool) -> list[Check]:
-        it, back = self.sides.it, self.sides.back
+        session, back = self.sides.it, self.sides.back
         answers = not self.dry_run
-        return looked(Preconditions(it, back, self.asked, self.report, returns=returns, answers=answers).looks())
+        return looked(Preconditions(session, back, self.asked, self.report, returns=returns, answers=answers).looks())
 
     def _gate(self, checks: list[Check]) -> None:
         self.telling.tell(Gate(words="", checks=checks))

@@ -24,12 +24,12 @@ def ddl(file: Path, accept: bool, as_json: bool) -> None:
 
     Exit codes: 0 nothing to settle; 1 something to settle.
     """
-    with opened(file) as it:
-        it.require_deployed()
-        found = unreplicated.told(it)
-        left = unreplicated.look(it, found)
+    with opened(file) as session:
+        session.require_deployed()
+        found = unreplicated.told(session)
+        left = unreplicated.look(session, found)
         if accept and left:
-            unreplicated.settle(it.pipeline.name, {one.mark for one in found})
+            unreplicated.settle(session.pipeline.name, {one.mark for one in found})
         if as_json:
             print_json({"accepted": accept, "unfollowed": [one.as_json() for one in left]})
         else:

@@ -62,50 +62,50 @@ def prepare(
         raise click.UsageError(
             "--in-place does not go with --final or --overwrite, which change what --in-place leaves as it is; give one"
         )
-    with opened(file) as it:
+    with opened(file) as session:
         if in_place:
-            found = plan.plan_in_place(it.pipeline)
+            found = plan.plan_in_place(session.pipeline)
         else:
-            found = plan.plan(it.pipeline, overwrite=overwrite, final=final)
+            found = plan.plan(session.pipeline, overwrite=overwrite, final=final)
         tell_undo(found)
         if not dry_run:
-            _make(it, found, "now" if final and not _deployed(it) else indexes, timeout)
+            _make(session, found, "now" if final and not _deployed(session) else indexes, timeout)
         _print(found, dry_run=dry_run, as_json=as_json)
         if found.different:
             raise click.exceptions.Exit(_DIFFERENT)
 
 
-def _make(it: Session, found: Plan, indexes: str, timeout: float) -> None:
-    make(it, found)
+def _make(session: Session, found: Plan, indexes: str, timeout: float) -> None:
+    make(session, found)
     if not found.indexes or indexes == "none":
         return
-    if indexes == "copied" and not _applied(it, timeout):
+    if indexes == "copied" and not _applied(session, timeout):
         say(
             "no indexes were built, because the pipeline is not deployed: run `towpath prepare` again after the initial"
             " copy, or now with --indexes now"
         )
         return
     with bar() as tell:
-        apply.run(it.pipeline, found.indexes, lambda step: say(step.words), tell)
+        apply.run(session.pipeline, found.indexes, lambda step: say(step.words), tell)
 
 
-def make(it: Session, found: Plan) -> None:
+def make(session: Session, found: Plan) -> None:
     """Collections and views, which take no time."""
-    apply.run(it.pipeline, found.collections, lambda step: say(step.words))
+    apply.run(session.pipeline, found.collections, lambda step: say(step.words))
 
 
-def _deployed(it: Session) -> bool:
+def _deployed(session: Session) -> bool:
     try:
-        it.require_deployed()
+        session.require_deployed()
     except NoSuchConnector:
         return False
     return True
 
 
-def _applied(it: Session, timeout: float) -> bool:
-    if not _deployed(it):
+def _applied(session: Session, timeout: float) -> bool:
+    if not _deployed(session):
         return False
-    barrier.wait(it.pipeline, it.connect, it.topics, timeout, say)
+    barrier.wait(session.pipeline, session.connect, session.topics, timeout, say)
     return True
 
 

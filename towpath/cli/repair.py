@@ -60,24 +60,28 @@ def repair(
     """
     if ids is not None and dead_letters:
         raise click.UsageError("give one of --ids and --dead-letters, not both")
-    with opened(file) as it:
-        documents = _wanted(it, ids, dead_letters=dead_letters)
+    with opened(file) as session:
+        documents = _wanted(session, ids, dead_letters=dead_letters)
         if dry_run:
             _show(documents, as_json=as_json)
             return
-        reread_requests.refuse_unable(it.pipeline)
-        with passing(it) as passed, _struck(it.pipeline, ids is None and not dead_letters) as mended:
-            left = _report(it, repaired(it, documents, passed, timeout, say), mended, as_json=as_json)
-        for line in unreplicated.lines(it):
+        reread_requests.refuse_unable(session.pipeline)
+        with passing(session) as passed, _struck(session.pipeline, ids is None and not dead_letters) as mended:
+            left = _report(session, repaired(session, documents, passed, timeout, say), mended, as_json=as_json)
+        for line in unreplicated.lines(session):
             say(line)
     if left:
         raise click.exceptions.Exit(1)
 
 
-def _wanted(it: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[Wanted]:
+def _wanted(session: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[Wanted]:
     if ids is not None:
-        return targets.of_file(it.pipeline, *ids)
-    return targets.of_dead_letters(it.pipeline, it.topics) if dead_letters else targets.of_verdicts(_named(it.pipeline))
+        return targets.of_file(session.pipeline, *ids)
+    return (
+        targets.of_dead_letters(session.pipeline, session.topics)
+        if dead_letters
+        else targets.of_verdicts(_named(session.pipeline))
+    )
 
 
 def _named(pipeline: Pipeline) -> list[Path]:
@@ -115,7 +119,7 @@ def _struck(pipeline: Pipeline, of_verdict: bool) -> Iterator[set[tuple[str, Key
                     follow_state.strike(pipeline.name, verdict_file.counts(place))
 
 
-def _report(it: Session, found: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:
+def _report(session: Session, found: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:
     """Tell of each document as it is known, and put it into `same` if it is; the number of those that are left."""
     start, mended, left = time.monotonic(), Counter[str](), Counter[str]()
     for one in found:
@@ -123,7 +127,7 @@ def _report(it: Session, found: Iterable[Repaired], same: set[tuple[str, Key]], 
         if isinstance(one, Mended):
             same.add((one.wanted.namespace, id_key(one.wanted.id)))
         if as_json:
-            print_json(_outcome(it.pipeline, one))
+            print_json(_outcome(session.pipeline, one))
         elif isinstance(one, Left) and left.total() <= _SHOWN:
             click.echo(f"left     {one.wanted.namespace} {_id(one.wanted)}: {one.kind}: {one.why}")
     seconds = round(time.monotonic() - start, 1)

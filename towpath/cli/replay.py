@@ -102,12 +102,12 @@ def replay(
         )
     target = None if rebuild else destination(given)
     upto = moment(until) if until else None
-    with opened(file) as it:
+    with opened(file) as session:
         if target is None:
-            verdict = rebuilt.rebuild(it, rebuilt.Asked(only, force, timeout), Terminal(yes))
+            verdict = rebuilt.rebuild(session, rebuilt.Asked(only, force, timeout), Terminal(yes))
         else:
             asked = steps.Asked(target, label, only, upto, follow, empty, force, timeout)
-            verdict = steps.replay(it, asked, Terminal(yes))
+            verdict = steps.replay(session, asked, Terminal(yes))
         _tell(verdict, as_json=as_json)
 
 

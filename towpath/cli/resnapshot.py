@@ -48,34 +48,36 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
     Exit codes: 0 both sides are the same; 1 they differ; 2 it cannot be done.
     """
     verify.refuse_bad_patterns(only)
-    with opened(file) as it:
-        reread_requests.refuse_unable(it.pipeline)
-        it.require_deployed()
-        found = resnapshots.look(it.pipeline, it.connect)
-        name = _going_on(it, found, only)
-        for line in _words(it, found, name, only):
+    with opened(file) as session:
+        reread_requests.refuse_unable(session.pipeline)
+        session.require_deployed()
+        found = resnapshots.look(session.pipeline, session.connect)
+        name = _going_on(session, found, only)
+        for line in _words(session, found, name, only):
             say(line)
         if dry_run:
             return
         if name is None and not yes:
             click.confirm("Re-read these documents?", abort=True)
         if any(one.lost for one in found):
-            full_verdict.forget(it)
-        name = _begun(it, name, only)
-        _bring_back(it, name, only, timeout)
-        verdict = verify.run(it, pairs(it.pipeline, only), _options(), Asked(False, only=only), as_json=as_json)
+            full_verdict.forget(session)
+        name = _begun(session, name, only)
+        _bring_back(session, name, only, timeout)
+        verdict = verify.run(
+            session, pairs(session.pipeline, only), _options(), Asked(False, only=only), as_json=as_json
+        )
     verify.end(verdict.verdict, verdict.differences)
 
 
-def _going_on(it: Session, found: Sequence[Captured], only: tuple[str, ...]) -> str | None:
+def _going_on(session: Session, found: Sequence[Captured], only: tuple[str, ...]) -> str | None:
     """The name of the resnapshot that was interrupted; None when a new one is to begin. Raises `Refused`."""
     if not found:
-        raise Refused(f"{it.pipeline.name} has not captured anything yet; `towpath status` shows its state")
+        raise Refused(f"{session.pipeline.name} has not captured anything yet; `towpath status` shows its state")
     begun = [one for one in found if one.under_way]
     if begun:
-        if any(one.only != resnapshots.expression(it.pipeline, only) for one in begun):
+        if any(one.only != resnapshots.expression(session.pipeline, only) for one in begun):
             raise Refused(
-                f"a resnapshot of {it.pipeline.name} with a different --only ({begun[0].asked}) is not finished;"
+                f"a resnapshot of {session.pipeline.name} with a different --only ({begun[0].asked}) is not finished;"
                 " to continue it, pass the same --only"
             )
         lost_anew = any(one.lost and one.state.resnapshot == one.asked for one in begun)
@@ -93,11 +95,11 @@ def _going_on(it: Session, found: Sequence[Captured], only: tuple[str, ...]) -> 
     return None
 
 
-def _words(it: Session, found: Sequence[Captured], name: str | None, only: tuple[str, ...]) -> Iterator[str]:
+def _words(session: Session, found: Sequence[Captured], name: str | None, only: tuple[str, ...]) -> Iterator[str]:
     if name is not None:
         yield f"continuing the resnapshot {name}"
         return
-    chosen = ", ".join(only) or ", ".join(it.pipeline.include)
+    chosen = ", ".join(only) or ", ".join(session.pipeline.include)
     for one in found:
         since = datetime.fromtimestamp(one.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
         if one.lost:
@@ -121,58 +123,58 @@ def _words(it: Session, found: Sequence[Captured], name: str | None, only: tuple
         )
 
 
-def _begun(it: Session, name: str | None, only: tuple[str, ...]) -> str:
+def _begun(session: Session, name: str | None, only: tuple[str, ...]) -> str:
     if name is not None:
-        resnapshots.go_on(it.pipeline, it.connect)
+        resnapshots.go_on(session.pipeline, session.connect)
         return name
     fresh = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    resnapshots.ask(it.pipeline, it.connect, fresh, resnapshots.expression(it.pipeline, only))
+    resnapshots.ask(session.pipeline, session.connect, fresh, resnapshots.expression(session.pipeline, only))
     return fresh
 
 
-def _bring_back(it: Session, name: str, only: tuple[str, ...], timeout: float) -> None:
+def _bring_back(session: Session, name: str, only: tuple[str, ...], timeout: float) -> None:
     """Everything is read again, what was deleted meanwhile is removed, and the log is whole."""
-    pipeline = it.pipeline
-    resnapshots.wait_copied(pipeline, it.connect, name, say)
-    barrier.wait(pipeline, it.connect, it.topics, timeout, say)
+    pipeline = session.pipeline
+    resnapshots.wait_copied(pipeline, session.connect, name, say)
+    barrier.wait(pipeline, session.connect, session.topics, timeout, say)
     say("comparing both sides, to find documents that were deleted meanwhile")
-    _compare(it, only)
-    with passing(it) as passed:
-        left = [one for one in repair(it, _gone(it, only), passed, timeout, say) if isinstance(one, Left)]
+    _compare(session, only)
+    with passing(session) as passed:
+        left = [one for one in repair(session, _gone(session, only), passed, timeout, say) if isinstance(one, Left)]
     for one in left[:10]:
         say(f"left {one.wanted.namespace} {one.wanted.id.hex()}: {one.kind}: {one.why}")
-    resnapshots.close(pipeline, it.connect, it.topics, name, timeout)
+    resnapshots.close(pipeline, session.connect, session.topics, name, timeout)
 
 
 def _options() -> Options:
     return Options(lost_for=_LOST_FOR)
 
 
-def _compare(it: Session, only: tuple[str, ...]) -> None:
+def _compare(session: Session, only: tuple[str, ...]) -> None:
     """Keep what differs, in the form of a verdict, from which it is told what to read once more."""
-    pipeline, examples = it.pipeline, Examples(0)
-    with asking(it) as passed, state_files.writing(_found(it)) as file:
+    pipeline, examples = session.pipeline, Examples(0)
+    with asking(session) as passed, state_files.writing(_found(session)) as file:
         both = pairs(pipeline, only)
         comparing = Verification(
             pipeline.source_uri, pipeline.destination_uri, both, _options(), passed=passed, say=say
         )
-        for one in differences(it, comparing, examples, resumable=False):
+        for one in differences(session, comparing, examples, resumable=False):
             file.write(one.line)
         found = Found(comparing.verdict, examples.found, None)
         file.write(as_line(figures(found)))
 
 
-def _found(it: Session) -> Path:
+def _found(session: Session) -> Path:
     """No verdict: it is of before what was deleted is removed."""
-    return state_files.folder(it.pipeline.name) / "resnapshot.jsonl"
+    return state_files.folder(session.pipeline.name) / "resnapshot.jsonl"
 
 
-def _gone(it: Session, only: tuple[str, ...]) -> Iterator[Wanted]:
+def _gone(session: Session, only: tuple[str, ...]) -> Iterator[Wanted]:
     """What differs, and what the destination refused: the log has that, and it may be gone at the source."""
-    yield from targets.of_verdicts([_found(it)])
-    if not it.pipeline.exactly_once:
+    yield from targets.of_verdicts([_found(session)])
+    if not session.pipeline.exactly_once:
         return
-    names = {pair.source for pair in pairs(it.pipeline, only)}
-    for one in targets.of_dead_letters(it.pipeline, it.topics):
+    names = {pair.source for pair in pairs(session.pipeline, only)}
+    for one in targets.of_dead_letters(session.pipeline, session.topics):
         if one.namespace in names:
             yield one

@@ -23,9 +23,9 @@ from towpath.log import bounds
 from towpath.schema import unreplicated
 from towpath.session import TROUBLE, Session
 from towpath.status import log_figures, replay_states
-from towpath.status.collector import look
+from towpath.status.collector import read_status
 from towpath.status.figures import RATE_WINDOW, Copied, Status
-from towpath.status.log_figures import LogSeen
+from towpath.status.log_figures import LogReport
 from towpath.status.replay_states import Replays
 from towpath.supervisor.restarts import lasting
 from towpath.text import duration, size
@@ -48,23 +48,23 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
     Exit codes: 0 running; 1 not running, or the log lost records before the sink applied them; 2 the state is
     unknown.
     """
-    with opened(file) as it:
+    with opened(file) as session:
         if watch:
-            found = _watch_json(it) if as_json else _watch_screen(it)
+            found = _watch_json(session) if as_json else _watch_screen(session)
         else:
-            found = look(it.pipeline, it.connect, it.topics)
+            found = read_status(session.pipeline, session.connect, session.topics)
             if as_json:
-                print_json(_as_json(it, found))
+                print_json(_as_json(session, found))
             else:
-                show(_screen(it, found))
+                show(_screen(session, found))
     if found is None or found.state != "running" or found.breaks:
         raise click.exceptions.Exit(2 if found is None else 1)
 
 
-def _as_json(it: Session, found: Status) -> dict[str, Any]:
-    more = Verified.look(it, found.topic_ids).as_json() | replay_states.report(it).as_json()
-    more |= {"ddl": unreplicated.as_json(it, found.ddl)}
-    return found.as_json() | more | {"log": log_figures.report(it, found.ends).as_json()}
+def _as_json(session: Session, found: Status) -> dict[str, Any]:
+    more = Verified.look(session, found.topic_ids).as_json() | replay_states.report(session).as_json()
+    more |= {"ddl": unreplicated.as_json(session, found.ddl)}
+    return found.as_json() | more | {"log": log_figures.report(session, found.ends).as_json()}
 
 
 def show(shown: RenderableType) -> None:
@@ -74,13 +74,13 @@ def show(shown: RenderableType) -> None:
     console.print(shown)
 
 
-def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[Exception], None]) -> Status | None:
+def _watch(session: Session, show: Callable[[Status], None], trouble: Callable[[Exception], None]) -> Status | None:
     """Look again and again until Ctrl-C; the last status, None when the last look failed."""
     found: Status | None = None
     with suppress(KeyboardInterrupt, SystemError):  # the latter is what Kafka's client may leave of the former
         while True:
             try:
-                found = look(it.pipeline, it.connect, it.topics)
+                found = read_status(session.pipeline, session.connect, session.topics)
                 show(found)
             except TROUBLE as error:
                 found = None
@@ -89,23 +89,23 @@ def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[Excep
     return found
 
 
-def _watch_json(it: Session) -> Status | None:
+def _watch_json(session: Session) -> Status | None:
     """A line for each look; `state` is unknown where it failed."""
 
     def trouble(error: Exception) -> None:
         told = {"trouble": [str(error)], "errors": [fields(error)]}
-        print_json({"name": it.pipeline.name, "state": "unknown"} | told)
+        print_json({"name": session.pipeline.name, "state": "unknown"} | told)
 
-    return _watch(it, lambda found: print_json(_as_json(it, found)), trouble)
+    return _watch(session, lambda found: print_json(_as_json(session, found)), trouble)
 
 
-def _watch_screen(it: Session) -> Status | None:
+def _watch_screen(session: Session) -> Status | None:
     """Refreshed in place. While a look fails, the last one that did not stays, with the trouble below it."""
     with Live(console=Console(), auto_refresh=False) as live:
         last: list[RenderableType] = []
 
         def shown(found: Status) -> None:
-            last[:] = [_screen(it, found)]
+            last[:] = [_screen(session, found)]
             live.update(last[0], refresh=True)
 
         def trouble(error: Exception) -> None:
@@ -113,13 +113,17 @@ def _watch_screen(it: Session) -> Status | None:
             line = Text(f"no status at {at:%H:%M:%S} UTC: {error}; retrying until it answers", style="red")
             live.update(Group(*last, line), refresh=True)
 
-        return _watch(it, shown, trouble)
+        return _watch(session, shown, trouble)
 
 
-def _screen(it: Session, found: Status) -> RenderableType:
-    ddl = unreplicated.lines(it, found.ddl)
+def _screen(session: Session, found: Status) -> RenderableType:
+    ddl = unreplicated.lines(session, found.ddl)
     return screen(
-        found, Verified.look(it, found.topic_ids), replay_states.report(it), log_figures.report(it, found.ends), ddl
+        found,
+        Verified.look(session, found.topic_ids),
+        replay_states.report(session),
+        log_figures.report(session, found.ends),
+        ddl,
     )
 
 
@@ -131,7 +135,7 @@ def screen(
     found: Status,
     verified: Verified | None = None,
     replays: Replays | None = None,
-    log: LogSeen | None = None,
+    log: LogReport | None = None,
     ddl: Iterable[str] = (),
 ) -> RenderableType:
     facts = Table.grid(padding=(0, 2))

@@ -47,11 +47,13 @@ def tail(
     """
     if namespace is None and not dead_letters:
         raise click.UsageError("give a NAMESPACE, or pass --dead-letters")
-    with opened(file) as it:
+    with opened(file) as session:
         lines = (
-            _letters(it, namespace, follow=not no_follow, canonical=canonical)
+            _letters(session, namespace, follow=not no_follow, canonical=canonical)
             if dead_letters
-            else _changes(it, str(namespace), from_beginning=from_beginning, follow=not no_follow, canonical=canonical)
+            else _changes(
+                session, str(namespace), from_beginning=from_beginning, follow=not no_follow, canonical=canonical
+            )
         )
         for count, (shown, text) in enumerate(lines, 1):
             print_json(shown) if as_json else click.echo(text)
@@ -60,10 +62,10 @@ def tail(
 
 
 def _changes(
-    it: Session, namespace: str, *, from_beginning: bool, follow: bool, canonical: bool
+    session: Session, namespace: str, *, from_beginning: bool, follow: bool, canonical: bool
 ) -> Iterator[tuple[dict[str, object], str]]:
     """Each record as an object and as a line."""
-    for message in _records(it, namespace, from_beginning=from_beginning, follow=follow):
+    for message in _records(session, namespace, from_beginning=from_beginning, follow=follow):
         try:
             shown = record(message).as_json(canonical=canonical)
         except TowpathError as error:
@@ -87,11 +89,11 @@ def _foreign(message: Message, why: str, *, canonical: bool) -> dict[str, object
 
 
 def _letters(
-    it: Session, namespace: str | None, *, follow: bool, canonical: bool
+    session: Session, namespace: str | None, *, follow: bool, canonical: bool
 ) -> Iterator[tuple[dict[str, object], str]]:
     """Each dead letter as an object and as a line for people, with the record below it."""
-    wanted = None if namespace is None else topic_of(it.pipeline.name, namespace)
-    for found in letters(it.pipeline, it.topics, follow=follow):
+    wanted = None if namespace is None else topic_of(session.pipeline.name, namespace)
+    for found in letters(session.pipeline, session.topics, follow=follow):
         if wanted in (None, found.place[0]):
             shown = found.as_json(canonical=canonical)
             code = f" ({shown['code']})" if shown["code"] is not None else ""
@@ -100,17 +102,19 @@ def _letters(
             yield shown, f"{said}\n    {place}  {shown['kind'] or 'record'}  {shown['value'] or ''}".rstrip()
 
 
-def _records(it: Session, namespace: str, *, from_beginning: bool, follow: bool) -> Iterator[Message]:
-    topics = it.topics.all()
-    topic = topics.get(topic_of(it.pipeline.name, namespace))
+def _records(session: Session, namespace: str, *, from_beginning: bool, follow: bool) -> Iterator[Message]:
+    topics = session.topics.all()
+    topic = topics.get(topic_of(session.pipeline.name, namespace))
     if topic is None:
-        known = sorted(n for n in topics if re.fullmatch(it.pipeline.selection.topic_regex(it.pipeline.name), n))
-        raise TopicError(
-            f"no topic {topic_of(it.pipeline.name, namespace)} at {it.pipeline.bootstrap};"
-            f" existing ones: {', '.join(n.removeprefix(it.pipeline.name + '.') for n in known) or 'none'}"
+        known = sorted(
+            n for n in topics if re.fullmatch(session.pipeline.selection.topic_regex(session.pipeline.name), n)
         )
-    ends = it.topics.ends([topic])
-    consumer = it.topics.consumer()
+        raise TopicError(
+            f"no topic {topic_of(session.pipeline.name, namespace)} at {session.pipeline.bootstrap};"
+            f" existing ones: {', '.join(n.removeprefix(session.pipeline.name + '.') for n in known) or 'none'}"
+        )
+    ends = session.topics.ends([topic])
+    consumer = session.topics.consumer()
     try:
         starts = {place: first if from_beginning else end for place, (first, end) in ends.items()}
         if not follow:

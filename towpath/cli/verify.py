@@ -133,20 +133,24 @@ def verify(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
-    with opened(file) as it, following_alone(it.pipeline.name) if follows else nullcontext():
-        done = () if recent or resume or alone else unreplicated.passed(it)  # before namespaces are listed
+    with opened(file) as session, following_alone(session.pipeline.name) if follows else nullcontext():
+        done = () if recent or resume or alone else unreplicated.passed(session)  # before namespaces are listed
         besides = recent is None if described is None else described
-        odd = metadata(it.pipeline, only) if besides else None
+        odd = metadata(session.pipeline, only) if besides else None
         asked = Asked(alone or quiet, recent, odd, only, done)
-        begin = Beginning.look(it, asked, options) if follows else None
+        begin = Beginning.look(session, asked, options) if follows else None
         if begin and begin.goes_on:
             found = _described(asked, as_json=as_json)
         else:
-            compared = [] if recent else pairs(it.pipeline, only)
-            with nullcontext(options) if recent or quiet else journaled(it.pipeline.name, options, it.say) as chosen:
-                found = run(it, compared, chosen, asked, as_json=as_json, report=report)
+            compared = [] if recent else pairs(session.pipeline, only)
+            with (
+                nullcontext(options)
+                if recent or quiet
+                else journaled(session.pipeline.name, options, session.say) as chosen
+            ):
+                found = run(session, compared, chosen, asked, as_json=as_json, report=report)
         if begin:
-            end(found.verdict, _follow(it, begin, found, asked, options, as_json=as_json))
+            end(found.verdict, _follow(session, begin, found, asked, options, as_json=as_json))
     end(found.verdict, found.differences)
 
 
@@ -167,17 +171,19 @@ def _print(found: Event) -> None:
         click.echo(f"{found.namespace}: {found.what}")
 
 
-def _follow(it: Session, begin: Beginning, found: Found, asked: Asked, options: Options, *, as_json: bool) -> int:
+def _follow(session: Session, begin: Beginning, found: Found, asked: Asked, options: Options, *, as_json: bool) -> int:
     """Follow until interrupted, and print each difference as it settles; how many there are at the end.
 
     Exits when documents could not be judged.
     """
     show_event = print_json if as_json else _print
     begin = replace(begin, state=replace(begin.state, whole=begin.state.whole and not found.verdict.trouble))
-    with nullcontext() if asked.alone else asking(it) as passed:
+    with nullcontext() if asked.alone else asking(session) as passed:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service's stop is an interrupt
         say("comparing what changes, until interrupted; `towpath status` shows the progress")
-        ended = follow(it, begin.state, begin.known(it.pipeline.name), passed, show_event, asked.only, options)
+        ended = follow(
+            session, begin.state, begin.known(session.pipeline.name), passed, show_event, asked.only, options
+        )
     if as_json:
         print_json(Followed(**ended.as_json()))
     else:
@@ -214,24 +220,24 @@ def refuse_bad_patterns(patterns: Sequence[str]) -> None:
 
 
 def run(
-    it: Session, compared: list[Pair], options: Options, asked: Asked, *, as_json: bool, report: Path | None = None
+    session: Session, compared: list[Pair], options: Options, asked: Asked, *, as_json: bool, report: Path | None = None
 ) -> Found:
     """Compare, and print what is found and the verdict."""
     with shown() as tell:
-        found = verification.run(it, compared, options, asked, tell, print_json if as_json else lambda event: None)
+        found = verification.run(session, compared, options, asked, tell, print_json if as_json else lambda event: None)
     if not as_json:
         show(replace(found, examples=found.examples[:_EXAMPLES]))
     if report:
-        write_report(report, it.pipeline, found)
+        write_report(report, session.pipeline, found)
         say(f"wrote the report to {report}")
     if not asked.alone:
-        tell_unfollowed(it)
+        tell_unfollowed(session)
     return found
 
 
-def tell_unfollowed(it: Session) -> None:
+def tell_unfollowed(session: Session) -> None:
     """What was done to the source's collections as such and is not settled; this may just have been settled."""
-    for line in unreplicated.lines(it):
+    for line in unreplicated.lines(session):
         say(line)
 
 

@@ -25,7 +25,7 @@ from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.errors import TowpathError
 from towpath.session import Session
-from towpath.status.collector import look as look_at
+from towpath.status.collector import read_status
 
 
 @click.command()
@@ -85,38 +85,38 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
     say(f"2/6 Loaded {loaded:,} documents into {' and '.join(NAMESPACES)} at the source")
     writer, stop = Writer(source, chance, first_hour=12), threading.Event()
     thread = threading.Thread(target=writer.run, args=(stop,), name="writer")
-    with opened(file) as it:
+    with opened(file) as session:
         try:
             say("3/6 Deploying the connectors, while a writer keeps changing the source")
             thread.start()
-            _deploy(it)
+            _deploy(session)
             say("4/6 Copying what was there, then streaming what changes")
-            _watch(it, seconds)
+            _watch(session, seconds)
         finally:
             stop.set()
             thread.join()
         say("5/6 The writer has stopped; waiting until everything it wrote is at the destination")
         start = time.monotonic()
-        barrier.wait(it.pipeline, it.connect, it.topics, 240, lambda words: None)
+        barrier.wait(session.pipeline, session.connect, session.topics, 240, lambda words: None)
         say(f"    caught up after {time.monotonic() - start:.1f} s")
         say("6/6 Comparing both sides, document by document, byte for byte")
         comparisons = compare_all(source, destination)
-        summary(comparisons, writer.counts, pushes(it))
+        summary(comparisons, writer.counts, pushes(session))
     return all(comparison.same for comparison in comparisons.values())
 
 
-def _deploy(it: Session) -> None:
-    for change in Deployment(Inventory(it.pipeline, it.connect, it.topics)).plan():
+def _deploy(session: Session) -> None:
+    for change in Deployment(Inventory(session.pipeline, session.connect, session.topics)).plan():
         say(f"    {change.words}")
         change.apply()
-    wait_running(it.connect, it.pipeline, timeout=120)
+    wait_running(session.connect, session.pipeline, timeout=120)
 
 
-def _watch(it: Session, seconds: float) -> None:
+def _watch(session: Session, seconds: float) -> None:
     """Show a line a second: progress of the copy, then lag, until the copy has been done for some seconds."""
     done_at: float | None = None
     while done_at is None or time.monotonic() < done_at + seconds:
-        found = look_at(it.pipeline, it.connect, it.topics)
+        found = read_status(session.pipeline, session.connect, session.topics)
         if found.state in ("failed", "missing"):
             raise TowpathError(
                 "; ".join(r for c in found.connectors for r in c.failures) or f"the pipeline is {found.state}"

@@ -33,11 +33,11 @@ def compare_all(source: Store, destination: Store) -> dict[str, Comparison]:
     return found
 
 
-def pushes(it: Session) -> Pushes:
+def pushes(session: Session) -> Pushes:
     """Read the devices' topic from its beginning and count the updates in it."""
-    topic = it.topics.all()[topic_of(it.pipeline.name, "telemetry.hours")]
-    window = {place: (0, end) for place, (_, end) in it.topics.ends([topic]).items()}
-    consumer = it.topics.consumer()
+    topic = session.topics.all()[topic_of(session.pipeline.name, "telemetry.hours")]
+    window = {place: (0, end) for place, (_, end) in session.topics.ends([topic]).items()}
+    consumer = session.topics.consumer()
     records = size = 0
     try:
         for _, message in messages(consumer, window):
