@@ -225,7 +225,7 @@ def test_one_that_follows_keeps_to_itself_and_goes_on_where_it_was(
         }, "and not what no record is about: nothing else was read"
         second.process.send_signal(signal.SIGTERM)
         second.end(expect=1)
-    assert "2 mended" in towpath("repair", pipeline.file).stdout
+    assert "2 repaired" in towpath("repair", pipeline.file).stdout
     assert pipeline.status()["verify"]["missing"] == 0
     assert gate(pipeline).startswith("ok")
     _ends_of_the_log(pipeline, tmp_path)

@@ -62,7 +62,7 @@ def resume(file: Path, timeout: float) -> None:
 @click.option("--all", "everything", is_flag=True, help="Also restart what has not failed.")
 @click.option(
     positions.MISSED_DELETES,
-    "accept",
+    "accept_deletes",
     is_flag=True,
     help="Continue a sink that stopped because the log may have lost deletes before the sink applied them. Run verify"
     " and repair next.",
@@ -75,7 +75,7 @@ def resume(file: Path, timeout: float) -> None:
     " or because the topic was truncated or recreated. Run verify and repair next.",
 )
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors are running.")
-def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeout: float) -> None:
+def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool, timeout: float) -> None:
     """Restart the failed connectors and tasks of PIPELINE. Each continues where it stopped.
 
     Run it after you have fixed the cause that `status` shows. It first ends hanging transactions in Kafka, which a
@@ -86,7 +86,7 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
     with opened(file) as session:
         _end_transactions(session)
         session.require_deployed()
-        if accept:
+        if accept_deletes:
             _accept_missed_deletes(session)
         if accept_gap:
             _accept_log_gap(session)
@@ -95,14 +95,14 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
             session.connect.restart(name, only_failed=not everything)
         wait_running(session.connect, session.pipeline, timeout)
         if any(cause.code in bounds.CODES for cause in sink.causes):
-            bounds.refuse(session.pipeline, session.topics)  # it runs until it has looked at its log
+            bounds.refuse(session.pipeline, session.topics)  # the sink reports RUNNING until it has checked its log
         click.echo(f"{session.pipeline.name}: running")
         if accept_gap:
             say(
                 f"changes are missing at the destination: run `towpath verify {file}`, which finds the documents that"
                 f" differ, and then `towpath repair {file}`, which re-reads them at the source"
             )
-        if accept:
+        if accept_deletes:
             say(
                 f"deletes may be missing at the destination: run `towpath verify {file}`, which finds the documents"
                 f" that should be gone, and then `towpath repair {file}`, which deletes them"
@@ -110,10 +110,10 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
 
 
 def _end_transactions(session: Session) -> None:
-    """What cannot be ended is told: what has failed may start all the same."""
+    """End hanging transactions. Those that cannot be ended are only reported: the tasks may start all the same."""
     try:
-        for words in end_transactions(session, list(session.topics.open_transactions())):
-            say(words)
+        for message in end_transactions(session, list(session.topics.open_transactions())):
+            say(message)
     except TopicError as error:
         say(f"towpath: {error}")
 
@@ -121,20 +121,20 @@ def _end_transactions(session: Session) -> None:
 def _accept_log_gap(session: Session) -> None:
     cutover.refuse(session.pipeline)
     refuse_loop_on_resuming(session.pipeline, session.connect, session.topics)
-    found = bounds.accept(session.pipeline, session.topics, session.connect)
+    gaps = bounds.accept(session.pipeline, session.topics, session.connect)
     full_verdict.forget(session)
-    for one in found:
-        say(f"{one.words}; the sink continues at offset {one.begin:,}")
+    for gap in gaps:
+        say(f"{gap.words}; the sink continues at offset {gap.begin:,}")
     session.connect.resume(session.pipeline.sink_connector)
 
 
 def _accept_missed_deletes(session: Session) -> None:
-    """Raises `Refused` where nothing was stopped: what may be missed is not to be accepted beforehand."""
-    sink = session.pipeline.sink_connector
-    [found] = statuses(session.connect, [sink])
-    if not any(cause.code == "TWP-DELETES-MISSED" for cause in found.causes):
+    """Raises `Refused` unless the sink stopped for missed deletes: they cannot be accepted in advance."""
+    name = session.pipeline.sink_connector
+    [sink] = statuses(session.connect, [name])
+    if not any(cause.code == "TWP-DELETES-MISSED" for cause in sink.causes):
         raise Refused(
-            f"{sink} did not stop because of missed deletes, so there is nothing to accept; run `towpath restart`"
+            f"{name} did not stop because of missed deletes, so there is nothing to accept; run `towpath restart`"
             " without this option to restart what has failed"
         )
     with connected(session.pipeline.destination_uri, "destination") as client:

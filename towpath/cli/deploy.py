@@ -8,7 +8,7 @@ import click
 
 from connectors.control import wait_running
 from towpath.cli.options import json_option, opened, pipeline_argument, print_json, say
-from towpath.cli.prepare import tell_rest
+from towpath.cli.prepare import report_rest
 from towpath.deploy import deployment
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
@@ -50,30 +50,30 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
         inventory = Inventory(session.pipeline, session.connect, session.topics, allow_missing=allow_missing)
         changes = Deployment(inventory).plan()
         require_ready(inventory)
-        made = _prepared(session.pipeline) if prepares else NOTHING
+        schema = _schema_plan(session.pipeline) if prepares else NOTHING
         if dry_run:
-            for step in made.collections:
+            for step in schema.collections:
                 say(f"would {step.words}")
         else:
-            apply.run(session.pipeline, made.collections, lambda step: say(step.words))
-        tell_rest(made)
+            apply.run(session.pipeline, schema.collections, lambda step: say(step.words))
+        report_rest(schema)
         for change in changes:
             say(f"{'would ' if dry_run else ''}{change.words}")
             if not dry_run:
                 change.apply()
         if not dry_run:
             wait_running(session.connect, session.pipeline, timeout)
-        words = [*(one.words for one in made.collections), *(change.words for change in changes)]
+        descriptions = [*(step.words for step in schema.collections), *(change.words for change in changes)]
         if as_json:
-            print_json({"dry_run": dry_run, "changes": words})
-        elif not words:
+            print_json({"dry_run": dry_run, "changes": descriptions})
+        elif not descriptions:
             click.echo(f"{session.pipeline.name}: nothing to change")
         elif not dry_run:
             click.echo(f"{session.pipeline.name}: deployed, {len(session.pipeline.connectors)} connectors running")
 
 
-def _prepared(pipeline: Pipeline) -> Plan:
-    """What is to be made at the destination; nothing where its user may not look."""
+def _schema_plan(pipeline: Pipeline) -> Plan:
+    """The collections and views to create at the destination; none if either cluster cannot be read."""
     try:
         return plan.plan(pipeline)
     except MongoUnreachable as error:
@@ -102,20 +102,20 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
     if label is not None and log:
         raise click.UsageError("give one of --topics and --replay: a replay has no log of its own")
     with opened(file) as session:
-        session.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
+        session.topics.brokers()  # first: without Kafka, every request to Connect blocks for 90 s
         if label is not None:
             _remove_replay(session, label, dry_run=dry_run)
             return
         replays = every(session.connect, session.pipeline) if log else ()
-        doomed = pipeline_topics(session.pipeline, session.topics.all()) if log else []
+        topics = pipeline_topics(session.pipeline, session.topics.all()) if log else []
         if dry_run:
-            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *doomed):
+            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics):
                 say(f"would remove {name}")
             return
-        if doomed and not yes:
-            ended = f" and end {len(replays)} replays" if replays else ""
-            words = f"Delete {len(doomed)} topics with all their records{ended}? This cannot be undone"
-            click.confirm(words, abort=True)
+        if topics and not yes:
+            ending = f" and end {len(replays)} replays" if replays else ""
+            question = f"Delete {len(topics)} topics with all their records{ending}? This cannot be undone"
+            click.confirm(question, abort=True)
         for replay in replays:
             connector.remove(replay, session.connect, session.topics, keep_letters=False, say=say)
         deployment.remove(session.pipeline, session.connect, session.topics, log=log, say=say)
@@ -125,7 +125,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
 def _remove_replay(session: Session, label: str, *, dry_run: bool) -> None:
     replay = find(session.connect, session.pipeline, label) or left_behind(session.topics, session.pipeline, label)
     if replay is None:
-        names = ", ".join(one.label for one in every(session.connect, session.pipeline)) or "none"
+        names = ", ".join(existing.label for existing in every(session.connect, session.pipeline)) or "none"
         raise TowpathError(f"{session.pipeline.name} has no replay {label}; existing replays: {names}")
     if dry_run:
         say(f"would remove {replay.name}")

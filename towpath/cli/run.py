@@ -87,7 +87,8 @@ def _await_deployed(session: Session, events: Events, draw: Callable[[], None], 
         except NoSuchConnector as error:
             if not deploys:
                 raise TowpathError(
-                    f"{error} run: towpath deploy {session.file}; or deploy and supervise: towpath run {session.file} --deploy"
+                    f"{error} run: towpath deploy {session.file}; or deploy and supervise: towpath run {session.file}"
+                    " --deploy"
                 ) from error
         except TROUBLE as error:
             events.report_state(Note(event="away", about="first", words=f"{error}; retrying until it answers"))

@@ -154,8 +154,8 @@ class DeadLetterRetries:
         for refusal in repaired:
             self._refusals.pop(refusal.document_id, None)
         self.repaired += len(repaired)
-        cause, namespace = group[0].cause, group[0].target.namespace
         if repaired:
+            cause, namespace = repaired[0].cause, repaired[0].target.namespace
             self._pauses.pop(cause, None)
             yield f"repaired {counted(len(repaired), 'document')} of {namespace} that the destination had refused"
             rest = [refusal for refusal in self._refusals.values() if refusal.cause == cause and refusal.shown_id]
@@ -167,7 +167,7 @@ class DeadLetterRetries:
             reason = next((result.reason for result in results if result.result == "left"), child.end_reason)
             remaining = counted(len(self._refusals), "document")
             when = f"; retried in {pause:.0f} s" if pause else ""
-            yield f"still refused: {remaining}; {namespace}: {reason}{when}"
+            yield f"still refused: {remaining}; {group[0].target.namespace}: {reason}{when}"
 
     def _rotate(self, group: list[Refusal]) -> None:
         """Move these to the end, so that another document of the cause is tried next."""
