@@ -109,7 +109,7 @@ def test_dead_letters_of_a_silent_broker_hold_nothing_up(pipeline: Pipeline, mon
 
 def refuse_and_accept(pipeline: Pipeline, run: Running) -> None:
     """The destination refuses two documents, then so many that the sink stops, and takes all of them again."""
-    run.await_word("comparing what changes")
+    run.await_word("comparing documents that change")
     destination = pipeline.destination_client[pipeline.name]
     destination.command({"collMod": "a", "validator": REFUSING})
     pipeline.source("a").update_many({"_id": {"$lt": 2}}, {"$set": {"refused": True}})
