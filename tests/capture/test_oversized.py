@@ -119,7 +119,7 @@ def test_a_record_that_its_topic_does_not_take_is_set_aside_and_repaired_once_it
     assert pipeline.destination("docs").count_documents({}) == 3
     towpath("repair", pipeline.file, "--dead-letters", expect=1)
     limit(pipeline, 17 * 1024 * 1024)
-    until("repair", lambda: "1 mended, 0 left" in _repaired(pipeline))
+    until("repair", lambda: "1 repaired, 0 left" in _repaired(pipeline))
     pipeline.assert_same("docs", at_least=4)
 
 

@@ -231,7 +231,7 @@ def test_a_broken_rule_is_found_and_mended_also_when_the_updates_were_committed(
     pipeline.wait()
     keys = break_the_rule(pipeline, list(range(20)), 49)
     assert broken(pipeline) == keys
-    assert "has not been at" in towpath("status", pipeline.file).stdout
+    assert "has not read" in towpath("status", pipeline.file).stdout
     said = towpath("compact", pipeline.file, "--once").stdout
     assert "requested 2" in said
     assert "oldest unprotected update: none" in said

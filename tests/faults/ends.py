@@ -8,7 +8,7 @@ from pathlib import Path
 
 from towpath.errors import TowpathError
 from towpath.session import opened
-from towpath.supervisor.restarts import Ends
+from towpath.supervisor.restarts import HangingTransactions
 
 _TICK = 1.0  # seconds
 
@@ -31,7 +31,7 @@ class Ending:
 
     def _run(self) -> None:
         with opened(self._file) as it:
-            ends = Ends(it)
+            ends = HangingTransactions(it)
             while not self._over.wait(_TICK):
                 try:
                     for words in ends.turn(time.monotonic()):

@@ -26,7 +26,7 @@ from towpath.kafka.topics import Topics
 from towpath.log import lag
 from towpath.mongo import client as clusters
 from towpath.mongo.client import briefly
-from towpath.status.collector import look
+from towpath.status.collector import read_status
 from towpath.topic_settings import LARGEST_RECORD
 
 pytestmark = pytest.mark.servers
@@ -139,11 +139,11 @@ def test_the_lag_is_told_by_the_sources_clock(pipeline: Pipeline, monkeypatch: p
         connect.pause(opened.sink_connector)
         until("paused sink", lambda: connect.status(opened.sink_connector).state == "PAUSED")
         pipeline.source("docs").insert_one({"_id": 1})
-        until("lag", lambda: look(opened, connect, topics).lag_records == 1)
+        until("lag", lambda: read_status(opened, connect, topics).lag_records == 1)
         began, right = time.monotonic(), time.time
         monkeypatch.setattr(time, "time", lambda: right() + off)
-        first = look(opened, connect, topics).apply_seconds
-        later = until("lag that grows", lambda: _above(look(opened, connect, topics).apply_seconds, first))
+        first = read_status(opened, connect, topics).apply_seconds
+        later = until("lag that grows", lambda: _above(read_status(opened, connect, topics).apply_seconds, first))
     assert first is not None
     assert 0 <= first < later < 600 + time.monotonic() - began
 

@@ -15,7 +15,7 @@ from confluent_kafka import Message
 
 from tests.preflight.test_check_judgements import PIPELINE
 from tests.support.fuzz import cases, told
-from towpath.cli.tail import _foreign, _line
+from towpath.cli.tail import _as_text, _foreign
 from towpath.errors import TopicError, TowpathError
 from towpath.log.dead_letters import dead_letter
 from towpath.log.integrity import Cut, Scan
@@ -89,7 +89,7 @@ def _read(message: Message, outcomes: Counter[str]) -> None:
         assert "shop.shop.orders, partition 0, offset" in str(error)
         shown = _foreign(message, str(error), canonical=False)
         outcomes["foreign"] += 1
-    assert _line(shown)
+    assert _as_text(shown)
     json.dumps(shown)
     letter = dead_letter(message)
     json.dumps(letter.as_json(canonical=False))
@@ -142,7 +142,7 @@ def test_a_key_of_many_levels_is_shown_and_sorted_or_nobodys(kind: bytes, levels
         shown = record(message).as_json(canonical=False)
     except TowpathError as error:
         shown = _foreign(message, str(error), canonical=False)
-    assert _line(shown)
+    assert _as_text(shown)
     assert dead_letter(message).as_json(canonical=True)["key"] == shown["key"] == _key(key)
     assert is_key(key) is (levels < 250)
     if is_key(key):
@@ -175,8 +175,8 @@ def test_times_are_utc_and_say_so() -> None:
         "key": "",
         "value": "",
     }
-    assert _line(shown).startswith("22:13:20Z ")
-    assert _line({**shown, "at_ms": 1 << 80}).startswith("--:--:--Z ")
+    assert _as_text(shown).startswith("22:13:20Z ")
+    assert _as_text({**shown, "at_ms": 1 << 80}).startswith("--:--:--Z ")
 
 
 def test_a_dead_letter_of_no_document_is_about_none() -> None:

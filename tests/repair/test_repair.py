@@ -175,7 +175,7 @@ def test_what_the_destination_refuses_is_left_with_the_reason_until_that_is_gone
     assert "Document failed validation" in said
     pipeline.destination_client[pipeline.name].command({"collMod": "docs", "validator": {}})
     said = towpath("repair", pipeline.file, "--dead-letters").stdout
-    assert f"{pipeline.namespace('docs')}: 2 mended, 0 left" in said
+    assert f"{pipeline.namespace('docs')}: 2 repaired, 0 left" in said
     pipeline.assert_same("docs", at_least=100)
 
 
@@ -191,7 +191,7 @@ def test_a_file_of_ids_is_repaired_or_refused_with_words(pipeline: Pipeline, see
     assert "line 2" in towpath("repair", pipeline.file, "--ids", name, file, expect=2).stderr
     file.write_text("".join(f"{json_util.dumps(bson.decode(id))}\n" for id in harmed))
     said = towpath("repair", pipeline.file, "--ids", pipeline.namespace("papers"), file).stdout
-    assert f"{name}: 6 mended, 0 left" in said
+    assert f"{name}: 6 repaired, 0 left" in said
     pipeline.assert_same("docs", at_least=COUNT)
 
 

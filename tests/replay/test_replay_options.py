@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from towpath.cli.init import write_pipeline_file
-from towpath.cli.replay import Given, destination, moment
+from towpath.cli.replay import DestinationOptions, destination, point_in_time
 from towpath.config.loading import read
 from towpath.deploy.other_pipelines import is_written
 from towpath.errors import Refused, TowpathError
@@ -25,7 +25,7 @@ from towpath.replay.plan import END_OF_SECOND, Plan, refuse_label
     ],
 )
 def test_a_moment(text, expected):
-    assert moment(text) == expected
+    assert point_in_time(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_moment(text, expected):
 )
 def test_no_moment(text):
     with pytest.raises(TowpathError, match="ISO 8601 to the second"):
-        moment(text)
+        point_in_time(text)
 
 
 def test_a_password_is_refused_on_the_command_line_and_read_from_a_private_file_or_the_environment(
@@ -51,21 +51,21 @@ def test_a_password_is_refused_on_the_command_line_and_read_from_a_private_file_
 ):
     uri, file = "mongodb://me:secret@db:27017/?replicaSet=rs0", tmp_path / "uri"
     with pytest.raises(TowpathError, match="in the process list") as told:
-        destination(Given(uri, None, None))
+        destination(DestinationOptions(uri, None, None))
     assert "secret" not in str(told.value)
-    assert destination(Given("mongodb://me@db:27017/", None, None)) == "mongodb://me@db:27017/"
+    assert destination(DestinationOptions("mongodb://me@db:27017/", None, None)) == "mongodb://me@db:27017/"
     file.write_text(f"{uri}\n")
     file.chmod(0o644)
     with pytest.raises(TowpathError, match="chmod 600"):
-        destination(Given(None, file, None))
+        destination(DestinationOptions(None, file, None))
     file.chmod(0o600)
-    assert destination(Given(None, file, None)) == uri
+    assert destination(DestinationOptions(None, file, None)) == uri
     monkeypatch.setenv("ELSEWHERE", uri)
-    assert destination(Given(None, None, "ELSEWHERE")) == uri
+    assert destination(DestinationOptions(None, None, "ELSEWHERE")) == uri
     with pytest.raises(TowpathError, match="is not set"):
-        destination(Given(None, None, "NOWHERE"))
+        destination(DestinationOptions(None, None, "NOWHERE"))
     with pytest.raises(TowpathError, match="mongodb://"):
-        destination(Given("http://db", None, None))
+        destination(DestinationOptions("http://db", None, None))
 
 
 def test_a_plan_is_read_as_it_was_written():

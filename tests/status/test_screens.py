@@ -42,7 +42,7 @@ def test_the_progress_of_a_copy(capsys):
     assert "570 of about 1,070 in 3 collections, 50 a second, 10 s left" in said
     assert "500 of about 1,000, 2 of 4 ranges, 50 a second, 10 s left" in said
     assert "retried 2 times, last reason: [source] no primary" in said
-    assert "and 2 more, done: 1, not begun: 1" in said
+    assert "and 2 more, done: 1, not started: 1" in said
     assert "shop.b and 1 more; linear history once the stream has passed 10:2" in said
 
 

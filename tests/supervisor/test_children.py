@@ -24,11 +24,11 @@ from towpath.log import dead_letters
 from towpath.log.dead_letters import DeadLetter
 from towpath.session import opened
 from towpath.supervisor import children, services
-from towpath.supervisor import dead_letters as set_aside
+from towpath.supervisor import dead_letters as dead_letter_retries
 from towpath.supervisor import supervisor as supervising
 from towpath.supervisor.children import Child, Events, Line
-from towpath.supervisor.dead_letters import SetAside
-from towpath.supervisor.restarts import Ends, Pulse
+from towpath.supervisor.dead_letters import DeadLetterRetries
+from towpath.supervisor.restarts import HangingTransactions, Pulse
 from towpath.supervisor.services import Service, Services
 from towpath.supervisor.supervisor import Supervisor
 
@@ -78,7 +78,7 @@ def told_of(file: Path, verb: Literal["compact", "verify"], program: str) -> tup
     with opened(file) as it:
         service = Service(verb, (), child(program, verb))
         supervised = Services(it, Events(told.append), [service])
-        until("end of the child", lambda: supervised.turn(time.monotonic(), wanted=False) or service.child is None)
+        until("end of the child", lambda: supervised.turn(time.monotonic(), can_run=False) or service.child is None)
     return told, service
 
 
@@ -99,14 +99,14 @@ def told_of(file: Path, verb: Literal["compact", "verify"], program: str) -> tup
 def test_a_line_that_is_no_record_is_told_as_text(file: Path, verb: str, line: str) -> None:
     told, _ = told_of(file, verb, printing(line))
     words = [event.words or "" for event in told if event.event == "trouble"]
-    assert words == [f"{verb} printed what is not a line of its JSON: {Line('out', line).shown}"]
+    assert words == [f"{verb} printed an unreadable line: {Line('out', line).shown}"]
     assert len(words[0]) < 500
     assert str(told[-1].words).startswith(f"{verb} ended: ")
 
 
 def test_what_comes_after_such_a_line_is_taken_in(file: Path) -> None:
     _, service = told_of(file, "compact", printing("{", ROUND.line))
-    assert service.last == "at 00:00:00 UTC read 7 records; asked for 2 documents, 1 came"
+    assert service.last_report == "at 00:00:00 UTC: read 7 records; requested 2 documents, 1 arrived"
 
 
 def test_a_child_that_is_killed_in_the_midst_of_a_line(file: Path, tmp_path: Path) -> None:
@@ -116,35 +116,35 @@ def test_a_child_that_is_killed_in_the_midst_of_a_line(file: Path, tmp_path: Pat
         service = Service("compact", (), child(IN_THE_MIDST.format(written=str(written))))
         supervised = Services(it, Events(told.append), [service])
         assert service.child is not None
-        supervised.turn(time.monotonic(), wanted=False)
+        supervised.turn(time.monotonic(), can_run=False)
         until("half a line", written.exists)
         service.child.process.send_signal(signal.SIGKILL)
-        until("its end", lambda: supervised.turn(time.monotonic(), wanted=False) or service.child is None)
+        until("its end", lambda: supervised.turn(time.monotonic(), can_run=False) or service.child is None)
     assert [event.words for event in told] == [
-        'compact printed what is not a line of its JSON: {"at": 0, "rec',
-        "compact ended: it ended with -9 and said nothing; begun again in 5 s",
+        'compact printed an unreadable line: {"at": 0, "rec',
+        "compact ended: it exited with -9 and printed no error; restarted in 5 s",
     ]
 
 
 def test_a_line_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "_LONGEST", 1000)
+    monkeypatch.setattr(children, "_LONGEST_LINE", 1000)
     found = child("import sys; sys.stdout.write('x' * 50_000_000 + '\\n' + 'after\\nlast')")
-    until("its end", lambda: found.ended is not None)
+    until("its end", lambda: found.exit_status is not None)
     assert [line.text for line in found.lines()] == ["x" * 1000, "after", "last"]
 
 
 def test_one_that_prints_without_end_is_heard_a_part_at_a_time() -> None:
     found = child("while True: print('again')")
     until("a full queue", lambda: found._lines.full())
-    assert 0 < sum(1 for _ in found.lines()) <= children._AHEAD
+    assert 0 < sum(1 for _ in found.lines()) <= children._QUEUE_SIZE
     children.end([found], 20)
-    assert found.ended is not None
+    assert found.exit_status is not None
 
 
 def test_all_lines_of_one_that_has_ended_are_heard() -> None:
     found = child("for number in range(5000): print(number)")
     heard = [line.text for line in found.lines()]
-    until("its end", lambda: heard.extend(line.text for line in found.lines()) or found.ended is not None)
+    until("its end", lambda: heard.extend(line.text for line in found.lines()) or found.exit_status is not None)
     heard += [line.text for line in found.lines()]
     assert heard == [str(number) for number in range(5000)]
 
@@ -153,19 +153,19 @@ def test_one_that_does_not_end_is_killed() -> None:
     found = child(DEAF)
     until("its word", lambda: list(found.lines()))
     children.end([found], 0.2)
-    assert found.ended == -signal.SIGKILL
+    assert found.exit_status == -signal.SIGKILL
 
 
 def test_a_compaction_that_hangs_is_killed_and_given_longer(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(services, "_LOOK", 0.0)
+    monkeypatch.setattr(services, "_LIFE_CHECK", 0.0)
     told: list[Told] = []
     with opened(file) as it:
         hangs = "import time; print('{}', flush=True); time.sleep(0.5); print('{}', flush=True); time.sleep(300)"
-        service = Service("compact", (), child(hangs), pulse=Pulse(0.5), quiet=0.5)
+        service = Service("compact", (), child(hangs), pulse=Pulse(0.5), max_silence=0.5)
         supervised = Services(it, Events(told.append), [service])
-        until("its end", lambda: supervised.turn(time.monotonic(), wanted=False) or service.child is None)
-    assert "compact ended: it gave no sign of life for 0 s, and was killed" in str(told[-1].words)
-    assert service.quiet == 1.0
+        until("its end", lambda: supervised.turn(time.monotonic(), can_run=False) or service.child is None)
+    assert "compact ended: it gave no sign of life for 0 s and was killed" in str(told[-1].words)
+    assert service.max_silence == 1.0
 
 
 def test_a_sign_of_life_is_waited_for_once_there_was_one() -> None:
@@ -180,11 +180,11 @@ def test_a_sign_of_life_is_waited_for_once_there_was_one() -> None:
 
 def test_a_repair_that_hangs_or_prints_no_json_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(file) as it:
-        aside = SetAside(it)
-        aside._trying = child("import time; print('what?', flush=True); time.sleep(300)", "repair"), []
+        aside = DeadLetterRetries(it)
+        aside._running = child("import time; print('what?', flush=True); time.sleep(300)", "repair"), []
         words = until("its words", lambda: list(aside.turn(time.monotonic())))
-        assert words == ["repair printed what is not a line of its JSON: what?"]
-        monkeypatch.setattr(set_aside, "_HANGS", 0.0)
+        assert words == ["repair printed an unreadable line: what?"]
+        monkeypatch.setattr(dead_letter_retries, "_HANG_SECONDS", 0.0)
         until("its end", lambda: list(aside.turn(time.monotonic())) or not aside.children)
 
 
@@ -200,7 +200,7 @@ def test_a_deployment_that_says_nothing_is_given_up(file: Path, monkeypatch: pyt
 
 def test_one_that_cannot_be_waited_for_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one that hangs in the kernel."""
-    monkeypatch.setattr(children, "_REST", 0.1)
+    monkeypatch.setattr(children, "_LAST_LINES_TIMEOUT", 0.1)
     found = child(SILENT)
     monkeypatch.setattr(found.process, "kill", lambda: None)
     monkeypatch.setattr(found.process, "send_signal", lambda number: None)
@@ -222,10 +222,10 @@ def test_whatever_a_step_meets_is_told_and_the_next_one_is_made(
 
     with opened(file) as it:
         events = Events(told.append)
-        supervisor = Supervisor(it, events, Services.of(it, events), SetAside(it), Ends(it))
-        monkeypatch.setattr(supervising, "look", fails)
-        monkeypatch.setattr(Ends, "turn", fails)
-        monkeypatch.setattr(Services, "turn", lambda self, now, *, wanted: fails())
+        supervisor = Supervisor(it, events, Services.of(it, events), DeadLetterRetries(it), HangingTransactions(it))
+        monkeypatch.setattr(supervising, "read_status", fails)
+        monkeypatch.setattr(HangingTransactions, "turn", fails)
+        monkeypatch.setattr(Services, "turn", lambda self, now, *, can_run: fails())
         supervisor.turn()
         assert [(event.event, str(event.words).partition(";")[0]) for event in told] == [
             ("trouble", str(error)),
@@ -241,13 +241,15 @@ def test_what_was_set_aside_while_a_side_is_away_is_not_forgotten(file: Path, mo
     monkeypatch.setattr(dead_letters, "end", lambda *_: 4)
     monkeypatch.setattr(dead_letters, "letters", lambda *_, follow, start: [letter] if start <= letter.at else [])
     with opened(file) as it:
-        aside = SetAside(it)
+        aside = DeadLetterRetries(it)
         with pytest.raises(MongoUnreachable, match="cannot reach"):
             list(aside.read(0.0))  # for no server is there
-        monkeypatch.setattr(SetAside, "_differing", lambda self, asked: {self._mark(one) for one in asked})
+        monkeypatch.setattr(
+            DeadLetterRetries, "_differing", lambda self, refusals: {one.document_id for one in refusals}
+        )
         words = list(aside.read(0.0))
-    assert words == ["set aside 1 document of shop.orders: refused (121); tried again in 5 s"]
-    assert aside.left == 1
+    assert words == ["the destination refused 1 document of shop.orders: refused (121); retried in 5 s"]
+    assert aside.remaining == 1
 
 
 def test_a_verb_takes_no_module_of_the_folder_that_it_is_called_in(

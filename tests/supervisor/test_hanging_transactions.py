@@ -92,8 +92,14 @@ def test_a_transaction_that_has_lost_its_end_gets_the_one_that_was_decided(there
                     running.process.send_signal(signal.SIGINT)
                     running.ended(0)
                     said = running.said
-            assert f"{topic}, partition 0: the transaction of" in said and "committed it, as had been decided" in said
-            assert f"{topic}, partition 1: the transaction of" in said and "aborted it, as had been decided" in said
+            assert (
+                f"{topic}, partition 0: the transaction of" in said
+                and "committed it, as its coordinator had decided" in said
+            )
+            assert (
+                f"{topic}, partition 1: the transaction of" in said
+                and "aborted it, as its coordinator had decided" in said
+            )
             assert not open_ones()
             assert [one.value for one in log.records(there.addresses.bootstrap, topic)] == [b"to be committed"]
         pipeline.source("docs").update_many({}, {"$set": {"n": 1}})

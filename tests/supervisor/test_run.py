@@ -109,11 +109,11 @@ def test_dead_letters_of_a_silent_broker_hold_nothing_up(pipeline: Pipeline, mon
 
 def refuse_and_accept(pipeline: Pipeline, run: Running) -> None:
     """The destination refuses two documents, then so many that the sink stops, and takes all of them again."""
-    run.await_word("comparing what changes")
+    run.await_word("comparing documents that change")
     destination = pipeline.destination_client[pipeline.name]
     destination.command({"collMod": "a", "validator": REFUSING})
     pipeline.source("a").update_many({"_id": {"$lt": 2}}, {"$set": {"refused": True}})
-    run.await_word(f"set aside 2 documents of {pipeline.name}.a: Document failed validation (121)")
+    run.await_word(f"the destination refused 2 documents of {pipeline.name}.a: Document failed validation (121)")
     pipeline.source("a").insert_many([{"_id": 1000 + n, "refused": True} for n in range(300)])
     run.await_word(f"{pipeline.name}-sink failed: ")
     run.await_word("(restart 1)")

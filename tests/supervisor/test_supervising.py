@@ -24,7 +24,7 @@ connect = {url = "http://127.0.0.1:8083"}
 
 
 def test_pauses_double_up_to_the_longest():
-    pause, now, told = Backoff(first=2, longest=60, well=600), 100.0, []
+    pause, now, told = Backoff(first=2, longest=60, reset_after=600), 100.0, []
     for _ in range(8):
         told.append(pause.failed(now))
         assert pause.failed(now + 1) is None, "it is told once"
@@ -36,30 +36,30 @@ def test_pauses_double_up_to_the_longest():
 
 
 def test_a_thousand_failures_are_no_overflow():
-    pause = Backoff(first=2, longest=300, well=600, tries=10_000)
+    pause = Backoff(first=2, longest=300, reset_after=600, tries=10_000)
     assert pause.failed(0) == 300
 
 
 def test_what_was_well_for_long_enough_begins_anew_and_a_flapping_one_does_not():
-    pause = Backoff(first=2, longest=300, well=600)
+    pause = Backoff(first=2, longest=300, reset_after=600)
     for _ in range(3):
         pause.failed(0)
         pause.tried()
-    pause.is_well(10)
-    pause.is_well(609)
+    pause.healthy(10)
+    pause.healthy(609)
     assert pause.failed(609) == 16
     pause.tried()
-    pause.is_well(620)
-    pause.is_well(1219)
+    pause.healthy(620)
+    pause.healthy(1219)
     assert pause.tries == 4
-    pause.is_well(1220)
+    pause.healthy(1220)
     assert pause.failed(1221) == 2
 
 
 def test_what_became_well_by_itself_is_not_tried():
-    pause = Backoff(first=2, longest=300, well=600)
+    pause = Backoff(first=2, longest=300, reset_after=600)
     pause.failed(0)
-    pause.is_well(1)
+    pause.healthy(1)
     assert not pause.is_due(100)
 
 
@@ -117,14 +117,14 @@ def test_each_thing_is_told_once_until_it_changes():
     told = []
     events = Events(told.append)
     for words in ("", "a", "a", "b", "", "", "a"):
-        events.standing(Failed(about="sink", words=words, reason="r"), "well again")
+        events.report_state(Failed(about="sink", words=words, reason="r"), "well again")
     assert [event.words for event in told] == ["a", "b", "well again", "a"]
     assert (told[0].about, told[0].reason) == ("sink", "r")
 
 
 def test_what_a_child_has_found_is_handed_on_with_words(capsys):
     found = Difference(namespace="a.b", destination_namespace="a.b", id=5, id_bson="00", kind="extra", paths=())
-    Events(print_json).tell(replace(found, words="differs: x"))
+    Events(print_json).report(replace(found, words="differs: x"))
     found = json.loads(capsys.readouterr().out)
     assert (found["event"], found["words"], found["kind"]) == ("difference", "differs: x", "extra")
     assert found["at"].startswith("20")
@@ -133,7 +133,7 @@ def test_what_a_child_has_found_is_handed_on_with_words(capsys):
 def test_only_the_newest_events_stay_on_the_screen():
     events = Events(lambda event: None)
     for number in range(100):
-        events.tell(Note(event="trouble", words=str(number)))
+        events.report(Note(event="trouble", words=str(number)))
     newest: list[Told] = list(events.newest)
     assert [event.words for event in newest] == [str(number) for number in range(92, 100)]
 

@@ -56,7 +56,7 @@ def test_a_report_escapes_values_and_holds_no_password(tmp_path: Path) -> None:
 
 
 def test_a_report_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TowpathError, match=f"cannot write the report {tmp_path}: .*; name another place"):
+    with pytest.raises(TowpathError, match=f"cannot write the report {tmp_path}: .*; choose another path"):
         report.write(tmp_path, "base", name="shop", headline="same", mark="same", facts={})
 
 
@@ -67,7 +67,7 @@ def test_the_steps_of_a_cutover_fill_its_time_line() -> None:
         step("waiting", 120.0, 8.0),
     ]
     first, second = _steps(events)
-    assert (first.left, first.width, first.paused, first.found) == (0, 50, False, "2,000 documents")
+    assert (first.left, first.width, first.paused, first.figures) == (0, 50, False, "2,000 documents")
     assert (second.left, second.width, second.paused) == (60, 40, True)
     checks = [{"name": "lag", "good": False, "found": "9 records"}]
     page = report.page(

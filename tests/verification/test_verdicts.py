@@ -204,7 +204,7 @@ def test_one_that_follows_keeps_to_itself_and_goes_on_where_it_was(
 ) -> None:
     filled(pipeline)
     with verify(pipeline, tmp_path, "--follow") as first:
-        first.await_word("comparing what changes")
+        first.await_word("comparing documents that change")
         assert f"pid {first.process.pid}, since 2" in towpath("verify", pipeline.file, "--follow", expect=2).stderr
         assert gate(pipeline).startswith("ok")
         pipeline.destination("orders").delete_one({"_id": 3})
@@ -225,7 +225,7 @@ def test_one_that_follows_keeps_to_itself_and_goes_on_where_it_was(
         }, "and not what no record is about: nothing else was read"
         second.process.send_signal(signal.SIGTERM)
         second.end(expect=1)
-    assert "2 mended" in towpath("repair", pipeline.file).stdout
+    assert "2 repaired" in towpath("repair", pipeline.file).stdout
     assert pipeline.status()["verify"]["missing"] == 0
     assert gate(pipeline).startswith("ok")
     _ends_of_the_log(pipeline, tmp_path)
@@ -245,7 +245,7 @@ def _ends_of_the_log(pipeline: Pipeline, folder: Path) -> None:
         future.result()
     with verify(pipeline, folder, "--follow") as third:
         third.await_word("the log no longer reaches back to where it ended")
-        third.await_word("comparing what changes")
+        third.await_word("comparing documents that change")
         assert pipeline.status()["verify"]["missing"] == 1, "that no record was about"
     pipeline.destination_client["towpath"]["verdicts"].delete_one({"_id": pipeline.name})
     with verify(pipeline, folder, "--follow") as fourth:
@@ -256,7 +256,7 @@ def _ends_of_the_log(pipeline: Pipeline, folder: Path) -> None:
 def test_one_that_follows_outlives_kafka_that_is_away(pipeline: Pipeline, stack: Stack, tmp_path: Path) -> None:
     filled(pipeline)
     with verify(pipeline, tmp_path, "--follow") as following:
-        following.await_word("comparing what changes")
+        following.await_word("comparing documents that change")
         embedded.kill(stack.directory, "kafka", signal.SIGTERM)
         try:
             following.await_word("cannot reach Kafka")

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.support import bsonbytes as b
 from towpath import state_files
 from towpath.cli.progress import documents_compared
-from towpath.cli.verdict_text import UNSEEN, show
+from towpath.cli.verdict_text import SCREEN_LIMITS, show
 from towpath.cli.verify import verify
 from towpath.errors import TowpathError
 from towpath.events import as_line
@@ -77,7 +77,7 @@ def test_the_text_names_counts_paths_and_what_digests_do_not_see(capsys: pytest.
     assert "and 2 more" in said
     assert "not the same: 10 documents in 2.0 s, 5 a second, 20 bytes a document in replies" in said
     show(Found(verdict(tally(way="screened"))))
-    assert UNSEEN in capsys.readouterr().out
+    assert SCREEN_LIMITS in capsys.readouterr().out
 
 
 def test_the_last_line_of_json_has_the_counts() -> None:

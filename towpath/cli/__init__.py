@@ -10,7 +10,7 @@ import click
 
 DIFFERENT, TROUBLE = 1, 2
 
-#: Each verb, in the order in which people meet them: the module that has it, and what it does in one line.
+#: Verb → its module and its help in one line, in the order of `--help`.
 _VERBS = {
     "demo": ("towpath.cli.demo", "Try Towpath: start a stack, replicate two databases, compare."),
     "stack": ("towpath.cli.stack", "Run MongoDB, Kafka and Connect on this machine for tests."),
@@ -37,7 +37,7 @@ _VERBS = {
 
 
 class _Verbs(click.Group):
-    """A group that imports a verb when it is called, so that help and version come at once."""
+    """A group that imports a verb only when it is called, so that `--help` and `--version` are fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_VERBS)
@@ -50,7 +50,7 @@ class _Verbs(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, words) for name, (_, words) in _VERBS.items()])
+            formatter.write_dl([(name, description) for name, (_, description) in _VERBS.items()])
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -65,29 +65,29 @@ def towpath() -> None:
 
 
 def _expected() -> tuple[type[Exception], ...]:
-    """The errors whose messages say what to do; imported when an error is there to be sorted."""
+    """The errors whose messages say what to do. Imported only after an error, since the import is slow."""
     from towpath.errors import TowpathError
     from verifier.errors import VerifierError
 
     return TowpathError, VerifierError
 
 
-def _unraisable(found: sys.UnraisableHookArgs) -> None:
-    """Say nothing of a connection pool that an interrupt left half made: the driver cannot close what is not there."""
-    if found.exc_type is not AttributeError or getattr(found.object, "__qualname__", "") != "Pool.__del__":
-        sys.__unraisablehook__(found)
+def _unraisable(error: sys.UnraisableHookArgs) -> None:
+    """Ignore the error of a connection pool whose construction was interrupted: `Pool.__del__` misses attributes."""
+    if error.exc_type is not AttributeError or getattr(error.object, "__qualname__", "") != "Pool.__del__":
+        sys.__unraisablehook__(error)
 
 
 def main() -> None:
-    """Run the command line; the only place that turns errors into words and an exit status."""
+    """Run the command line. Only this turns errors into messages and an exit status."""
     sys.unraisablehook = _unraisable
     sys.exit(_status())
 
 
 def _status() -> int:
     try:
-        ended = towpath(standalone_mode=False)  # click hands out the status of an Exit, and None otherwise
-        return ended if isinstance(ended, int) else 0
+        status = towpath(standalone_mode=False)  # click returns the status of an Exit, and otherwise None
+        return status if isinstance(status, int) else 0
     except click.Abort:
         click.echo("stopped", err=True)
         return TROUBLE
@@ -95,7 +95,7 @@ def _status() -> int:
         error.show()
         return TROUBLE
     except BrokenPipeError:
-        sys.stderr.close()  # what reads our output has gone, as with `| head`
+        sys.stderr.close()  # the reader of our output has ended, as with `| head`
         return TROUBLE
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):

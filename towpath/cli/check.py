@@ -24,11 +24,11 @@ def check(file: Path, as_json: bool) -> None:
 
     Exit codes: 0 no errors (warnings are allowed); 1 errors; 2 the file cannot be read.
     """
-    with opened(file) as it:
-        found = sorted(everything(it, file), key=lambda finding: LEVELS.index(finding.level))
-    for finding in found:
+    with opened(file) as session:
+        findings = sorted(everything(session, file), key=lambda finding: LEVELS.index(finding.level))
+    for finding in findings:
         print_json(finding.as_json()) if as_json else click.echo(_lines(finding))
-    counts = {level: sum(finding.level == level for finding in found) for level in LEVELS}
+    counts = {level: sum(finding.level == level for finding in findings) for level in LEVELS}
     if not as_json:
         click.echo(f"{counted(counts['error'], 'error')}, {counted(counts['warning'], 'warning')}")
     if counts["error"]:

@@ -47,73 +47,75 @@ def compact(
 
     Exit codes: 0 done, or the service was stopped; 1 --once left documents unprotected; 2 it cannot be done.
     """
-    with opened(file) as it:
-        compaction = preconditions.compaction_of(it.pipeline)
-        asked_ms = None if every is None else every // timedelta(milliseconds=1)
-        seconds = preconditions.interval(compaction, asked_ms) / 1000
-        preconditions.refuse_undeployed(it, compaction)
+    with opened(file) as session:
+        compaction = preconditions.compaction_of(session.pipeline)
+        every_ms = None if every is None else every // timedelta(milliseconds=1)
+        seconds = preconditions.interval(compaction, every_ms) / 1000
+        preconditions.refuse_undeployed(session, compaction)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        tell = print_json if as_json else _line
-        with closing(Reader(it.pipeline, it.topics, from_beginning=from_beginning)) as reader:
+        report = print_json if as_json else _print_round
+        with closing(Reader(session.pipeline, session.topics, from_beginning=from_beginning)) as reader:
             deadline = timeout if once else None
-            compactor = Compactor(it.pipeline, compaction, it.connect, it.topics, reader, say, unreadable, deadline)
+            compactor = Compactor(
+                session.pipeline, compaction, session.connect, session.topics, reader, say, unreadable, deadline
+            )
             if once:
-                _once(compactor, timeout, tell)
+                _run_once(compactor, timeout, report)
                 return
             say(
-                f"{it.pipeline.name}: a round every {seconds:,.0f} s; compaction_lag is"
+                f"{session.pipeline.name}: a round every {seconds:,.0f} s; compaction_lag is"
                 f" {compaction.lag_ms / 1000:,.0f} s"
             )
             with suppress(KeyboardInterrupt):
-                _for_ever(compactor, seconds, tell)
+                _run_service(compactor, seconds, report)
 
 
-def _for_ever(compactor: Compactor, seconds: float, tell: Callable[[Round], None]) -> None:
+def _run_service(compactor: Compactor, seconds: float, report: Callable[[Round], None]) -> None:
     while True:
-        began = time.monotonic()
-        _patiently(compactor, tenacity.stop_never, lambda: tell(compactor.round()))
-        left = max(0.0, began + seconds - time.monotonic())
-        _patiently(compactor, tenacity.stop_never, partial(compactor.pause, left))
+        started = time.monotonic()
+        _retry_outages(compactor, tenacity.stop_never, lambda: report(compactor.round()))
+        remaining = max(0.0, started + seconds - time.monotonic())
+        _retry_outages(compactor, tenacity.stop_never, partial(compactor.pause, remaining))
 
 
-def _once(compactor: Compactor, timeout: float, tell: Callable[[Round], None]) -> None:
-    done: list[Round] = []
-    _patiently(compactor, tenacity.stop_after_delay(timeout), lambda: done.append(compactor.round()))
-    tell(done[-1])
-    if done[-1].asked > done[-1].arrived or done[-1].unreadable:
+def _run_once(compactor: Compactor, timeout: float, report: Callable[[Round], None]) -> None:
+    rounds: list[Round] = []
+    _retry_outages(compactor, tenacity.stop_after_delay(timeout), lambda: rounds.append(compactor.round()))
+    last = rounds[-1]
+    report(last)
+    if last.asked > last.arrived or last.unreadable:
         raise click.exceptions.Exit(1)
 
 
-def _patiently(compactor: Compactor, stop: tenacity.stop.stop_base, act: Callable[[], None]) -> None:
-    """Again, when a broker or Connect is away for a while."""
+def _retry_outages(compactor: Compactor, stop: tenacity.stop.stop_base, act: Callable[[], None]) -> None:
+    """Call `act`, and again when Kafka or Connect did not answer."""
     tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_may_pass),
+        retry=tenacity.retry_if_exception(_is_outage),
         wait=tenacity.wait_exponential(multiplier=1, max=60),
         stop=stop,
         sleep=compactor.rest,
-        before_sleep=_told,
+        before_sleep=_report_retry,
         reraise=True,
     )(act)
 
 
-def _may_pass(error: BaseException) -> bool:
+def _is_outage(error: BaseException) -> bool:
     return isinstance(error, TowpathError) and not isinstance(error, Refused | NotYet)
 
 
-def _told(state: tenacity.RetryCallState) -> None:
+def _report_retry(state: tenacity.RetryCallState) -> None:
     error = state.outcome.exception() if state.outcome else None
     wait = state.next_action.sleep if state.next_action else 0
     say(f"{error}; retrying in {wait:.0f} s")
 
 
-def _line(done: Round) -> None:
-    """One line for people."""
-    for topic in done.switched_on:
+def _print_round(event: Round) -> None:
+    for topic in event.switched_on:
         say(f"{topic} is protected: cleanup.policy now lets Kafka's log cleaner compact it")
-    oldest = "none" if done.oldest_seconds is None else f"{done.oldest_seconds:,.0f} s old"
-    odd = f", {done.unreadable:,} cannot be requested (odd _id)" if done.unreadable else ""
+    oldest = "none" if event.oldest_seconds is None else f"{event.oldest_seconds:,.0f} s old"
+    unreadable = f", {event.unreadable:,} cannot be requested (odd _id)" if event.unreadable else ""
     click.echo(
-        f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC  read {counted(done.records, 'record')} of"
-        f" {counted(done.partitions, 'partition')}; requested {counted(done.asked, 'document')},"
-        f" {done.arrived:,} arrived{odd}; oldest unprotected update: {oldest}; {done.seconds:.1f} s"
+        f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC  read {counted(event.records, 'record')} of"
+        f" {counted(event.partitions, 'partition')}; requested {counted(event.asked, 'document')},"
+        f" {event.arrived:,} arrived{unreadable}; oldest unprotected update: {oldest}; {event.seconds:.1f} s"
     )

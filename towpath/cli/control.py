@@ -16,7 +16,7 @@ from towpath.errors import Refused, TopicError
 from towpath.log import bounds
 from towpath.mongo.client import connected
 from towpath.session import Session
-from towpath.supervisor.restarts import end
+from towpath.supervisor.restarts import end_transactions
 from towpath.verification import full_verdict
 
 
@@ -30,11 +30,11 @@ def pause(file: Path) -> None:
 
     Exit codes: 0 paused; 2 it cannot be done.
     """
-    with opened(file) as it:
-        it.require_deployed()
-        for name in it.pipeline.connectors:
-            it.connect.pause(name)
-        click.echo(f"{it.pipeline.name}: paused")
+    with opened(file) as session:
+        session.require_deployed()
+        for name in session.pipeline.connectors:
+            session.connect.pause(name)
+        click.echo(f"{session.pipeline.name}: paused")
 
 
 @click.command()
@@ -47,14 +47,14 @@ def resume(file: Path, timeout: float) -> None:
 
     Exit codes: 0 running; 1 a connector does not run yet; 2 it cannot be done.
     """
-    with opened(file) as it:
-        it.require_deployed()
-        cutover.refuse(it.pipeline)
-        refuse_loop_on_resuming(it.pipeline, it.connect, it.topics)
-        for name in it.pipeline.connectors:
-            it.connect.resume(name)
-        wait_running(it.connect, it.pipeline, timeout)
-        click.echo(f"{it.pipeline.name}: running")
+    with opened(file) as session:
+        session.require_deployed()
+        cutover.refuse(session.pipeline)
+        refuse_loop_on_resuming(session.pipeline, session.connect, session.topics)
+        for name in session.pipeline.connectors:
+            session.connect.resume(name)
+        wait_running(session.connect, session.pipeline, timeout)
+        click.echo(f"{session.pipeline.name}: running")
 
 
 @click.command()
@@ -62,7 +62,7 @@ def resume(file: Path, timeout: float) -> None:
 @click.option("--all", "everything", is_flag=True, help="Also restart what has not failed.")
 @click.option(
     positions.MISSED_DELETES,
-    "accept",
+    "accept_deletes",
     is_flag=True,
     help="Continue a sink that stopped because the log may have lost deletes before the sink applied them. Run verify"
     " and repair next.",
@@ -75,7 +75,7 @@ def resume(file: Path, timeout: float) -> None:
     " or because the topic was truncated or recreated. Run verify and repair next.",
 )
 @click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors are running.")
-def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeout: float) -> None:
+def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool, timeout: float) -> None:
     """Restart the failed connectors and tasks of PIPELINE. Each continues where it stopped.
 
     Run it after you have fixed the cause that `status` shows. It first ends hanging transactions in Kafka, which a
@@ -83,64 +83,64 @@ def restart(file: Path, everything: bool, accept: bool, accept_gap: bool, timeou
 
     Exit codes: 0 running; 1 a connector does not run yet; 2 a connector fails again, or it cannot be done.
     """
-    with opened(file) as it:
-        _end_transactions(it)
-        it.require_deployed()
-        if accept:
-            _accept_missed_deletes(it)
+    with opened(file) as session:
+        _end_transactions(session)
+        session.require_deployed()
+        if accept_deletes:
+            _accept_missed_deletes(session)
         if accept_gap:
-            _accept_log_gap(it)
-        [sink] = statuses(it.connect, [it.pipeline.sink_connector])
-        for name in it.pipeline.connectors:
-            it.connect.restart(name, only_failed=not everything)
-        wait_running(it.connect, it.pipeline, timeout)
+            _accept_log_gap(session)
+        [sink] = statuses(session.connect, [session.pipeline.sink_connector])
+        for name in session.pipeline.connectors:
+            session.connect.restart(name, only_failed=not everything)
+        wait_running(session.connect, session.pipeline, timeout)
         if any(cause.code in bounds.CODES for cause in sink.causes):
-            bounds.refuse(it.pipeline, it.topics)  # it runs until it has looked at its log
-        click.echo(f"{it.pipeline.name}: running")
+            bounds.refuse(session.pipeline, session.topics)  # the sink reports RUNNING until it has checked its log
+        click.echo(f"{session.pipeline.name}: running")
         if accept_gap:
             say(
                 f"changes are missing at the destination: run `towpath verify {file}`, which finds the documents that"
                 f" differ, and then `towpath repair {file}`, which re-reads them at the source"
             )
-        if accept:
+        if accept_deletes:
             say(
                 f"deletes may be missing at the destination: run `towpath verify {file}`, which finds the documents"
                 f" that should be gone, and then `towpath repair {file}`, which deletes them"
             )
 
 
-def _end_transactions(it: Session) -> None:
-    """What cannot be ended is told: what has failed may start all the same."""
+def _end_transactions(session: Session) -> None:
+    """End hanging transactions. Those that cannot be ended are only reported: the tasks may start all the same."""
     try:
-        for words in end(it, list(it.topics.open_transactions())):
-            say(words)
+        for message in end_transactions(session, list(session.topics.open_transactions())):
+            say(message)
     except TopicError as error:
         say(f"towpath: {error}")
 
 
-def _accept_log_gap(it: Session) -> None:
-    cutover.refuse(it.pipeline)
-    refuse_loop_on_resuming(it.pipeline, it.connect, it.topics)
-    found = bounds.accept(it.pipeline, it.topics, it.connect)
-    full_verdict.forget(it)
-    for one in found:
-        say(f"{one.words}; the sink continues at offset {one.begin:,}")
-    it.connect.resume(it.pipeline.sink_connector)
+def _accept_log_gap(session: Session) -> None:
+    cutover.refuse(session.pipeline)
+    refuse_loop_on_resuming(session.pipeline, session.connect, session.topics)
+    gaps = bounds.accept(session.pipeline, session.topics, session.connect)
+    full_verdict.forget(session)
+    for gap in gaps:
+        say(f"{gap.words}; the sink continues at offset {gap.begin:,}")
+    session.connect.resume(session.pipeline.sink_connector)
 
 
-def _accept_missed_deletes(it: Session) -> None:
-    """Raises `Refused` where nothing was stopped: what may be missed is not to be accepted beforehand."""
-    sink = it.pipeline.sink_connector
-    [found] = statuses(it.connect, [sink])
-    if not any(cause.code == "TWP-DELETES-MISSED" for cause in found.causes):
+def _accept_missed_deletes(session: Session) -> None:
+    """Raises `Refused` unless the sink stopped for missed deletes: they cannot be accepted in advance."""
+    name = session.pipeline.sink_connector
+    [sink] = statuses(session.connect, [name])
+    if not any(cause.code == "TWP-DELETES-MISSED" for cause in sink.causes):
         raise Refused(
-            f"{sink} did not stop because of missed deletes, so there is nothing to accept; run `towpath restart`"
+            f"{name} did not stop because of missed deletes, so there is nothing to accept; run `towpath restart`"
             " without this option to restart what has failed"
         )
-    with connected(it.pipeline.destination_uri, "destination") as client:
-        count = positions.accept_missed_deletes(client, it.pipeline)
-    full_verdict.forget(it)
-    say(f"{it.pipeline.name}: continues at {count} positions; deletes that were missed there stay missed")
+    with connected(session.pipeline.destination_uri, "destination") as client:
+        count = positions.accept_missed_deletes(client, session.pipeline)
+    full_verdict.forget(session)
+    say(f"{session.pipeline.name}: continues at {count} positions; deletes that were missed there stay missed")
 
 
 @click.command()
@@ -155,8 +155,8 @@ def wait(file: Path, timeout: float) -> None:
 
     Exit codes: 0 caught up; 1 not caught up in time; 2 it cannot be done.
     """
-    with opened(file) as it:
-        it.require_deployed()
+    with opened(file) as session:
+        session.require_deployed()
         start = time.monotonic()
-        barrier.wait(it.pipeline, it.connect, it.topics, timeout, say)
-        click.echo(f"{it.pipeline.name}: caught up after {time.monotonic() - start:.1f} s")
+        barrier.wait(session.pipeline, session.connect, session.topics, timeout, say)
+        click.echo(f"{session.pipeline.name}: caught up after {time.monotonic() - start:.1f} s")

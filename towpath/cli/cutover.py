@@ -118,22 +118,24 @@ def cutover(
             "give one of --undo and --dry-run: --dry-run checks readiness, which --undo does not need"
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    telling = Telling(print_json if as_json else _print, say)
+    reporter = Telling(print_json if as_json else _print_event, say)
     limits = Limits(max_lag, verified_within.total_seconds())
-    asked = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
+    options = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
     with ExitStack() as stack:
-        it = stack.enter_context(opened(file))
-        if not it.pipeline.exactly_once:
+        session = stack.enter_context(opened(file))
+        if not session.pipeline.exactly_once:
             raise Refused(f'{file}: a cutover needs mode = "exactly-once", which stores positions with the documents')
         if not dry_run:
-            stack.enter_context(alone(it.pipeline.name, "cutover"))
-        sides = looked_at(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
-        act = _Command(sides, asked, telling, dry_run, report, has_back=not no_way_back)
-        act.undo() if undoes else act.go_back() if goes_back else act.cut_over()
+            stack.enter_context(alone(session.pipeline.name, "cutover"))
+        sides = looked_at(
+            session, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back
+        )
+        command = _Command(sides, options, reporter, dry_run, report, has_back=not no_way_back)
+        command.undo() if undoes else command.go_back() if goes_back else command.cut_over()
 
 
-def _print(event: Told) -> None:
-    """The words of an event; of the gate, each check on a line."""
+def _print_event(event: Told) -> None:
+    """Print the text of an event; for the gate, a line for each check."""
     if not isinstance(event, Gate):
         click.echo(event.words)
         return
@@ -147,14 +149,14 @@ def _print(event: Told) -> None:
 @dataclass(slots=True)
 class _Command:
     sides: Sides
-    asked: Asked
-    telling: Telling
+    options: Asked
+    reporter: Telling
     dry_run: bool
-    report: Path | None
+    report_path: Path | None
     has_back: bool
-    """Whether a way back is asked for."""
-    unsent: str = ""
-    """Why the writers were not sent to the new primary."""
+    """Whether the command asks for a reverse pipeline."""
+    switch_failure: str = ""
+    """Why --switch-with failed; empty if it did not."""
 
     @property
     def state(self) -> str:
@@ -162,37 +164,39 @@ class _Command:
 
     def undo(self) -> None:
         if self.state == "returned":
-            fail_back.finish(self.sides, self.asked, self.telling)
+            fail_back.finish(self.sides, self.options, self.reporter)
         elif self.state == "over":
-            raise Refused(f"the cutover is complete and cannot be undone; to fail back to the source: {self._back}")
+            raise Refused(
+                f"the cutover is complete and cannot be undone; to fail back to the source: {self._back_command}"
+            )
         elif not self.state:
-            self._tell_end("nothing to undo: no cutover is under way, and the source is primary")
+            self._report_end("nothing to undo: no cutover is under way, and the source is primary")
         else:
             self.sides.take()
-            undo(self.sides, self.telling)
+            undo(self.sides, self.reporter)
 
     def cut_over(self) -> None:
         if self.state == "over":
             assert self.sides.marker is not None
-            self._tell_end(f"already cut over: {self.sides.marker.description}")
+            self._report_end(f"already cut over: {self.sides.marker.description}")
             return
-        self._look_only("")
+        self._refuse_dry_run("")
         if self.state in ("back to the source", "returned"):
-            raise Refused(f"an earlier fail back was not finished; to continue it: {self._back}")
+            raise Refused(f"an earlier fail back was not finished; to continue it: {self._back_command}")
         if self.state:
             say("an earlier cutover was interrupted; undoing it first")
             self.sides.take()
-            undo(self.sides, self.telling)
+            undo(self.sides, self.reporter)
             if self.has_back is not (self.sides.back is not None):
                 self._fail("the earlier cutover is undone; run the same command again")
-        it = self.sides.it
-        it.require_deployed()
-        checks = gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back)
-        self._gate([*checks, *self._besides(returns=False)])
+        session = self.sides.it
+        session.require_deployed()
+        checks = gate(session, self.options.limits, blocks=self.options.blocks, back=self.sides.back)
+        self._report_gate([*checks, *self._preconditions(returns=False)])
         if self.sides.back is not None and not self.sides.back.file.exists():
-            write_back_file(it.file)
-        seconds = self._done(lambda: self.sides.enter("to the destination"), steps.before, steps.cut_over)
-        self._switch("destination", seconds)
+            write_back_file(session.file)
+        seconds = self._perform(lambda: self.sides.enter("to the destination"), steps.before, steps.cut_over)
+        self._report_switch("destination", seconds)
 
     def go_back(self) -> None:
         if not self.state or self.state == "to the destination":
@@ -200,47 +204,51 @@ class _Command:
         assert self.sides.marker is not None
         if not self.sides.marker.has_back:
             raise Refused("cannot fail back: the cutover was made with --no-way-back, so there is no reverse pipeline")
-        self._look_only("over")
+        self._refuse_dry_run("over")
         if not self.dry_run:
             self.sides.take()
         if self.state == "back to the source":
             say("an earlier fail back was interrupted; undoing it first")
-            undo(self.sides, self.telling)
+            undo(self.sides, self.reporter)
         if self.state == "over":
             back = self.sides.back
             assert back is not None
             back.require_deployed()
-            besides = self._besides(returns=True)
-            if not (self.dry_run or red(besides)):
-                fail_back.open_source(self.sides, self.asked, self.telling)
-            shut = self.sides.marker.blocked and red(besides)  # the rest is seen once the way back can write
-            self._gate(besides if shut else [*gate_back(back, self.asked.limits, blocks=self.asked.blocks), *besides])
-            seconds = self._done(lambda: self.sides.enter("back to the source"), fail_back.before, fail_back.go_back)
-            self._switch("source", seconds)
-        fail_back.finish(self.sides, self.asked, self.telling)
-        self._end("source")
+            preconditions = self._preconditions(returns=True)
+            if not (self.dry_run or red(preconditions)):
+                fail_back.open_source(self.sides, self.options, self.reporter)
+            # if the source still blocks writes, the reverse pipeline cannot apply: `gate_back` could not pass
+            is_blocked = self.sides.marker.blocked and red(preconditions)
+            checks = [] if is_blocked else gate_back(back, self.options.limits, blocks=self.options.blocks)
+            self._report_gate([*checks, *preconditions])
+            seconds = self._perform(lambda: self.sides.enter("back to the source"), fail_back.before, fail_back.go_back)
+            self._report_switch("source", seconds)
+        fail_back.finish(self.sides, self.options, self.reporter)
+        self._finish("source")
 
-    def _look_only(self, state: str) -> None:
-        """A dry run takes nothing back that an earlier command has begun, and which may be at it still."""
+    def _refuse_dry_run(self, state: str) -> None:
+        """In a dry run, fail unless the cutover is in this state: an earlier command may still be running."""
         if self.dry_run and self.state != state:
             assert self.sides.marker is not None
             self._fail(f"not ready; cutover: {self.sides.marker.description}")
 
-    def _besides(self, *, returns: bool) -> list[Check]:
-        it, back = self.sides.it, self.sides.back
-        answers = not self.dry_run
-        return looked(Preconditions(it, back, self.asked, self.report, returns=returns, answers=answers).looks())
+    def _preconditions(self, *, returns: bool) -> list[Check]:
+        sides, answers = self.sides, not self.dry_run
+        preconditions = Preconditions(
+            sides.it, sides.back, self.options, self.report_path, returns=returns, answers=answers
+        )
+        return looked(preconditions.looks())
 
-    def _gate(self, checks: list[Check]) -> None:
-        self.telling.tell(Gate(words="", checks=checks))
-        if found := red(checks):
-            words = ", ".join(one.name for one in found)
-            self._fail(f"not started, nothing is changed: {words} {'is' if len(found) == 1 else 'are'} red")
+    def _report_gate(self, checks: list[Check]) -> None:
+        self.reporter.tell(Gate(words="", checks=checks))
+        if failed := red(checks):
+            names = ", ".join(check.name for check in failed)
+            self._fail(f"not started, nothing is changed: {names} {'is' if len(failed) == 1 else 'are'} red")
         if self.dry_run:
-            self._tell_end("everything is ready; nothing was started")
+            self._report_end("everything is ready; nothing was started")
             raise click.exceptions.Exit(0)
 
-    def _done(
+    def _perform(
         self,
         enter: Callable[[], None],
         before: Callable[[Sides, Asked, Telling], Checked],
@@ -249,29 +257,29 @@ class _Command:
         enter()
         say(f"if this command is killed, undo it with: towpath cutover {self.sides.it.file} --undo")
         try:
-            with undone(self.sides, self.telling):
-                return go(self.sides, self.asked, before(self.sides, self.asked, self.telling), self.telling)
+            with undone(self.sides, self.reporter):
+                return go(self.sides, self.options, before(self.sides, self.options, self.reporter), self.reporter)
         except (NotUndone, Overtaken):
             self._write_failure()
             raise
-        except (KeyboardInterrupt, SystemError, *ERRORS) as error:  # SystemError: what Kafka's client makes of Ctrl-C
+        except (KeyboardInterrupt, SystemError, *ERRORS) as error:  # SystemError: Kafka's client on Ctrl-C
             if isinstance(error, (KeyboardInterrupt, SystemError)):
                 self._fail("not done: interrupted")
             self._fail(f"not done: {error}", error=fields(error))
             raise AssertionError from error
 
-    def _switch(self, side: Literal["source", "destination"], seconds: float) -> None:
+    def _report_switch(self, side: Literal["source", "destination"], seconds: float) -> None:
         words = f"the {side} is primary: redirect the writers there (writes were stopped for {seconds:.1f} s)"
-        self.telling.tell(Switch(words=words, primary=side, pause_seconds=round(seconds, 3)))
-        if self.asked.switch_with is not None:
+        self.reporter.tell(Switch(words=words, primary=side, pause_seconds=round(seconds, 3)))
+        if self.options.switch_with is not None:
             try:
-                hook(self.asked.switch_with)
+                hook(self.options.switch_with)
             except TowpathError as error:
-                self.unsent = f"{error}; redirect the writers to the {side} by other means"
+                self.switch_failure = f"{error}; redirect the writers to the {side} by other means"
         if side == "destination":
-            self._end(side)
+            self._finish(side)
 
-    def _end(self, side: str) -> None:
+    def _finish(self, side: str) -> None:
         marker = self.sides.marker
         words = f"done: the {side} is primary"
         if marker is not None:
@@ -279,32 +287,32 @@ class _Command:
         if marker is not None and marker.blocked:
             words += f"; the source blocks writes; to unblock it by hand: {MONGOSH_UNDO}"
         if self.sides.back is not None and side == "destination":
-            words += f"; to fail back: {self._back}"
-        self._tell_end(words)
+            words += f"; to fail back: {self._back_command}"
+        self._report_end(words)
         self._write()
-        if self.unsent:
-            raise TowpathError(self.unsent)
+        if self.switch_failure:
+            raise TowpathError(self.switch_failure)
 
     def _fail(self, words: str, error: Mapping[str, str] | None = None) -> None:
-        self._tell_end(words, error)
+        self._report_end(words, error)
         self._write_failure()
         raise click.exceptions.Exit(_NOT_DONE)
 
-    def _tell_end(self, words: str, error: Mapping[str, str] | None = None) -> None:
-        self.telling.tell(CutoverNote(event="end", words=words, error=error))
+    def _report_end(self, words: str, error: Mapping[str, str] | None = None) -> None:
+        self.reporter.tell(CutoverNote(event="end", words=words, error=error))
 
     def _write(self) -> None:
-        if self.report is not None:
-            write_report(self.report, self.sides, self.telling.events)
-            say(f"wrote the report to {self.report}")
+        if self.report_path is not None:
+            write_report(self.report_path, self.sides, self.reporter.events)
+            say(f"wrote the report to {self.report_path}")
 
     def _write_failure(self) -> None:
-        """What is said of it matters more than that it cannot be written."""
+        """Write the report of a failed cutover. If that fails too, only say so: the cutover's error matters more."""
         try:
             self._write()
         except TowpathError as error:
             say(str(error))
 
     @property
-    def _back(self) -> str:
+    def _back_command(self) -> str:
         return f"towpath cutover {self.sides.it.file} --back"

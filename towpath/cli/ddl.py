@@ -24,18 +24,19 @@ def ddl(file: Path, accept: bool, as_json: bool) -> None:
 
     Exit codes: 0 nothing to settle; 1 something to settle.
     """
-    with opened(file) as it:
-        it.require_deployed()
-        found = unreplicated.observed(it)
-        left = unreplicated.unsettled(it, found)
-        if accept and left:
-            unreplicated.settle(it.pipeline.name, {one.mark for one in found})
+    with opened(file) as session:
+        session.require_deployed()
+        reported = unreplicated.observed(session)
+        unsettled = unreplicated.unsettled(session, reported)
+        if accept and unsettled:
+            unreplicated.settle(session.pipeline.name, {change.mark for change in reported})
         if as_json:
-            print_json({"accepted": accept, "unfollowed": [one.as_json() for one in left]})
+            print_json({"accepted": accept, "unfollowed": [change.as_json() for change in unsettled]})
         else:
-            for one in left:
-                click.echo(one.line)
-            accepted = f"accepted {counted(len(left), 'schema change')}" if left else "nothing to accept"
-            click.echo(accepted if accept else f"{counted(len(left), 'schema change')} to settle")
-    if left and not accept:
+            for change in unsettled:
+                click.echo(change.line)
+            count = counted(len(unsettled), "schema change")
+            accepted = f"accepted {count}" if unsettled else "nothing to accept"
+            click.echo(accepted if accept else f"{count} to settle")
+    if unsettled and not accept:
         raise click.exceptions.Exit(1)

@@ -8,7 +8,7 @@ import click
 
 from connectors.control import wait_running
 from towpath.cli.options import json_option, opened, pipeline_argument, print_json, say
-from towpath.cli.prepare import tell_rest
+from towpath.cli.prepare import report_rest
 from towpath.deploy import deployment
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
@@ -46,34 +46,34 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
 
     Exit codes: 0 deployed and running, or nothing to change; 1 a connector does not run yet; 2 it cannot be done.
     """
-    with opened(file) as it:
-        inventory = Inventory(it.pipeline, it.connect, it.topics, allow_missing=allow_missing)
+    with opened(file) as session:
+        inventory = Inventory(session.pipeline, session.connect, session.topics, allow_missing=allow_missing)
         changes = Deployment(inventory).plan()
         require_ready(inventory)
-        made = _prepared(it.pipeline) if prepares else EMPTY
+        schema = _schema_plan(session.pipeline) if prepares else EMPTY
         if dry_run:
-            for step in made.collections:
+            for step in schema.collections:
                 say(f"would {step.description}")
         else:
-            apply.run(it.pipeline, made.collections, lambda step: say(step.description))
-        tell_rest(made)
+            apply.run(session.pipeline, schema.collections, lambda step: say(step.description))
+        report_rest(schema)
         for change in changes:
             say(f"{'would ' if dry_run else ''}{change.description}")
             if not dry_run:
                 change.apply()
         if not dry_run:
-            wait_running(it.connect, it.pipeline, timeout)
-        words = [*(step.description for step in made.collections), *(change.description for change in changes)]
+            wait_running(session.connect, session.pipeline, timeout)
+        descriptions = [*(step.description for step in schema.collections), *(change.description for change in changes)]
         if as_json:
-            print_json({"dry_run": dry_run, "changes": words})
-        elif not words:
-            click.echo(f"{it.pipeline.name}: nothing to change")
+            print_json({"dry_run": dry_run, "changes": descriptions})
+        elif not descriptions:
+            click.echo(f"{session.pipeline.name}: nothing to change")
         elif not dry_run:
-            click.echo(f"{it.pipeline.name}: deployed, {len(it.pipeline.connectors)} connectors running")
+            click.echo(f"{session.pipeline.name}: deployed, {len(session.pipeline.connectors)} connectors running")
 
 
-def _prepared(pipeline: Pipeline) -> Plan:
-    """What is to be made at the destination; nothing where its user may not look."""
+def _schema_plan(pipeline: Pipeline) -> Plan:
+    """The collections and views to create at the destination; none if either cluster cannot be read."""
     try:
         return plan.plan(pipeline)
     except MongoUnreachable as error:
@@ -101,34 +101,34 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
     """
     if label is not None and log:
         raise click.UsageError("give one of --topics and --replay: a replay has no log of its own")
-    with opened(file) as it:
-        it.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
+    with opened(file) as session:
+        session.topics.brokers()  # first: without Kafka, every request to Connect blocks for 90 s
         if label is not None:
-            _remove_replay(it, label, dry_run=dry_run)
+            _remove_replay(session, label, dry_run=dry_run)
             return
-        replays = every(it.connect, it.pipeline) if log else ()
-        doomed = pipeline_topics(it.pipeline, it.topics.all()) if log else []
+        replays = every(session.connect, session.pipeline) if log else ()
+        topics = pipeline_topics(session.pipeline, session.topics.all()) if log else []
         if dry_run:
-            for name in (*(replay.name for replay in replays), *it.pipeline.connectors, *doomed):
+            for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics):
                 say(f"would remove {name}")
             return
-        if doomed and not yes:
-            ended = f" and end {len(replays)} replays" if replays else ""
-            words = f"Delete {len(doomed)} topics with all their records{ended}? This cannot be undone"
-            click.confirm(words, abort=True)
+        if topics and not yes:
+            ending = f" and end {len(replays)} replays" if replays else ""
+            question = f"Delete {len(topics)} topics with all their records{ending}? This cannot be undone"
+            click.confirm(question, abort=True)
         for replay in replays:
-            connector.remove(replay, it.connect, it.topics, keep_letters=False, say=say)
-        deployment.remove(it.pipeline, it.connect, it.topics, log=log, say=say)
-        click.echo(f"{it.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
+            connector.remove(replay, session.connect, session.topics, keep_letters=False, say=say)
+        deployment.remove(session.pipeline, session.connect, session.topics, log=log, say=say)
+        click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
 
-def _remove_replay(it: Session, label: str, *, dry_run: bool) -> None:
-    replay = find(it.connect, it.pipeline, label) or left_behind(it.topics, it.pipeline, label)
+def _remove_replay(session: Session, label: str, *, dry_run: bool) -> None:
+    replay = find(session.connect, session.pipeline, label) or left_behind(session.topics, session.pipeline, label)
     if replay is None:
-        names = ", ".join(one.label for one in every(it.connect, it.pipeline)) or "none"
-        raise TowpathError(f"{it.pipeline.name} has no replay {label}; existing replays: {names}")
+        names = ", ".join(existing.label for existing in every(session.connect, session.pipeline)) or "none"
+        raise TowpathError(f"{session.pipeline.name} has no replay {label}; existing replays: {names}")
     if dry_run:
         say(f"would remove {replay.name}")
         return
-    connector.remove(replay, it.connect, it.topics, keep_letters=False, say=say)
-    click.echo(f"{it.pipeline.name}: replay {label} removed; its destination keeps what it holds")
+    connector.remove(replay, session.connect, session.topics, keep_letters=False, say=say)
+    click.echo(f"{session.pipeline.name}: replay {label} removed; its destination keeps what it holds")

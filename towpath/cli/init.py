@@ -77,8 +77,7 @@ def write_pipeline_file(
     stack: embedded.Stack | None = None,
     force: bool = False,
 ) -> Path:
-    """Write a pipeline file, with the addresses of a stack if there is one. Raises `TowpathError`, also for what no
-    pipeline file can say."""
+    """Write a pipeline file, with the addresses of `stack` if given. Raises `TowpathError`, also for bad values."""
     values: dict[str, str | Sequence[str]] = {
         "name": name or re.sub(r"[^A-Za-z0-9]+", "-", file.stem).strip("-") or "pipeline",
         "mode": mode,
@@ -99,27 +98,27 @@ def write_pipeline_file(
             "connect": stack.connect,
         }
         secrets = f"secrets = {_toml(str(stack.directory.resolve() / 'secrets'))}"
-    written = {key: _toml(value) for key, value in values.items()} | {"secrets": secrets}
-    _write(file, _TEMPLATE.read_text(encoding="utf-8") % written, force=force)
+    fields = {key: _toml(value) for key, value in values.items()} | {"secrets": secrets}
+    _write(file, _TEMPLATE.read_text(encoding="utf-8") % fields, force=force)
     return file
 
 
 def _toml(value: str | Sequence[str]) -> str:
-    """A string, or an array of strings. JSON's escapes are TOML's, but for the one character that JSON leaves as it
-    is."""
+    """A string or an array of strings as TOML. JSON's escapes are valid in TOML, which also requires one for DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _write(file: Path, text: str, *, force: bool) -> None:
-    """Only a file that can be read again comes to be there, and it comes in one piece."""
+    """Write the file atomically, and only if it can be loaded. Raises `TowpathError`."""
     if file.exists() and not force:
         raise TowpathError(f"{file} exists already", "pass --force to overwrite it")
-    new = file.with_name(f".{file.name}.{os.getpid()}")
+    temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
             stream.write(text)
         parse(text, file)
-        new.replace(file)
+        temporary.replace(file)
     except BadPipelineFile as error:
         raise TowpathError(f"no pipeline file was written: {error.sentence}", error.advice) from error
     except UnicodeEncodeError as error:
@@ -127,4 +126,4 @@ def _write(file: Path, text: str, *, force: bool) -> None:
     except OSError as error:
         raise TowpathError(f"cannot write {file}: {error.strerror}") from error
     finally:
-        new.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What every verb shares: its pipeline, `--json`, and where words for people go."""
+"""What every verb shares: the pipeline argument, `--json`, and printing."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def duration(context: click.Context, option: click.Parameter, text: str | None) 
     """The time in `90s`, `10m`, `2h` or `1d`."""
     if text is None:
         return None
-    found = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
-    if found is None:
+    match = re.fullmatch(r"([1-9][0-9]{0,6})([smhd])", text)
+    if match is None:
         raise click.BadParameter(f"{text!r} is not a duration; write a whole number and s, m, h or d, such as 10m")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-def say(words: str) -> None:
-    """Words for people go to standard error; standard output is for data."""
-    click.echo(words, err=True)
+def say(message: str) -> None:
+    """Print a message for people on standard error; standard output is for data."""
+    click.echo(message, err=True)
 
 
-def print_json(found: Event | dict[str, Any]) -> None:
-    """A line of `--json`."""
-    click.echo(found.line if isinstance(found, Event) else as_line({"v": VERSION, **found}), nl=False)
+def print_json(event: Event | dict[str, Any]) -> None:
+    """Print a line of `--json`."""
+    click.echo(event.line if isinstance(event, Event) else as_line({"v": VERSION, **event}), nl=False)
 
 
 def opened(file: Path) -> AbstractContextManager[Session]:
-    """The services of a pipeline file. Raises `BadPipelineFile`."""
+    """The session of a pipeline file, closed at the end. Raises `BadPipelineFile`."""
     return session.opened(file, say=say)

@@ -62,76 +62,72 @@ def prepare(
         raise click.UsageError(
             "--in-place does not go with --final or --overwrite, which change what --in-place leaves as it is; give one"
         )
-    with opened(file) as it:
+    with opened(file) as session:
         if in_place:
-            found = plan.plan_in_place(it.pipeline)
+            schema = plan.plan_in_place(session.pipeline)
         else:
-            found = plan.plan(it.pipeline, overwrite=overwrite, final=final)
-        tell_undo(found)
+            schema = plan.plan(session.pipeline, overwrite=overwrite, final=final)
+        print_undo(schema)
         if not dry_run:
-            _make(it, found, "now" if final and not _deployed(it) else indexes, timeout)
-        _print(found, dry_run=dry_run, as_json=as_json)
-        if found.different:
+            _apply(session, schema, "now" if final and not _is_deployed(session) else indexes, timeout)
+        _print(schema, dry_run=dry_run, as_json=as_json)
+        if schema.different:
             raise click.exceptions.Exit(_DIFFERENT)
 
 
-def _make(it: Session, found: Plan, indexes: str, timeout: float) -> None:
-    make(it, found)
-    if not found.indexes or indexes == "none":
+def _apply(session: Session, schema: Plan, indexes: str, timeout: float) -> None:
+    apply.run(session.pipeline, schema.collections, lambda step: say(step.description))
+    if not schema.indexes or indexes == "none":
         return
-    if indexes == "copied" and not _applied(it, timeout):
+    if indexes == "copied" and not _wait_copied(session, timeout):
         say(
             "no indexes were built, because the pipeline is not deployed: run `towpath prepare` again after the initial"
             " copy, or now with --indexes now"
         )
         return
-    with bar() as tell:
-        apply.run(it.pipeline, found.indexes, lambda step: say(step.description), tell)
+    with bar() as update:
+        apply.run(session.pipeline, schema.indexes, lambda step: say(step.description), update)
 
 
-def make(it: Session, found: Plan) -> None:
-    """Collections and views, which take no time."""
-    apply.run(it.pipeline, found.collections, lambda step: say(step.description))
-
-
-def _deployed(it: Session) -> bool:
+def _is_deployed(session: Session) -> bool:
     try:
-        it.require_deployed()
+        session.require_deployed()
     except NoSuchConnector:
         return False
     return True
 
 
-def _applied(it: Session, timeout: float) -> bool:
-    if not _deployed(it):
+def _wait_copied(session: Session, timeout: float) -> bool:
+    """Wait until the initial copy is applied; False when the pipeline is not deployed. Raises `NotYet`."""
+    if not _is_deployed(session):
         return False
-    barrier.wait(it.pipeline, it.connect, it.topics, timeout, say)
+    barrier.wait(session.pipeline, session.connect, session.topics, timeout, say)
     return True
 
 
-def _print(found: Plan, *, dry_run: bool, as_json: bool) -> None:
+def _print(schema: Plan, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        print_json({"dry_run": dry_run, **found.as_json()})
+        print_json({"dry_run": dry_run, **schema.as_json()})
         return
     if dry_run:
-        for step in found.steps:
+        for step in schema.steps:
             click.echo(step.command.text)
-    elif not found.steps and not found.different:
+    elif not schema.steps and not schema.different:
         click.echo("nothing to create")
-    tell_rest(found)
+    report_rest(schema)
 
 
-def tell_undo(found: Plan) -> None:
-    """Before anything is changed, so that it is known however this ends."""
-    for step in found.undo:
+def print_undo(schema: Plan) -> None:
+    """Call it before anything is changed, so that the undo commands are known even after a crash."""
+    for step in schema.undo:
         say(f"to undo the change of {step.namespace}: {step.command.text}")
 
 
-def tell_rest(found: Plan) -> None:
-    """What was left as it is, and what waits."""
-    for namespace, words in found.held_back:
-        say(f"{namespace}: {words} is held back until the cutover")
-    for one in found.different:
-        say(f"{one.pair.destination}: {one.what}; left as it is")
-        for line in one.command.splitlines():
+def report_rest(schema: Plan) -> None:
+    """Print what is held back until the cutover, and the differences that the plan leaves."""
+    for namespace, description in schema.held_back:
+        say(f"{namespace}: {description} is held back until the cutover")
+    for difference in schema.different:
+        say(f"{difference.pair.destination}: {difference.what}; left as it is")
+        for line in difference.command.splitlines():
             say(f"  {line}")

@@ -13,62 +13,65 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
 from towpath.replay.connector import Progress
-from verifier import Progress as Found
+from verifier import Progress as ComparisonProgress
 
-#: Done, of how many, and words.
-Tell = Callable[[int, int, str], None]
+#: Arguments: done, total, description.
+Update = Callable[[int, int, str], None]
 
 
 @contextmanager
-def bar(title: str = "") -> Iterator[Tell]:
-    """Something to tell progress to; the bar appears with the first word."""
+def bar(title: str = "") -> Iterator[Update]:
+    """A progress bar and the function that updates it; it appears with the first update."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda done, of, words: None
+        yield lambda done, of, description: None
         return
     columns = (*([TextColumn(title)] if title else []), BarColumn(20), TextColumn("{task.description}"))
     with Bars(*columns, console=console) as bars:
         task = bars.add_task("", total=None, visible=False)
 
-        def tell(done: int, of: int, words: str) -> None:
-            bars.update(task, completed=done, total=max(of, 1), description=words, visible=True)
+        def update(done: int, of: int, description: str) -> None:
+            bars.update(task, completed=done, total=max(of, 1), description=description, visible=True)
 
-        yield tell
+        yield update
 
 
 @contextmanager
-def shown() -> Iterator[Callable[[Found], None]]:
-    """Something to tell progress to."""
-    with bar() as tell:
-        yield lambda found: tell(found.documents, max(found.expected, found.documents), documents_compared(found))
+def comparison_bar() -> Iterator[Callable[[ComparisonProgress], None]]:
+    """A progress bar for a comparison of documents, as the function that updates it."""
+    with bar() as update:
+        yield lambda progress: update(
+            progress.documents, max(progress.expected, progress.documents), documents_compared(progress)
+        )
 
 
-def documents_compared(found: Found) -> str:
-    """One line for people."""
-    line = f"{found.documents:,} of about {max(found.expected, found.documents):,}, {found.per_second:,.0f} a second"
-    left = found.seconds_left
-    if found.done < found.ranges and left is not None:
-        line += f", {timedelta(seconds=round(left))} left"
-    if found.waiting:
-        line += f"; {found.waiting:,} being re-read"
+def documents_compared(progress: ComparisonProgress) -> str:
+    """The progress in one line."""
+    expected = max(progress.expected, progress.documents)
+    line = f"{progress.documents:,} of about {expected:,}, {progress.per_second:,.0f} a second"
+    seconds_left = progress.seconds_left
+    if progress.done < progress.ranges and seconds_left is not None:
+        line += f", {timedelta(seconds=round(seconds_left))} left"
+    if progress.waiting:
+        line += f"; {progress.waiting:,} being re-read"
     return line
 
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """Shows progress, and asks before documents are deleted unless that is answered by `yes`."""
+    """Shows progress, and asks for confirmation before documents are deleted, unless `yes`."""
 
     yes: bool
 
     @contextmanager
     def checking(self) -> Iterator[Callable[[int, int], None]]:
-        with bar("checking the log") as tell:
-            yield lambda done, of: tell(done, of, f"{done:,} of {of:,} records")
+        with bar("checking the log") as update:
+            yield lambda done, of: update(done, of, f"{done:,} of {of:,} records")
 
     @contextmanager
     def applying(self) -> Iterator[Callable[[Progress], None]]:
-        with bar() as tell:
-            yield lambda progress: tell(progress.done, progress.of, records_applied(progress))
+        with bar() as update:
+            yield lambda progress: update(progress.done, progress.of, records_applied(progress))
 
     def confirm(self, question: str) -> None:
         if not self.yes:
@@ -76,7 +79,11 @@ class Terminal:
 
 
 def records_applied(progress: Progress) -> str:
-    """One line for people."""
+    """The progress in one line."""
     line = f"{progress.done:,} of about {progress.of:,} records, {progress.per_second:,.0f} a second"
-    left = progress.seconds_left
-    return line if left is None or progress.done >= progress.of else f"{line}, {timedelta(seconds=round(left))} left"
+    seconds_left = progress.seconds_left
+    return (
+        line
+        if seconds_left is None or progress.done >= progress.of
+        else f"{line}, {timedelta(seconds=round(seconds_left))} left"
+    )

@@ -20,7 +20,7 @@ from towpath.log import reread_requests
 from towpath.pipeline import Pipeline
 from towpath.repair import targets
 from towpath.repair.rereads import Left, Mended, Repaired
-from towpath.repair.rereads import repair as repaired
+from towpath.repair.rereads import repair as reread
 from towpath.repair.targets import Wanted
 from towpath.schema import unreplicated
 from towpath.session import Session
@@ -29,7 +29,7 @@ from towpath.verification import follow_state, verdict_file
 from verifier.raw import Key, id_key
 from verifier.values import extended_json
 
-_SHOWN = 50  # documents that are told to people one by one
+_MAX_LINES = 50  # documents with a line of their own
 
 
 @click.command()
@@ -60,38 +60,43 @@ def repair(
     """
     if ids is not None and dead_letters:
         raise click.UsageError("give one of --ids and --dead-letters, not both")
-    with opened(file) as it:
-        documents = _wanted(it, ids, dead_letters=dead_letters)
+    with opened(file) as session:
+        documents = _targets(session, ids, dead_letters=dead_letters)
         if dry_run:
             _show(documents, as_json=as_json)
             return
-        reread_requests.refuse_unable(it.pipeline)
-        with passing(it) as passed, _struck(it.pipeline, ids is None and not dead_letters) as mended:
-            left = _report(it, repaired(it, documents, passed, timeout, say), mended, as_json=as_json)
-        for line in unreplicated.lines(it):
+        reread_requests.refuse_unable(session.pipeline)
+        of_verdict = ids is None and not dead_letters
+        with passing(session) as passed, _strike_mended(session.pipeline, of_verdict=of_verdict) as mended:
+            left = _report(session, reread(session, documents, passed, timeout, say), mended, as_json=as_json)
+        for line in unreplicated.lines(session):
             say(line)
     if left:
         raise click.exceptions.Exit(1)
 
 
-def _wanted(it: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[Wanted]:
+def _targets(session: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[Wanted]:
     if ids is not None:
-        return targets.of_file(it.pipeline, *ids)
-    return targets.of_dead_letters(it.pipeline, it.topics) if dead_letters else targets.of_verdicts(_named(it.pipeline))
+        return targets.of_file(session.pipeline, *ids)
+    return (
+        targets.of_dead_letters(session.pipeline, session.topics)
+        if dead_letters
+        else targets.of_verdicts(_verdict_files(session.pipeline))
+    )
 
 
-def _named(pipeline: Pipeline) -> list[Path]:
-    """The last verdict, and what `verify --follow` has found since."""
+def _verdict_files(pipeline: Pipeline) -> list[Path]:
+    """The last verdict, and the file of the differences that `verify --follow` has found since."""
     followed = follow_state.path(pipeline.name)
     return [verdict_file.path(pipeline.name), *([followed] if followed.exists() else [])]
 
 
 def _show(documents: Iterable[Wanted], *, as_json: bool) -> None:
     counts: Counter[str] = Counter()
-    for one in documents:
-        counts[one.namespace] += 1
+    for document in documents:
+        counts[document.namespace] += 1
         if as_json:
-            print_json(_event(one))
+            print_json(_reread_event(document))
     if not as_json:
         for namespace, count in counts.items():
             click.echo(f"{namespace}: {count:,} documents would be re-read")
@@ -100,54 +105,55 @@ def _show(documents: Iterable[Wanted], *, as_json: bool) -> None:
 
 
 @contextmanager
-def _struck(pipeline: Pipeline, of_verdict: bool) -> Iterator[set[tuple[str, Key]]]:
-    """What is put into this set is taken out of the last verdict at the end, however it comes."""
+def _strike_mended(pipeline: Pipeline, *, of_verdict: bool) -> Iterator[set[tuple[str, Key]]]:
+    """Yield a set for repaired documents. At the end, even after an error, remove them from the last verdict."""
     mended: set[tuple[str, Key]] = set()
     try:
         yield mended
     finally:
         if of_verdict and mended:
-            last, *followed = _named(pipeline)
+            last, *followed = _verdict_files(pipeline)
             verdict_file.strike(last, lambda namespace, id: (namespace, id_key(id)) in mended)
             with state_files.locked(lock(pipeline.name, FOLLOW)) as holder:
-                for place in () if holder else followed:  # one that follows sees it for itself
+                for place in () if holder else followed:  # a running `verify --follow` removes them itself
                     verdict_file.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended)
                     follow_state.strike(pipeline.name, verdict_file.counts(place))
 
 
-def _report(it: Session, found: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:
-    """Tell of each document as it is known, and put it into `same` if it is; the number of those that are left."""
+def _report(session: Session, outcomes: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:
+    """Print each outcome, and add the repaired documents to `same`. Returns the number of those not repaired."""
     start, mended, left = time.monotonic(), Counter[str](), Counter[str]()
-    for one in found:
-        (mended if isinstance(one, Mended) else left)[one.wanted.namespace] += 1
-        if isinstance(one, Mended):
-            same.add((one.wanted.namespace, id_key(one.wanted.id)))
+    for outcome in outcomes:
+        (mended if isinstance(outcome, Mended) else left)[outcome.wanted.namespace] += 1
+        if isinstance(outcome, Mended):
+            same.add((outcome.wanted.namespace, id_key(outcome.wanted.id)))
         if as_json:
-            print_json(_outcome(it.pipeline, one))
-        elif isinstance(one, Left) and left.total() <= _SHOWN:
-            click.echo(f"left     {one.wanted.namespace} {_id(one.wanted)}: {one.kind}: {one.why}")
+            print_json(_outcome_event(session.pipeline, outcome))
+        elif isinstance(outcome, Left) and left.total() <= _MAX_LINES:
+            click.echo(f"left     {outcome.wanted.namespace} {_id(outcome.wanted)}: {outcome.kind}: {outcome.why}")
     seconds = round(time.monotonic() - start, 1)
     if as_json:
         print_json(events.Repaired(mended=mended.total(), left=left.total(), seconds=seconds))
         return left.total()
-    if left.total() > _SHOWN:
-        click.echo(f"         and {left.total() - _SHOWN:,} more")
+    if left.total() > _MAX_LINES:
+        click.echo(f"         and {left.total() - _MAX_LINES:,} more")
     for namespace in sorted({*mended, *left}):
-        click.echo(f"{namespace}: {mended[namespace]:,} mended, {left[namespace]:,} left")
-    click.echo(f"{mended.total():,} mended, {left.total():,} left, in {seconds} s")
+        click.echo(f"{namespace}: {mended[namespace]:,} repaired, {left[namespace]:,} left")
+    click.echo(f"{mended.total():,} repaired, {left.total():,} left, in {seconds} s")
     return left.total()
 
 
-def _event(one: Wanted) -> Reread:
-    return Reread(namespace=one.namespace, id=verdict_file.shown_id(one.id), id_bson=one.id.hex())
+def _reread_event(document: Wanted) -> Reread:
+    return Reread(namespace=document.namespace, id=verdict_file.shown_id(document.id), id_bson=document.id.hex())
 
 
-def _outcome(pipeline: Pipeline, one: Repaired) -> Reread:
-    shown = replace(_event(one.wanted), destination_namespace=pipeline.renames.destination(one.wanted.namespace))
-    if isinstance(one, Mended):
-        return replace(shown, result="mended")
-    return replace(shown, result="left", kind=one.kind, reason=one.why)
+def _outcome_event(pipeline: Pipeline, outcome: Repaired) -> Reread:
+    destination = pipeline.renames.destination(outcome.wanted.namespace)
+    event = replace(_reread_event(outcome.wanted), destination_namespace=destination)
+    if isinstance(outcome, Mended):
+        return replace(event, result="mended")
+    return replace(event, result="left", kind=outcome.kind, reason=outcome.why)
 
 
-def _id(one: Wanted) -> str:
-    return extended_json(one.id) or one.id.hex()
+def _id(document: Wanted) -> str:
+    return extended_json(document.id) or document.id.hex()

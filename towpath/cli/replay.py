@@ -17,7 +17,7 @@ from towpath.config.credential_files import refuse_files, refuse_open
 from towpath.config.loading import holds_secret
 from towpath.errors import TowpathError
 from towpath.pipeline import ClusterTime
-from towpath.replay import rebuild as rebuilt
+from towpath.replay import rebuild as rebuilding
 from towpath.replay import steps
 from towpath.replay.plan import END_OF_SECOND
 from towpath.replay.verdict import Verdict
@@ -88,31 +88,31 @@ def replay(
     Exit codes: 0 the destination is whole; 1 the log was not whole, or the destination refused documents, which are
     listed; 2 it cannot be done.
     """
-    given = Given(uri, uri_file, uri_env)
+    target = DestinationOptions(uri, uri_file, uri_env)
     if rebuild:
-        if given.count or until or follow or empty or label:
+        if target.count or until or follow or empty or label:
             raise click.UsageError(
                 "--rebuild goes only with --only, --force, --yes and --timeout: it writes to the pipeline's destination"
             )
-    elif given.count != 1:
+    elif target.count != 1:
         raise click.UsageError("give one of --destination, --destination-file, --destination-env, or --rebuild")
     elif until and follow:
         raise click.UsageError(
             "give one of --until and --follow, not both: a replay ends at the point in time of --until"
         )
-    target = None if rebuild else destination(given)
-    upto = moment(until) if until else None
-    with opened(file) as it:
-        if target is None:
-            verdict = rebuilt.rebuild(it, rebuilt.Asked(only, force, timeout), Terminal(yes))
+    uri = None if rebuild else destination(target)
+    end = point_in_time(until) if until else None
+    with opened(file) as session:
+        if uri is None:
+            verdict = rebuilding.rebuild(session, rebuilding.Asked(only, force, timeout), Terminal(yes))
         else:
-            asked = steps.Asked(target, label, only, upto, follow, empty, force, timeout)
-            verdict = steps.replay(it, asked, Terminal(yes))
-        _tell(verdict, as_json=as_json)
+            options = steps.Asked(uri, label, only, end, follow, empty, force, timeout)
+            verdict = steps.replay(session, options, Terminal(yes))
+        _report(verdict, as_json=as_json)
 
 
-def _tell(verdict: Verdict, *, as_json: bool) -> None:
-    """Print it; exit 1 when the destination is not whole."""
+def _report(verdict: Verdict, *, as_json: bool) -> None:
+    """Print the verdict; exit with 1 when the destination is not whole."""
     if as_json:
         print_json(verdict.event)
     else:
@@ -123,8 +123,8 @@ def _tell(verdict: Verdict, *, as_json: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Given:
-    """The three ways to name the destination; one of them is not None."""
+class DestinationOptions:
+    """The three options that name the destination; exactly one of them must be given."""
 
     uri: str | None
     file: Path | None
@@ -135,19 +135,19 @@ class Given:
         return sum(value is not None for value in (self.uri, self.file, self.variable))
 
 
-def destination(given: Given) -> str:
-    """The URI. Raises `TowpathError` for one that others could read a password in, or that is none."""
-    if given.variable is not None:
-        uri, where = os.environ.get(given.variable, ""), f"--destination-env {given.variable}"
+def destination(options: DestinationOptions) -> str:
+    """The URI. Raises `TowpathError` if it is not valid, or if other users could read its password."""
+    if options.variable is not None:
+        uri, where = os.environ.get(options.variable, ""), f"--destination-env {options.variable}"
         if not uri:
             raise TowpathError(f"{where}: the environment variable is not set")
-    elif given.file is not None:
-        uri, where = _from_file(given.file), f"--destination-file {given.file}"
+    elif options.file is not None:
+        uri, where = _read_uri_file(options.file), f"--destination-file {options.file}"
     else:
-        uri, where = given.uri or "", "--destination"
+        uri, where = options.uri or "", "--destination"
     if not uri.startswith(("mongodb://", "mongodb+srv://")):
         raise TowpathError(f"{where}: the URI must begin with mongodb:// or mongodb+srv://")
-    if given.uri is not None and holds_secret(uri):
+    if options.uri is not None and holds_secret(uri):
         raise TowpathError(
             "--destination: the URI holds a password, which everyone on this machine can read in the process list;"
             " put the URI into a file that only you can read and pass --destination-file FILE, or into an environment"
@@ -157,7 +157,7 @@ def destination(given: Given) -> str:
     return uri
 
 
-def _from_file(file: Path) -> str:
+def _read_uri_file(file: Path) -> str:
     try:
         uri = file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -166,29 +166,30 @@ def _from_file(file: Path) -> str:
     return uri
 
 
-def moment(text: str) -> ClusterTime:
-    """A cluster time `seconds:ordinal`, or a time of day in ISO 8601, UTC if no zone is given: a whole second, up to
-    its end. Raises `TowpathError` for what is neither."""
+def point_in_time(text: str) -> ClusterTime:
+    """Parse a cluster time `seconds:ordinal`, or an ISO 8601 time to the second, UTC if it has no zone.
+
+    An ISO 8601 time means the end of that second. Raises `TowpathError` for any other text.
+    """
     if re.fullmatch(r"\d{1,10}:\d{1,10}", text):
         seconds, _, ordinal = text.partition(":")
         if int(seconds) < 2**32 and int(ordinal) < 2**31:
             return ClusterTime(int(seconds), int(ordinal))
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        raise _no_moment(text, "neither a time nor a cluster time") from None
+        raise _bad_time(text, "neither a time nor a cluster time") from None
     if not re.search(r"[T ]\d\d:?\d\d:?\d\d", text):
-        raise _no_moment(text, "the time of day or its seconds are missing")
-    if found.microsecond:
-        raise _no_moment(text, "cluster times are whole seconds")
-    found = found if found.tzinfo else found.replace(tzinfo=UTC)
-    seconds_since = int(found.timestamp())
-    if not 0 < seconds_since < 2**32:
-        raise _no_moment(text, "it is out of range")
-    return ClusterTime(seconds_since, END_OF_SECOND)
+        raise _bad_time(text, "the time of day or its seconds are missing")
+    if time.microsecond:
+        raise _bad_time(text, "cluster times are whole seconds")
+    timestamp = int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
+    if not 0 < timestamp < 2**32:
+        raise _bad_time(text, "it is out of range")
+    return ClusterTime(timestamp, END_OF_SECOND)
 
 
-def _no_moment(text: str, why: str) -> TowpathError:
+def _bad_time(text: str, why: str) -> TowpathError:
     return TowpathError(
         f"--until {text!r}: {why}; give a time in ISO 8601 to the second, such as 2026-11-21T18:00:00Z, or a cluster"
         " time as seconds:ordinal"

@@ -27,7 +27,7 @@ from towpath.verification.scope import pairs
 from towpath.verification.verdict_file import Examples, Found, figures
 from verifier import Options, Verification
 
-_LOST_FOR = 60.0  # seconds for which a server may be lost while both sides are compared
+_LOST_FOR = 60.0  # seconds to wait for a server that does not answer during the comparison
 
 
 @click.command()
@@ -48,131 +48,134 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
     Exit codes: 0 both sides are the same; 1 they differ; 2 it cannot be done.
     """
     verify.refuse_bad_patterns(only)
-    with opened(file) as it:
-        reread_requests.refuse_unable(it.pipeline)
-        it.require_deployed()
-        found = resnapshots.read_captured(it.pipeline, it.connect)
-        name = _going_on(it, found, only)
-        for line in _words(it, found, name, only):
+    with opened(file) as session:
+        reread_requests.refuse_unable(session.pipeline)
+        session.require_deployed()
+        connectors = resnapshots.read_captured(session.pipeline, session.connect)
+        name = _interrupted(session, connectors, only)
+        for line in _plan(session, connectors, name, only):
             say(line)
         if dry_run:
             return
         if name is None and not yes:
             click.confirm("Re-read these documents?", abort=True)
-        if any(one.lost for one in found):
-            full_verdict.forget(it)
-        name = _begun(it, name, only)
-        _bring_back(it, name, only, timeout)
-        verdict = verify.run(it, pairs(it.pipeline, only), _options(), Asked(False, only=only), as_json=as_json)
+        if any(connector.lost for connector in connectors):
+            full_verdict.forget(session)
+        name = _start(session, name, only)
+        _complete(session, name, only, timeout)
+        verdict = verify.run(
+            session, pairs(session.pipeline, only), _options(), Asked(False, only=only), as_json=as_json
+        )
     verify.end(verdict.verdict, verdict.differences)
 
 
-def _going_on(it: Session, found: Sequence[Captured], only: tuple[str, ...]) -> str | None:
-    """The name of the resnapshot that was interrupted; None when a new one is to begin. Raises `Refused`."""
-    if not found:
-        raise Refused(f"{it.pipeline.name} has not captured anything yet; `towpath status` shows its state")
-    begun = [one for one in found if one.under_way]
-    if begun:
-        if any(one.only != resnapshots.expression(it.pipeline, only) for one in begun):
+def _interrupted(session: Session, connectors: Sequence[Captured], only: tuple[str, ...]) -> str | None:
+    """The name of an interrupted resnapshot to continue; None to start a new one. Raises `Refused`."""
+    if not connectors:
+        raise Refused(f"{session.pipeline.name} has not captured anything yet; `towpath status` shows its state")
+    started = [connector for connector in connectors if connector.under_way]
+    if started:
+        name = started[0].resnapshot
+        if any(connector.only != resnapshots.expression(session.pipeline, only) for connector in started):
             raise Refused(
-                f"a resnapshot of {it.pipeline.name} with a different --only ({begun[0].resnapshot}) is not finished;"
+                f"a resnapshot of {session.pipeline.name} with a different --only ({name}) is not finished;"
                 " to continue it, pass the same --only"
             )
-        lost_anew = any(one.lost and one.state.resnapshot == one.resnapshot for one in begun)
-        return None if lost_anew else begun[0].resnapshot
-    copying = next((one for one in found if one.state.phase == "copy" and not one.lost), None)
+        lost_again = any(connector.lost and connector.state.resnapshot == connector.resnapshot for connector in started)
+        return None if lost_again else name
+    copying = next((one for one in connectors if one.state.phase == "copy" and not one.lost), None)
     if copying:
         raise Refused(
             f"{copying.connector} has not finished the initial copy; wait until it has, it continues by itself"
         )
-    if only and any(one.lost for one in found):
+    if only and any(connector.lost for connector in connectors):
         raise Refused(
-            f"changes of all collections since {found[0].since} are lost: a resnapshot of {', '.join(only)} alone"
+            f"changes of all collections since {connectors[0].since} are lost: a resnapshot of {', '.join(only)} alone"
             " would leave the other collections as they were then; run it without --only"
         )
     return None
 
 
-def _words(it: Session, found: Sequence[Captured], name: str | None, only: tuple[str, ...]) -> Iterator[str]:
+def _plan(session: Session, connectors: Sequence[Captured], name: str | None, only: tuple[str, ...]) -> Iterator[str]:
     if name is not None:
         yield f"continuing the resnapshot {name}"
         return
-    chosen = ", ".join(only) or ", ".join(it.pipeline.include)
-    for one in found:
-        since = datetime.fromtimestamp(one.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        if one.lost:
+    chosen = ", ".join(only) or ", ".join(session.pipeline.include)
+    for connector in connectors:
+        time = datetime.fromtimestamp(connector.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        since = f"the changes since {connector.since} ({time} UTC)"
+        if connector.lost:
             yield (
-                f"{one.connector}: the source no longer holds the changes since {one.since} ({since} UTC): all"
+                f"{connector.connector}: the source no longer holds {since}: all"
                 f" documents of {chosen} are re-read, and the stream restarts after them"
             )
         else:
             yield (
-                f"{one.connector}: the source still holds the changes since {one.since} ({since} UTC), so nothing is"
+                f"{connector.connector}: the source still holds {since}, so nothing is"
                 f" lost: documents of {chosen} are re-read in their place in the stream, and the stream continues"
             )
     yield (
         "then both sides are compared; documents that the source does not hold are removed from the destination,"
         " through the log"
     )
-    if any(one.lost for one in found):
+    if any(connector.lost for connector in connectors):
         yield (
             "the log does not hold the changes in between: `replay --until` cannot rebuild any point in time from then"
             " until this resnapshot has ended"
         )
 
 
-def _begun(it: Session, name: str | None, only: tuple[str, ...]) -> str:
+def _start(session: Session, name: str | None, only: tuple[str, ...]) -> str:
     if name is not None:
-        resnapshots.resume(it.pipeline, it.connect)
+        resnapshots.resume(session.pipeline, session.connect)
         return name
-    fresh = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    resnapshots.begin(it.pipeline, it.connect, fresh, resnapshots.expression(it.pipeline, only))
-    return fresh
+    name = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    resnapshots.begin(session.pipeline, session.connect, name, resnapshots.expression(session.pipeline, only))
+    return name
 
 
-def _bring_back(it: Session, name: str, only: tuple[str, ...], timeout: float) -> None:
-    """Everything is read again, what was deleted meanwhile is removed, and the log is whole."""
-    pipeline = it.pipeline
-    resnapshots.wait_copied(pipeline, it.connect, name, say)
-    barrier.wait(pipeline, it.connect, it.topics, timeout, say)
+def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float) -> None:
+    """Wait for the re-reads, remove documents that were deleted meanwhile, and mark the log as whole again."""
+    pipeline = session.pipeline
+    resnapshots.wait_copied(pipeline, session.connect, name, say)
+    barrier.wait(pipeline, session.connect, session.topics, timeout, say)
     say("comparing both sides, to find documents that were deleted meanwhile")
-    _compare(it, only)
-    with passing(it) as passed:
-        left = [one for one in repair(it, _gone(it, only), passed, timeout, say) if isinstance(one, Left)]
-    for one in left[:10]:
-        say(f"left {one.wanted.namespace} {one.wanted.id.hex()}: {one.kind}: {one.why}")
-    resnapshots.close(pipeline, it.connect, it.topics, name, timeout)
+    _compare(session, only)
+    with passing(session) as passed:
+        outcomes = repair(session, _to_reread(session, only), passed, timeout, say)
+        left = [outcome for outcome in outcomes if isinstance(outcome, Left)]
+    for outcome in left[:10]:
+        say(f"left {outcome.wanted.namespace} {outcome.wanted.id.hex()}: {outcome.kind}: {outcome.why}")
+    resnapshots.close(pipeline, session.connect, session.topics, name, timeout)
 
 
 def _options() -> Options:
     return Options(lost_for=_LOST_FOR)
 
 
-def _compare(it: Session, only: tuple[str, ...]) -> None:
-    """Keep what differs, in the form of a verdict, from which it is told what to read once more."""
-    pipeline, examples = it.pipeline, Examples(0)
-    with asking(it) as passed, state_files.writing(_found(it)) as file:
-        both = pairs(pipeline, only)
-        comparing = Verification(
-            pipeline.source_uri, pipeline.destination_uri, both, _options(), passed=passed, say=say
+def _compare(session: Session, only: tuple[str, ...]) -> None:
+    """Compare both sides, and write the differences in the form of a verdict, which names the documents to re-read."""
+    pipeline, examples = session.pipeline, Examples(0)
+    with asking(session) as passed, state_files.writing(_differences_file(session)) as file:
+        verification = Verification(
+            pipeline.source_uri, pipeline.destination_uri, pairs(pipeline, only), _options(), passed=passed, say=say
         )
-        for one in differences(it, comparing, examples, resumable=False):
-            file.write(one.line)
-        found = Found(comparing.verdict, examples.found, None)
-        file.write(as_line(figures(found)))
+        for difference in differences(session, verification, examples, resumable=False):
+            file.write(difference.line)
+        file.write(as_line(figures(Found(verification.verdict, examples.found, None))))
 
 
-def _found(it: Session) -> Path:
-    """No verdict: it is of before what was deleted is removed."""
-    return state_files.folder(it.pipeline.name) / "resnapshot.jsonl"
+def _differences_file(session: Session) -> Path:
+    """Not the verdict of the pipeline: it is older than the removal of deleted documents."""
+    return state_files.folder(session.pipeline.name) / "resnapshot.jsonl"
 
 
-def _gone(it: Session, only: tuple[str, ...]) -> Iterator[Wanted]:
-    """What differs, and what the destination refused: the log has that, and it may be gone at the source."""
-    yield from targets.of_verdicts([_found(it)])
-    if not it.pipeline.exactly_once:
+def _to_reread(session: Session, only: tuple[str, ...]) -> Iterator[Wanted]:
+    """Documents that differ, and dead letters, whose documents may be deleted at the source."""
+    yield from targets.of_verdicts([_differences_file(session)])
+    if not session.pipeline.exactly_once:
         return
-    names = {pair.source for pair in pairs(it.pipeline, only)}
-    for one in targets.of_dead_letters(it.pipeline, it.topics):
-        if one.namespace in names:
-            yield one
+    names = {pair.source for pair in pairs(session.pipeline, only)}
+    for document in targets.of_dead_letters(session.pipeline, session.topics):
+        if document.namespace in names:
+            yield document

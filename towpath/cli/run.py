@@ -22,14 +22,14 @@ from towpath.events import Note, Told
 from towpath.session import TROUBLE, Session
 from towpath.state_files import alone
 from towpath.supervisor.children import Child, Events, Row, end
-from towpath.supervisor.dead_letters import SetAside
-from towpath.supervisor.restarts import Ends
+from towpath.supervisor.dead_letters import DeadLetterRetries
+from towpath.supervisor.restarts import HangingTransactions
 from towpath.supervisor.services import Services
 from towpath.supervisor.supervisor import Supervisor
 
 _TICK = 0.25  # seconds
-_GRACE = 20.0  # seconds in which what it has started may end
-_SILENCE = 900.0  # seconds after which a deployment that says nothing hangs
+_GRACE = 20.0  # seconds in which its children may end
+_SILENCE = 900.0  # seconds after which a deployment that prints nothing counts as hanging
 
 
 @click.command()
@@ -47,25 +47,27 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
     Exit codes: 0 at the end the pipeline ran and nothing differed; 1 it did not run, or something differed; 2 the
     state is unknown.
     """
-    with opened(file) as it, alone(it.pipeline.name, "run"), _stopping() as stop, live_screen() as screen:
+    with opened(file) as session, alone(session.pipeline.name, "run"), _stopping() as stop, live_screen() as screen:
         shown = None if as_json else screen
         write = print_json if as_json else print_plain
         events = Events((lambda event: None) if shown else write)
-        supervisor = Supervisor(it, events, Services.of(it, events), SetAside(it), Ends(it))
+        supervisor = Supervisor(
+            session, events, Services.of(session, events), DeadLetterRetries(session), HangingTransactions(session)
+        )
         try:
-            _first(it, events, lambda: _draw(shown, supervisor), deploys=deploys)
-            while not stop.asked:
+            _await_deployed(session, events, lambda: _draw(shown, supervisor), deploys=deploys)
+            while not stop.requested:
                 supervisor.turn()
                 _draw(shown, supervisor)
                 time.sleep(_TICK)
-        except (KeyboardInterrupt, SystemError):  # the latter is what Kafka's client may leave of the former
-            if not stop.asked:
+        except (KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
+            if not stop.requested:
                 raise
         finally:
-            end([*supervisor.services.children, *supervisor.aside.children], _GRACE)
-    ended = supervisor.verdict()
-    Events(write).tell(ended)
-    raise click.exceptions.Exit(ended.exit)
+            end([*supervisor.services.children, *supervisor.dead_letters.children], _GRACE)
+    verdict = supervisor.verdict()
+    Events(write).report(verdict)
+    raise click.exceptions.Exit(verdict.exit)
 
 
 def _draw(screen: Screen | None, supervisor: Supervisor) -> None:
@@ -73,57 +75,58 @@ def _draw(screen: Screen | None, supervisor: Supervisor) -> None:
         screen.draw(list(supervisor.rows()), list(supervisor.events.newest))
 
 
-def _first(it: Session, events: Events, draw: Callable[[], None], *, deploys: bool) -> None:
-    """Deploy if that is asked for; refuse what is not deployed. Waits for Kafka and Connect to answer."""
+def _await_deployed(session: Session, events: Events, draw: Callable[[], None], *, deploys: bool) -> None:
+    """Wait for Kafka and Connect to answer. If `deploys`, deploy; otherwise raise unless the pipeline is deployed."""
     while True:
         draw()
         try:
-            it.require_deployed()
-            events.standing(Note(event="back", about="first"), "Kafka and Connect answer")
+            session.require_deployed()
+            events.report_state(Note(event="back", about="first"), "Kafka and Connect answer")
             if not deploys:
                 return
         except NoSuchConnector as error:
             if not deploys:
                 raise TowpathError(
-                    f"{error} run: towpath deploy {it.file}; or deploy and supervise: towpath run {it.file} --deploy"
+                    f"{error} run: towpath deploy {session.file}; or deploy and supervise: towpath run {session.file}"
+                    " --deploy"
                 ) from error
         except TROUBLE as error:
-            events.standing(Note(event="away", about="first", words=f"{error}; retrying until it answers"))
+            events.report_state(Note(event="away", about="first", words=f"{error}; retrying until it answers"))
             time.sleep(2)
             continue
-        _deploy(it, events, draw)
+        _deploy(session, events, draw)
         return
 
 
-def _deploy(it: Session, events: Events, draw: Callable[[], None]) -> None:
-    child = Child.start("deploy", [str(it.file)])
+def _deploy(session: Session, events: Events, draw: Callable[[], None]) -> None:
+    child = Child.start("deploy", [str(session.file)])
     has_ended = False
     while not has_ended:
-        has_ended = child.ended is not None
+        has_ended = child.exit_status is not None
         for line in child.lines():
-            events.tell(Note(event="deploy", words=f"deploy: {line.shown}"))
+            events.report(Note(event="deploy", words=f"deploy: {line.shown}"))
         draw()
-        if time.monotonic() - child.heard_at > _SILENCE:
-            child.give_up(f"it printed nothing for {_SILENCE:.0f} s and was killed")
+        if time.monotonic() - child.last_line_at > _SILENCE:
+            child.kill(f"it printed nothing for {_SILENCE:.0f} s and was killed")
         time.sleep(0 if has_ended else _TICK)
-    if child.ended:
-        raise TowpathError(f"the pipeline was not deployed: {child.why}")
+    if child.exit_status:
+        raise TowpathError(f"the pipeline was not deployed: {child.end_reason}")
 
 
 class _Stop:
-    """Whether an end was asked for."""
+    """A signal handler that notes whether a signal came. The first one raises `KeyboardInterrupt`."""
 
-    asked = False
+    requested = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        first, self.asked = not self.asked, True
-        if first:
+        is_first, self.requested = not self.requested, True
+        if is_first:
             raise KeyboardInterrupt
 
 
 @contextmanager
 def _stopping() -> Iterator[_Stop]:
-    """SIGINT and SIGTERM ask for an end. An interrupt that Kafka's client loses is noted all the same."""
+    """Handle SIGINT and SIGTERM. `_Stop` notes the signal even if Kafka's client swallows the exception."""
     stop = _Stop()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
@@ -136,7 +139,7 @@ def print_plain(event: Told) -> None:
 
 @dataclass(slots=True)
 class Screen:
-    """The rows that stand, and the newest events below them; drawn at most once a second."""
+    """The rows of the state, and the newest events below them; drawn at most once a second."""
 
     live: Live
     _drawn: float = 0.0
@@ -149,18 +152,18 @@ class Screen:
 
 
 def _drawing(rows: Sequence[Row], events: Sequence[Told]) -> RenderableType:
-    facts = Table.grid(padding=(0, 2))
+    state = Table.grid(padding=(0, 2))
     for name, line, style in rows:
-        facts.add_row(Text(name), Text(line, style=style))
-    past = Table.grid(padding=(0, 2))
+        state.add_row(Text(name), Text(line, style=style))
+    newest = Table.grid(padding=(0, 2))
     for event in events:
-        past.add_row(Text(f"{event.told_at:%H:%M:%S}", style="dim"), Text(event.words or ""))
-    return Group(facts, Text(), past, Text("times are UTC; Ctrl-C ends", style="dim"))
+        newest.add_row(Text(f"{event.told_at:%H:%M:%S}", style="dim"), Text(event.words or ""))
+    return Group(state, Text(), newest, Text("times are UTC; Ctrl-C ends", style="dim"))
 
 
 @contextmanager
 def live_screen() -> Iterator[Screen | None]:
-    """A screen where there is a terminal; None elsewhere."""
+    """A screen on a terminal; None elsewhere."""
     console = Console()
     if not console.is_terminal:
         yield None

@@ -42,7 +42,7 @@ def stack() -> None:
 @click.option("--workers", "connect_workers", type=click.IntRange(1), metavar="N", help="Connect workers; default 1.")
 @click.option("--port-base", type=click.IntRange(1024, 65500), metavar="N", help="First port; default: free ports.")
 @_JSON
-def up(directory: Path, as_json: bool, **given: int | None) -> None:
+def up(directory: Path, as_json: bool, **settings: int | None) -> None:
     """Start the stack in DIR. The first start downloads its parts.
 
     Run it again to start only the processes that do not run.
@@ -50,7 +50,7 @@ def up(directory: Path, as_json: bool, **given: int | None) -> None:
     Exit codes: 0 running; 2 it cannot be started.
     """
     options = embedded.options_of(directory) or embedded.StackOptions(directory)
-    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     running = embedded.up(dataclasses.replace(options, **changes), _progress)
     _show(running)
     if as_json:
@@ -65,15 +65,16 @@ def status(directory: Path, as_json: bool) -> None:
 
     Exit codes: 0 all processes run; 1 one does not run; 2 there is no stack in DIR.
     """
-    found = embedded.status(directory)
-    living = {name: process.running for name, process in found.processes.items()}
+    stack = embedded.status(directory)
+    is_running = {name: process.running for name, process in stack.processes.items()}
     if as_json:
-        told = found.to_json()
-        told["processes"] = {name: it | {"running": living[name]} for name, it in told["processes"].items()}
-        click.echo(json.dumps(told))
+        state = stack.to_json()
+        for name, process in state["processes"].items():
+            process["running"] = is_running[name]
+        click.echo(json.dumps(state))
     else:
-        _show(found)
-    if not all(living.values()):
+        _show(stack)
+    if not all(is_running.values()):
         raise click.exceptions.Exit(_NOT_RUNNING)
 
 
@@ -112,24 +113,24 @@ def plugin(directory: Path) -> None:
     click.echo(directory / "towpath")
 
 
-def _progress(words: str) -> None:
-    click.echo(words, err=True)
+def _progress(message: str) -> None:
+    click.echo(message, err=True)
 
 
-def _show(found: embedded.Stack) -> None:
-    console = Console(width=1000)  # numbers and paths are never cut; a narrow terminal wraps its lines
-    places = {name: it.port for name, it in found.processes.items()}
+def _show(stack: embedded.Stack) -> None:
+    console = Console(width=1000)  # wide, so that no number or path is cut; a narrow terminal wraps the lines
     table = Table(box=None, pad_edge=False)
     for title in ("process", "pid", "port", "state", "log"):
         table.add_column(title)
-    for name, it in sorted(found.processes.items()):
-        table.add_row(name, str(it.pid), str(places[name]), "running" if it.running else "not running", str(it.log))
+    for name, process in sorted(stack.processes.items()):
+        state = "running" if process.running else "not running"
+        table.add_row(name, str(process.pid), str(process.port), state, str(process.log))
     console.print(table)
     console.print()
     for title, address in (
-        ("source", found.source),
-        ("destination", found.destination),
-        ("bootstrap", found.bootstrap),
-        ("connect", " ".join(found.connect_urls)),
+        ("source", stack.source),
+        ("destination", stack.destination),
+        ("bootstrap", stack.bootstrap),
+        ("connect", " ".join(stack.connect_urls)),
     ):
         console.print(f"{title:<12} {address}", highlight=False, markup=False)

@@ -23,16 +23,16 @@ from towpath.log import bounds
 from towpath.schema import unreplicated
 from towpath.session import TROUBLE, Session
 from towpath.status import log_figures, replay_states
-from towpath.status.collector import look
+from towpath.status.collector import read_status
 from towpath.status.figures import RATE_WINDOW, Copied, Status
-from towpath.status.log_figures import LogSeen
+from towpath.status.log_figures import LogReport
 from towpath.status.replay_states import Replays
 from towpath.supervisor.restarts import lasting
 from towpath.text import duration, size
 from towpath.verification.full_verdict import Verified
 
-_PAUSE = 1.0  # seconds between two looks of --watch
-_UNWRAPPED = 1000  # columns, where no terminal wraps the lines
+_INTERVAL = 1.0  # seconds between two reads of --watch
+_WIDE = 1000  # columns; without a terminal, no line is wrapped
 
 
 @click.command()
@@ -48,64 +48,64 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
     Exit codes: 0 running; 1 not running, or the log lost records before the sink applied them; 2 the state is
     unknown.
     """
-    with opened(file) as it:
+    with opened(file) as session:
         if watch:
-            found = _watch_json(it) if as_json else _watch_screen(it)
+            current = _watch_json(session) if as_json else _watch_screen(session)
         else:
-            found = look(it.pipeline, it.connect, it.topics)
+            current = read_status(session.pipeline, session.connect, session.topics)
             if as_json:
-                print_json(_as_json(it, found))
+                print_json(_as_json(session, current))
             else:
-                show(_screen(it, found))
-    if found is None or found.state != "running" or found.breaks:
-        raise click.exceptions.Exit(2 if found is None else 1)
+                show(_screen(session, current))
+    if current is None or current.state != "running" or current.breaks:
+        raise click.exceptions.Exit(2 if current is None else 1)
 
 
-def _as_json(it: Session, found: Status) -> dict[str, Any]:
-    more = Verified.look(it, found.topic_ids).as_json() | replay_states.report(it).as_json()
-    more |= {"ddl": unreplicated.as_json(it, found.ddl)}
-    return found.as_json() | more | {"log": log_figures.report(it, found.ends).as_json()}
+def _as_json(session: Session, status: Status) -> dict[str, Any]:
+    reports = Verified.look(session, status.topic_ids).as_json() | replay_states.report(session).as_json()
+    reports |= {"ddl": unreplicated.as_json(session, status.ddl)}
+    return status.as_json() | reports | {"log": log_figures.report(session, status.ends).as_json()}
 
 
-def show(shown: RenderableType) -> None:
+def show(screen: RenderableType) -> None:
     """Print the status for people."""
     console = Console()
-    console.width = console.width if console.is_terminal else _UNWRAPPED
-    console.print(shown)
+    console.width = console.width if console.is_terminal else _WIDE
+    console.print(screen)
 
 
-def _watch(it: Session, show: Callable[[Status], None], trouble: Callable[[Exception], None]) -> Status | None:
-    """Look again and again until Ctrl-C; the last status, None when the last look failed."""
-    found: Status | None = None
-    with suppress(KeyboardInterrupt, SystemError):  # the latter is what Kafka's client may leave of the former
+def _watch(session: Session, show: Callable[[Status], None], trouble: Callable[[Exception], None]) -> Status | None:
+    """Read and show the status again and again until Ctrl-C. Returns the last one; None if the last read failed."""
+    status: Status | None = None
+    with suppress(KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
         while True:
             try:
-                found = look(it.pipeline, it.connect, it.topics)
-                show(found)
+                status = read_status(session.pipeline, session.connect, session.topics)
+                show(status)
             except TROUBLE as error:
-                found = None
+                status = None
                 trouble(error)
-            time.sleep(_PAUSE)
-    return found
+            time.sleep(_INTERVAL)
+    return status
 
 
-def _watch_json(it: Session) -> Status | None:
-    """A line for each look; `state` is unknown where it failed."""
+def _watch_json(session: Session) -> Status | None:
+    """Print a line for each read; when it fails, `state` is unknown."""
 
     def trouble(error: Exception) -> None:
-        told = {"trouble": [str(error)], "errors": [fields(error)]}
-        print_json({"name": it.pipeline.name, "state": "unknown"} | told)
+        failure = {"trouble": [str(error)], "errors": [fields(error)]}
+        print_json({"name": session.pipeline.name, "state": "unknown"} | failure)
 
-    return _watch(it, lambda found: print_json(_as_json(it, found)), trouble)
+    return _watch(session, lambda status: print_json(_as_json(session, status)), trouble)
 
 
-def _watch_screen(it: Session) -> Status | None:
-    """Refreshed in place. While a look fails, the last one that did not stays, with the trouble below it."""
+def _watch_screen(session: Session) -> Status | None:
+    """Refresh the screen in place. When a read fails, the last status stays, with the error below it."""
     with Live(console=Console(), auto_refresh=False) as live:
         last: list[RenderableType] = []
 
-        def shown(found: Status) -> None:
-            last[:] = [_screen(it, found)]
+        def draw(status: Status) -> None:
+            last[:] = [_screen(session, status)]
             live.update(last[0], refresh=True)
 
         def trouble(error: Exception) -> None:
@@ -113,33 +113,38 @@ def _watch_screen(it: Session) -> Status | None:
             line = Text(f"no status at {at:%H:%M:%S} UTC: {error}; retrying until it answers", style="red")
             live.update(Group(*last, line), refresh=True)
 
-        return _watch(it, shown, trouble)
+        return _watch(session, draw, trouble)
 
 
-def _screen(it: Session, found: Status) -> RenderableType:
-    ddl = unreplicated.lines(it, found.ddl)
+def _screen(session: Session, status: Status) -> RenderableType:
     return screen(
-        found, Verified.look(it, found.topic_ids), replay_states.report(it), log_figures.report(it, found.ends), ddl
+        status,
+        Verified.look(session, status.topic_ids),
+        replay_states.report(session),
+        log_figures.report(session, status.ends),
+        unreplicated.lines(session, status.ddl),
     )
 
 
-#: More collections or causes than this are told as a number.
-_SHOWN = 20
+#: Collections or causes with a line of their own; the rest is counted.
+_MAX_LINES = 20
 
 
 def screen(
-    found: Status,
+    status: Status,
     verified: Verified | None = None,
     replays: Replays | None = None,
-    log: LogSeen | None = None,
+    log: LogReport | None = None,
     ddl: Iterable[str] = (),
 ) -> RenderableType:
     facts = Table.grid(padding=(0, 2))
-    facts.add_row("pipeline", f"{found.name}: {found.state} ({found.mode})")
-    if found.cutover is not None:
-        facts.add_row("cutover", Text(found.cutover.description, style="yellow"))
-    for name, line in (*_copy(found), *_numbers(found), *_sink(found), *_dead_letters(found)):
-        facts.add_row(Text(name), Text(line) if isinstance(line, str) else line)  # no [markup] in what servers say
+    facts.add_row("pipeline", f"{status.name}: {status.state} ({status.mode})")
+    if status.cutover is not None:
+        facts.add_row("cutover", Text(status.cutover.description, style="yellow"))
+    for name, line in (*_copy(status), *_numbers(status), *_sink(status), *_dead_letters(status)):
+        facts.add_row(
+            Text(name), Text(line) if isinstance(line, str) else line
+        )  # Text: servers' messages may hold [markup]
     for name, line in log.rows() if log else ():
         facts.add_row(Text(name), Text(line))
     for line, is_different in verified.lines() if verified else ():
@@ -147,63 +152,61 @@ def screen(
     for name, line, style in replays.rows() if replays else ():
         facts.add_row(name, Text(line, style=style))
     warnings = [*ddl, *(log.warnings if log else ())]
-    words = [Text(f"{c.name}: {reason}", style="red") for c in found.connectors for reason in c.failures]
-    words += [Text(trouble, style="red") for trouble in found.trouble]
-    if found.breaks:
-        words.append(Text(f"A restart does not help: {bounds.listed(found.breaks)}", style="red"))
-    elif known := lasting(cause.code for c in found.connectors for cause in c.causes):
-        verbs = "; ".join(" ".join(["towpath", verb, "PIPELINE", *options]) for verb, *options in known.verbs)
-        words.append(Text(f"A restart does not help; run: {verbs}"))
-    elif words:
-        words.append(Text("Fix the cause, then run: towpath restart PIPELINE"))
-    words += [Text(warning, style="yellow") for warning in warnings]
-    return Group(facts, Text(), _connectors(found), *words)
+    messages = [Text(f"{c.name}: {reason}", style="red") for c in status.connectors for reason in c.failures]
+    messages += [Text(trouble, style="red") for trouble in status.trouble]
+    if status.breaks:
+        messages.append(Text(f"A restart does not help: {bounds.listed(status.breaks)}", style="red"))
+    elif failure := lasting(cause.code for c in status.connectors for cause in c.causes):
+        commands = "; ".join(" ".join(["towpath", verb, "PIPELINE", *options]) for verb, *options in failure.verbs)
+        messages.append(Text(f"A restart does not help; run: {commands}"))
+    elif messages:
+        messages.append(Text("Fix the cause, then run: towpath restart PIPELINE"))
+    messages += [Text(warning, style="yellow") for warning in warnings]
+    return Group(facts, Text(), _connectors(status), *messages)
 
 
-def _copy(found: Status) -> Iterator[tuple[str, RenderableType]]:
-    if found.state == "missing":  # nothing copies, whatever was committed before
+def _copy(status: Status) -> Iterator[tuple[str, RenderableType]]:
+    if status.state == "missing":  # no connector copies, whatever offsets are left
         return
-    yield "copy", "done" if found.snapshot_done else _total(found.snapshot)
-    under_way = [copied for copied in found.snapshot if copied.begun and not copied.done]
-    for copied in under_way[:_SHOWN]:
-        bar = ProgressBar(total=max(copied.of, 1), completed=copied.documents, width=24)
+    yield "copy", "done" if status.snapshot_done else _total(status.snapshot)
+    under_way = [copy for copy in status.snapshot if copy.begun and not copy.done]
+    for copy in under_way[:_MAX_LINES]:
+        bar = ProgressBar(total=max(copy.of, 1), completed=copy.documents, width=24)
         line = Table.grid(padding=(0, 1))
-        line.add_row(bar, _progress(copied))
-        yield f"  {copied.namespace}", line
-        if copied.retries:
-            yield "", f"retried {_times(copied.retries)}, last reason: {_short(copied.reason)}"
-    more = len(found.snapshot) - min(len(under_way), _SHOWN)
+        line.add_row(bar, _progress(copy))
+        yield f"  {copy.namespace}", line
+        if copy.retries:
+            yield "", f"retried {_times(copy.retries)}, last reason: {_short(copy.reason)}"
+    more = len(status.snapshot) - min(len(under_way), _MAX_LINES)
     if more:
-        done = sum(copied.done for copied in found.snapshot)
-        counts = {"done": done, "not begun": len(found.snapshot) - len(under_way) - done}
+        done = sum(copy.done for copy in status.snapshot)
+        counts = {"done": done, "not started": len(status.snapshot) - len(under_way) - done}
         yield "", f"and {more:,} more" + "".join(f", {name}: {count:,}" for name, count in counts.items() if count)
-    if found.held:
-        first = found.held[0]
-        more_held = f" and {len(found.held) - 1:,} more" if len(found.held) > 1 else ""
-        yield "  copied", f"{first.namespace}{more_held}; linear history once the stream has passed {_latest(found)}"
+    if status.held:
+        first = status.held[0]
+        more_held = f" and {len(status.held) - 1:,} more" if len(status.held) > 1 else ""
+        yield "  copied", f"{first.namespace}{more_held}; linear history once the stream has passed {_latest(status)}"
 
 
-def _latest(found: Status) -> str:
-    return max((held.time for held in found.held), key=lambda time: tuple(map(int, time.split(":"))))
+def _latest(status: Status) -> str:
+    """The latest cluster time that the stream has to pass."""
+    return max((held.time for held in status.held), key=lambda time: tuple(map(int, time.split(":"))))
 
 
 def _total(copies: tuple[Copied, ...]) -> str:
     if len(copies) < 2:
         return "under way"
-    documents, of = sum(copied.documents for copied in copies), sum(copied.of for copied in copies)
-    rate = sum(copied.per_second for copied in copies)
+    documents, of = sum(copy.documents for copy in copies), sum(copy.of for copy in copies)
+    rate = sum(copy.per_second for copy in copies)
     left = f", {duration((of - documents) / rate)} left" if rate > 0 else ""
     return f"under way: {documents:,} of about {of:,} in {len(copies):,} collections, {rate:,.0f} a second{left}"
 
 
-def _progress(copied: Copied) -> str:
-    ranges = f", {copied.ranges_done:,} of {copied.ranges:,} ranges" if copied.ranges is not None else ""
-    left = copied.seconds_left
-    speed = f", {copied.per_second:,.0f} a second" if copied.per_second else ""
-    return (
-        f"{copied.documents:,} of about {copied.of:,}{ranges}{speed}"
-        f"{f', {duration(left)} left' if left is not None else ''}"
-    )
+def _progress(copy: Copied) -> str:
+    ranges = f", {copy.ranges_done:,} of {copy.ranges:,} ranges" if copy.ranges is not None else ""
+    speed = f", {copy.per_second:,.0f} a second" if copy.per_second else ""
+    left = "" if copy.seconds_left is None else f", {duration(copy.seconds_left)} left"
+    return f"{copy.documents:,} of about {copy.of:,}{ranges}{speed}{left}"
 
 
 def _times(count: int) -> str:
@@ -211,28 +214,28 @@ def _times(count: int) -> str:
 
 
 def _short(reason: str) -> str:
-    """Without the server's whole response, which the driver adds and `--json` shows."""
+    """The reason without the server's whole response, which the driver appends; `--json` shows all of it."""
     return reason.partition(" The full response is ")[0]
 
 
-def _numbers(found: Status) -> Iterator[tuple[str, str]]:
-    if found.lag_records is None:
+def _numbers(status: Status) -> Iterator[tuple[str, str]]:
+    if status.lag_records is None:
         yield "lag", "unknown: the destination, which holds the positions, does not answer"
     else:
-        yield "lag", f"{found.lag_records:,} records, {found.lag_seconds:.1f} s"
-    yield "rate", f"{found.records_per_second:,.0f} records/s into the log, over {RATE_WINDOW} s"
-    for waiting in found.waiting:
+        yield "lag", f"{status.lag_records:,} records, {status.lag_seconds:.1f} s"
+    yield "rate", f"{status.records_per_second:,.0f} records/s into the log, over {RATE_WINDOW} s"
+    for waiting in status.waiting:
         why = f": {waiting.reason}" if waiting.reason else ""
         yield "re-reads", f"{waiting.requests:,} requests wait for {waiting.connector}{why}"
 
 
-def _sink(found: Status) -> Iterator[tuple[str, str]]:
-    yield from _written(found.sink)
-    if found.epochs:
-        least, most = min(found.epochs.values()), max(found.epochs.values())
-        taken = f"{most:,}" if least == most else f"{least:,} to {most:,}"
-        yield "epochs", f"{taken} on {len(found.epochs):,} partitions"
-    for task in found.tasks:
+def _sink(status: Status) -> Iterator[tuple[str, str]]:
+    yield from _written(status.sink)
+    if status.epochs:
+        least, most = min(status.epochs.values()), max(status.epochs.values())
+        epochs = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+        yield "epochs", f"{epochs} on {len(status.epochs):,} partitions"
+    for task in status.tasks:
         if task.counts.retries:
             at = f" at {task.retried_at:%Y-%m-%d %H:%M:%S} UTC" if task.retried_at else ""
             yield (
@@ -244,31 +247,31 @@ def _sink(found: Status) -> Iterator[tuple[str, str]]:
 def _written(sink: Counts) -> Iterator[tuple[str, str]]:
     if not sink.batches:
         return
-    a_write = f" ({sink.records / sink.writes:,.1f} a write)" if sink.writes else ""
+    per_write = f" ({sink.records / sink.writes:,.1f} a write)" if sink.writes else ""
     kinds = {"inserts": sink.inserts, "updates": sink.updates, "deletes": sink.deletes}
-    counted = "".join(f", {count:,} {name}" for name, count in kinds.items() if count)
-    yield "sink", f"{sink.records:,} records in {sink.writes:,} writes{a_write}{counted}"
+    counts = "".join(f", {count:,} {name}" for name, count in kinds.items() if count)
+    yield "sink", f"{sink.records:,} records in {sink.writes:,} writes{per_write}{counts}"
     mean = f"{sink.records / sink.batches:,.0f} records and {sink.batch_ms / sink.batches:,.0f} ms"
     yield "", f"{sink.batches:,} transactions of {mean} on average, {sink.waves:,} waves"
-    missed = f"; {sink.without_document:,} found no document" if sink.without_document else ""
+    missed = f"; {sink.without_document:,} status no document" if sink.without_document else ""
     yield "", f"{size(sink.bytes)} in, {size(sink.bytes_out)} out{missed}"
 
 
-def _dead_letters(found: Status) -> Iterator[tuple[str, str]]:
-    letters = found.dead_letters
+def _dead_letters(status: Status) -> Iterator[tuple[str, str]]:
+    letters = status.dead_letters
     yield "dead letters", f"{letters.count:,}" + ("" if letters.complete else "; causes of the newest ones:")
-    for cause in letters.causes[:_SHOWN]:
+    for cause in letters.causes[:_MAX_LINES]:
         code = f" ({cause.code})" if cause.code else ""
         yield f"  {cause.namespace}", f"{cause.records:,}: {cause.reason}{code}"
-    if len(letters.causes) > _SHOWN:
-        yield "", f"and {len(letters.causes) - _SHOWN:,} more causes"
+    if len(letters.causes) > _MAX_LINES:
+        yield "", f"and {len(letters.causes) - _MAX_LINES:,} more causes"
     if letters.count:
         yield "", "to print them: towpath tail PIPELINE --dead-letters"
 
 
-def _connectors(found: Status) -> Table:
+def _connectors(status: Status) -> Table:
     table = Table("connector", "state", "tasks", "worker", box=None, padding=(0, 2, 0, 0))
-    for connector in found.connectors:
+    for connector in status.connectors:
         tasks = ", ".join(f"{task.id} {task.state}" for task in connector.tasks)
         table.add_row(connector.name, connector.state, tasks or "none", connector.worker)
     return table

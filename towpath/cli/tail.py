@@ -47,32 +47,34 @@ def tail(
     """
     if namespace is None and not dead_letters:
         raise click.UsageError("give a NAMESPACE, or pass --dead-letters")
-    with opened(file) as it:
+    with opened(file) as session:
         lines = (
-            _letters(it, namespace, follow=not no_follow, canonical=canonical)
+            _letters(session, namespace, follow=not no_follow, canonical=canonical)
             if dead_letters
-            else _changes(it, str(namespace), from_beginning=from_beginning, follow=not no_follow, canonical=canonical)
+            else _changes(
+                session, str(namespace), from_beginning=from_beginning, follow=not no_follow, canonical=canonical
+            )
         )
-        for count, (shown, text) in enumerate(lines, 1):
-            print_json(shown) if as_json else click.echo(text)
+        for count, (fields, text) in enumerate(lines, 1):
+            print_json(fields) if as_json else click.echo(text)
             if count == limit:
                 break
 
 
 def _changes(
-    it: Session, namespace: str, *, from_beginning: bool, follow: bool, canonical: bool
+    session: Session, namespace: str, *, from_beginning: bool, follow: bool, canonical: bool
 ) -> Iterator[tuple[dict[str, object], str]]:
-    """Each record as an object and as a line."""
-    for message in _records(it, namespace, from_beginning=from_beginning, follow=follow):
+    """Each record as JSON fields and as a line for people."""
+    for message in _records(session, namespace, from_beginning=from_beginning, follow=follow):
         try:
-            shown = record(message).as_json(canonical=canonical)
+            fields = record(message).as_json(canonical=canonical)
         except TowpathError as error:
-            shown = _foreign(message, str(error), canonical=canonical)
-        yield shown, _line(shown)
+            fields = _foreign(message, str(error), canonical=canonical)
+        yield fields, _as_text(fields)
 
 
-def _foreign(message: Message, why: str, *, canonical: bool) -> dict[str, object]:
-    """A record that somebody else wrote, as far as it can be shown."""
+def _foreign(message: Message, reason: str, *, canonical: bool) -> dict[str, object]:
+    """The JSON fields of a record that Towpath did not write."""
     key, value = message.key(), message.value()
     return {
         "topic": message.topic(),
@@ -80,37 +82,36 @@ def _foreign(message: Message, why: str, *, canonical: bool) -> dict[str, object
         "offset": message.offset(),
         "time_ms": message.timestamp()[1],
         "kind": "foreign",
-        "reason": why,
+        "reason": reason,
         "key": readable(key if isinstance(key, bytes) else None, canonical=canonical),
         "value": readable(value if isinstance(value, bytes) else None, canonical=canonical),
     }
 
 
 def _letters(
-    it: Session, namespace: str | None, *, follow: bool, canonical: bool
+    session: Session, namespace: str | None, *, follow: bool, canonical: bool
 ) -> Iterator[tuple[dict[str, object], str]]:
-    """Each dead letter as an object and as a line for people, with the record below it."""
-    wanted = None if namespace is None else topic_of(it.pipeline.name, namespace)
-    for found in letters(it.pipeline, it.topics, follow=follow):
-        if wanted in (None, found.place[0]):
-            shown = found.as_json(canonical=canonical)
-            code = f" ({shown['code']})" if shown["code"] is not None else ""
-            place = f"{shown['partition']}:{shown['offset']}"
-            said = f"{shown['namespace'] or shown['topic']}  {shown['key']}{code}: {shown['reason']}"
-            yield shown, f"{said}\n    {place}  {shown['kind'] or 'record'}  {shown['value'] or ''}".rstrip()
+    """Each dead letter as JSON fields and as text for people: the refusal, and the record on the next line."""
+    topic = None if namespace is None else topic_of(session.pipeline.name, namespace)
+    for letter in letters(session.pipeline, session.topics, follow=follow):
+        if topic in (None, letter.place[0]):
+            fields = letter.as_json(canonical=canonical)
+            code = f" ({fields['code']})" if fields["code"] is not None else ""
+            place = f"{fields['partition']}:{fields['offset']}"
+            refusal = f"{fields['namespace'] or fields['topic']}  {fields['key']}{code}: {fields['reason']}"
+            yield fields, f"{refusal}\n    {place}  {fields['kind'] or 'record'}  {fields['value'] or ''}".rstrip()
 
 
-def _records(it: Session, namespace: str, *, from_beginning: bool, follow: bool) -> Iterator[Message]:
-    topics = it.topics.all()
-    topic = topics.get(topic_of(it.pipeline.name, namespace))
+def _records(session: Session, namespace: str, *, from_beginning: bool, follow: bool) -> Iterator[Message]:
+    pipeline, topics = session.pipeline, session.topics.all()
+    name = topic_of(pipeline.name, namespace)
+    topic = topics.get(name)
     if topic is None:
-        known = sorted(n for n in topics if re.fullmatch(it.pipeline.selection.topic_regex(it.pipeline.name), n))
-        raise TopicError(
-            f"no topic {topic_of(it.pipeline.name, namespace)} at {it.pipeline.bootstrap};"
-            f" existing ones: {', '.join(n.removeprefix(it.pipeline.name + '.') for n in known) or 'none'}"
-        )
-    ends = it.topics.ends([topic])
-    consumer = it.topics.consumer()
+        pattern = re.compile(pipeline.selection.topic_regex(pipeline.name))
+        namespaces = [n.removeprefix(f"{pipeline.name}.") for n in sorted(topics) if pattern.fullmatch(n)]
+        raise TopicError(f"no topic {name} at {pipeline.bootstrap}; existing ones: {', '.join(namespaces) or 'none'}")
+    ends = session.topics.ends([topic])
+    consumer = session.topics.consumer()
     try:
         starts = {place: first if from_beginning else end for place, (first, end) in ends.items()}
         if not follow:
@@ -122,10 +123,10 @@ def _records(it: Session, namespace: str, *, from_beginning: bool, follow: bool)
         consumer.close()
 
 
-def _line(shown: dict[str, object]) -> str:
+def _as_text(fields: dict[str, object]) -> str:
     try:
-        at = time.strftime("%H:%M:%SZ", time.gmtime(int(str(shown.get("at_ms", shown["time_ms"]))) / 1000))
+        at = time.strftime("%H:%M:%SZ", time.gmtime(int(str(fields.get("at_ms", fields["time_ms"]))) / 1000))
     except (OverflowError, ValueError, OSError):
-        at = "--:--:--Z"  # a clock that no calendar has
-    place = f"{shown['partition']}:{shown['offset']}"
-    return f"{at}  {place:>8}  {shown['kind']:<8}  {shown['key']}  {shown['value'] if shown['value'] else ''}".rstrip()
+        at = "--:--:--Z"  # a foreign record can have any timestamp
+    place = f"{fields['partition']}:{fields['offset']}"
+    return f"{at}  {place:>8}  {fields['kind']:<8}  {fields['key']}  {fields['value'] or ''}".rstrip()

@@ -1,4 +1,4 @@
-"""A verdict in words: what `towpath verify` prints at its end."""
+"""A verdict as text: what `towpath verify` prints at its end."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from towpath.verification.scope import Metadata
 from towpath.verification.verdict_file import KINDS, Found
 from verifier import Tally, Verdict
 
-_UNWRAPPED = 1000  # columns, where no terminal wraps the lines
-_WIDTH = 100  # characters of a value on a line
+_WIDE = 1000  # columns; without a terminal, no line is wrapped
+_MAX_VALUE = 100  # characters of a value on a line
 
-UNSEEN = (
+SCREEN_LIMITS = (
     "screened: digests cover only the integer part of a number, not its type and not its fraction (5, 5.0 and 5.7 have"
     " one digest); NaN counts as 0, and a symbol as a string; run without --screen to compare all bytes"
 )
 
 
-def show(found: Found) -> None:
+def show(result: Found) -> None:
     """Print a verdict for people."""
     console = Console()
-    console.width = console.width if console.is_terminal else _UNWRAPPED
-    console.print(_table(found.verdict.tallies))
-    for line in (*_notes(found.verdict), *_examples(found), *_metadata(found.metadata), *_end(found)):
+    console.width = console.width if console.is_terminal else _WIDE
+    console.print(_table(result.verdict.tallies))
+    for line in (*_notes(result.verdict), *_examples(result), *_metadata(result.metadata), *_end(result)):
         click.echo(line)
 
 
@@ -46,54 +46,53 @@ def _table(tallies: Sequence[Tally]) -> Table:
 def _notes(verdict: Verdict) -> Iterator[str]:
     notes = [note for tally in verdict.tallies for note in tally.notes]
     yield from (f"note: {note}" for note in notes)
-    yield from (f"trouble: {words}" for words in verdict.trouble)
+    yield from (f"trouble: {trouble}" for trouble in verdict.trouble)
 
 
-def _examples(found: Found) -> Iterator[str]:
-    for example in found.examples:
+def _examples(result: Found) -> Iterator[str]:
+    for example in result.examples:
         yield ""
         yield f"{example.namespace} {_short(example.id)}: {example.kind}"
         for path, source, destination in example.paths:
             sides = f"{_short(source)} at the source, {_short(destination)} at the destination"
             yield f"    {path or 'the document'}: {sides}"
-    if found.verdict.differences > len(found.examples):
-        yield f"and {found.verdict.differences - len(found.examples):,} more"
+    if result.verdict.differences > len(result.examples):
+        yield f"and {result.verdict.differences - len(result.examples):,} more"
 
 
-def _metadata(found: Metadata | None) -> Iterator[str]:
-    """Commands that several share stand once, behind the last of them."""
-    if found is None or not (found.differences or found.held_back):
+def _metadata(metadata: Metadata | None) -> Iterator[str]:
+    """A command that several differences share is printed once, after the last of them."""
+    if metadata is None or not (metadata.differences or metadata.held_back):
         return
     yield ""
-    yield from (f"{one.pair.source}: {one.what}; held back until the cutover" for one in found.held_back)
-    last = {one.command: place for place, one in enumerate(found.differences)}
-    for place, one in enumerate(found.differences):
-        yield f"{one.pair.source}: {one.what}"
-        if last[one.command] == place:
-            yield from (f"    run at the destination: {line}" for line in one.command.splitlines())
+    yield from (f"{held.pair.source}: {held.what}; held back until the cutover" for held in metadata.held_back)
+    last = {difference.command: number for number, difference in enumerate(metadata.differences)}
+    for number, difference in enumerate(metadata.differences):
+        yield f"{difference.pair.source}: {difference.what}"
+        if last[difference.command] == number:
+            yield from (f"    run at the destination: {line}" for line in difference.command.splitlines())
 
 
-def _end(found: Found) -> Iterator[str]:
-    verdict = found.verdict
+def _end(result: Found) -> Iterator[str]:
+    verdict = result.verdict
     yield ""
     rate = f"{verdict.compared / verdict.seconds:,.0f} a second" if verdict.seconds else ""
     network = f"{verdict.read / verdict.compared:,.4g} bytes a document in replies" if verdict.read else ""
     figures = ", ".join(part for part in (f"{verdict.seconds:,.1f} s", rate, network) if part)
-    yield f"{found.headline}: {counted(verdict.compared, 'document')} in {figures}{_besides(found)}"
-    if found.headline == "screened":
-        yield UNSEEN
+    yield f"{result.headline}: {counted(verdict.compared, 'document')} in {figures}{_metadata_summary(result)}"
+    if result.headline == "screened":
+        yield SCREEN_LIMITS
 
 
-def _besides(found: Found) -> str:
-    if found.metadata is None:
+def _metadata_summary(result: Found) -> str:
+    if result.metadata is None:
         return ""
-    waiting = (
-        f", {len(found.metadata.held_back):,} more held back until the cutover" if found.metadata.held_back else ""
-    )
-    return f"; {counted(len(found.metadata.differences), 'difference')} in options, views and indexes{waiting}"
+    held = len(result.metadata.held_back)
+    held_back = f", {held:,} more held back until the cutover" if held else ""
+    return f"; {counted(len(result.metadata.differences), 'difference')} in options, views and indexes{held_back}"
 
 
 def _short(text: str | None) -> str:
     if text is None:
         return "nothing"
-    return text if len(text) <= _WIDTH else f"{text[:_WIDTH]}…"
+    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}…"

@@ -16,7 +16,7 @@ import click
 
 from towpath.barrier import asking
 from towpath.cli.options import duration, json_option, opened, pipeline_argument, print_json, say
-from towpath.cli.progress import shown
+from towpath.cli.progress import comparison_bar
 from towpath.cli.report.verdict import write_report
 from towpath.cli.verdict_text import show
 from towpath.events import Definition, Difference, Event, Followed
@@ -89,7 +89,7 @@ _DIFFERENT, _TROUBLE = 1, 2
 @click.option("--follow", "follows", is_flag=True, help="Then compare each document that changes, until interrupted.")
 @click.option(
     "--metadata/--no-metadata",
-    "described",
+    "with_metadata",
     default=None,
     help="Also compare options, views and indexes, and print the commands that fix them; default: yes, except with"
     " --last and --since.",
@@ -114,7 +114,7 @@ def verify(
     last: int | None,
     since: timedelta | None,
     follows: bool,
-    described: bool | None,
+    with_metadata: bool | None,
     report: Path | None,
     as_json: bool,
 ) -> None:
@@ -126,75 +126,84 @@ def verify(
     Exit codes: 0 both sides are the same; 1 they differ; 2 there is no verdict.
     """
     recent = newest(last, since, only)
-    refuse_together(quiet=quiet, screen=screen, resume=resume, log=bool(recent or follows))
+    refuse_conflicts(quiet=quiet, screen=screen, resume=resume, log=bool(recent or follows))
     refuse_bad_patterns(only)
     try:
         recheck = Recheck(first, factor, jitter, tries, patience)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
-    with opened(file) as it, following_alone(it.pipeline.name) if follows else nullcontext():
-        done = () if recent or resume or alone else unreplicated.passed_marks(it)  # before namespaces are listed
-        besides = recent is None if described is None else described
-        odd = metadata(it.pipeline, only) if besides else None
-        asked = Asked(alone or quiet, recent, odd, only, done)
-        begin = Beginning.look(it, asked, options) if follows else None
-        if begin and begin.goes_on:
-            found = _described(asked, as_json=as_json)
+    with opened(file) as session, following_alone(session.pipeline.name) if follows else nullcontext():
+        ddl = () if recent or resume or alone else unreplicated.passed_marks(session)  # before namespaces are listed
+        if with_metadata is None:
+            with_metadata = recent is None
+        definitions = metadata(session.pipeline, only) if with_metadata else None
+        run_options = Asked(alone or quiet, recent, definitions, only, ddl)
+        beginning = Beginning.look(session, run_options, options) if follows else None
+        if beginning and beginning.goes_on:
+            result = _without_comparing(run_options, as_json=as_json)
         else:
-            compared = [] if recent else pairs(it.pipeline, only)
-            with nullcontext(options) if recent or quiet else journaled(it.pipeline.name, options, it.say) as chosen:
-                found = run(it, compared, chosen, asked, as_json=as_json, report=report)
-        if begin:
-            end(found.verdict, _follow(it, begin, found, asked, options, as_json=as_json))
-    end(found.verdict, found.differences)
+            compared = [] if recent else pairs(session.pipeline, only)
+            with (
+                nullcontext(options)
+                if recent or quiet
+                else journaled(session.pipeline.name, options, session.say) as chosen
+            ):
+                result = run(session, compared, chosen, run_options, as_json=as_json, report=report)
+        if beginning:
+            end(result.verdict, _follow(session, beginning, result, run_options, options, as_json=as_json))
+    end(result.verdict, result.differences)
 
 
-def _described(asked: Asked, *, as_json: bool) -> Found:
-    """What is found where no document needs to be compared but those that change: options, views and indexes."""
+def _without_comparing(run_options: Asked, *, as_json: bool) -> Found:
+    """The result of a follower that continues from a verdict: only options, views and indexes are compared."""
     show_event = print_json if as_json else _print
-    for one in asked.definitions:
-        show_event(one)
-    return Found(Verdict([]), (), asked.metadata)
+    for definition in run_options.definitions:
+        show_event(definition)
+    return Found(Verdict([]), (), run_options.metadata)
 
 
-def _print(found: Event) -> None:
-    """A difference in a line."""
-    if isinstance(found, Difference):
-        id = f"BSON {found.id_bson}" if found.id is None else json.dumps(found.id, ensure_ascii=False)
-        click.echo(f"{found.namespace} {id}: {found.kind}")
-    elif isinstance(found, Definition):
-        click.echo(f"{found.namespace}: {found.what}")
+def _print(event: Event) -> None:
+    """Print a difference in one line."""
+    if isinstance(event, Difference):
+        id = f"BSON {event.id_bson}" if event.id is None else json.dumps(event.id, ensure_ascii=False)
+        click.echo(f"{event.namespace} {id}: {event.kind}")
+    elif isinstance(event, Definition):
+        click.echo(f"{event.namespace}: {event.what}")
 
 
-def _follow(it: Session, begin: Beginning, found: Found, asked: Asked, options: Options, *, as_json: bool) -> int:
-    """Follow until interrupted, and print each difference as it settles; how many there are at the end.
+def _follow(
+    session: Session, beginning: Beginning, result: Found, run_options: Asked, options: Options, *, as_json: bool
+) -> int:
+    """Follow until interrupted, and print each difference once it is proven. Returns their number at the end.
 
     Exits when documents could not be judged.
     """
     show_event = print_json if as_json else _print
-    begin = replace(begin, state=replace(begin.state, whole=begin.state.whole and not found.verdict.trouble))
-    with nullcontext() if asked.alone else asking(it) as passed:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service's stop is an interrupt
-        say("comparing what changes, until interrupted; `towpath status` shows the progress")
-        ended = follow(it, begin.state, begin.known(it.pipeline.name), passed, show_event, asked.only, options)
+    whole = beginning.state.whole and not result.verdict.trouble
+    beginning = replace(beginning, state=replace(beginning.state, whole=whole))
+    with nullcontext() if run_options.alone else asking(session) as passed:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopping a service counts as an interrupt
+        say("comparing documents that change, until interrupted; `towpath status` shows the progress")
+        known = beginning.known(session.pipeline.name)
+        state = follow(session, beginning.state, known, passed, show_event, run_options.only, options)
     if as_json:
-        print_json(Followed(**ended.as_json()))
+        print_json(Followed(**state.as_json()))
     else:
-        click.echo(ended.words)
-    if ended.unsettled:
+        click.echo(state.words)
+    if state.unsettled:
         raise click.exceptions.Exit(_TROUBLE)
-    return ended.differences + (len(found.metadata.differences) if found.metadata else 0)
+    return state.differences + (len(result.metadata.differences) if result.metadata else 0)
 
 
 def newest(last: int | None, since: timedelta | None, only: Sequence[str]) -> Newest | None:
-    """None when neither is asked for. Raises `UsageError` when both are."""
+    """The options --last and --since; None when neither is given. Raises `UsageError` when both are."""
     if last is not None and since is not None:
         raise click.UsageError("give one of --last and --since, not both")
     return None if last is None and since is None else Newest(last, since, only)
 
 
-def refuse_together(*, quiet: bool, screen: bool, resume: bool, log: bool) -> None:
+def refuse_conflicts(*, quiet: bool, screen: bool, resume: bool, log: bool) -> None:
     """Raise `UsageError` for options that exclude each other."""
     if quiet and (screen or resume):
         raise click.UsageError(
@@ -205,7 +214,7 @@ def refuse_together(*, quiet: bool, screen: bool, resume: bool, log: bool) -> No
 
 
 def refuse_bad_patterns(patterns: Sequence[str]) -> None:
-    """Raise `UsageError` for what is no pattern of namespaces."""
+    """Raise `UsageError` if one is not a pattern of namespaces."""
     for pattern in patterns:
         if not is_pattern(pattern):
             raise click.UsageError(
@@ -214,31 +223,38 @@ def refuse_bad_patterns(patterns: Sequence[str]) -> None:
 
 
 def run(
-    it: Session, compared: list[Pair], options: Options, asked: Asked, *, as_json: bool, report: Path | None = None
+    session: Session,
+    compared: list[Pair],
+    options: Options,
+    run_options: Asked,
+    *,
+    as_json: bool,
+    report: Path | None = None,
 ) -> Found:
-    """Compare, and print what is found and the verdict."""
-    with shown() as tell:
-        found = verification.run(it, compared, options, asked, tell, print_json if as_json else lambda event: None)
+    """Compare, and print the differences and the verdict."""
+    with comparison_bar() as update:
+        show_event = print_json if as_json else lambda event: None
+        result = verification.run(session, compared, options, run_options, update, show_event)
     if not as_json:
-        show(replace(found, examples=found.examples[:_EXAMPLES]))
+        show(replace(result, examples=result.examples[:_EXAMPLES]))
     if report:
-        write_report(report, it.pipeline, found)
+        write_report(report, session.pipeline, result)
         say(f"wrote the report to {report}")
-    if not asked.alone:
-        tell_unfollowed(it)
-    return found
+    if not run_options.alone:
+        print_unreplicated(session)
+    return result
 
 
-def tell_unfollowed(it: Session) -> None:
-    """What was done to the source's collections as such and is not settled; this may just have been settled."""
-    for line in unreplicated.lines(it):
+def print_unreplicated(session: Session) -> None:
+    """Print the schema changes at the source that are not settled, read anew: the comparison may have settled some."""
+    for line in unreplicated.lines(session):
         say(line)
 
 
 def end(verdict: Verdict, differences: int) -> NoReturn:
-    """Leave with the exit status of a verdict, and of how many differences are there at the end."""
-    for words in verdict.trouble:
-        say(f"towpath: {words}")
+    """Exit with the status of a verdict: trouble, `differences` at the end, or none."""
+    for message in verdict.trouble:
+        say(f"towpath: {message}")
     if verdict.trouble:
         raise click.exceptions.Exit(_TROUBLE)
     raise click.exceptions.Exit(_DIFFERENT if differences else 0)

@@ -17,9 +17,9 @@ from towpath.mongo.client import connected
 from towpath.preflight.everything import everything
 from towpath.schema import unreplicated
 from towpath.session import Session
-from towpath.status.collector import look
+from towpath.status.collector import read_status
 from towpath.status.figures import Status
-from towpath.supervisor.dead_letters import SetAside
+from towpath.supervisor.dead_letters import DeadLetterRetries
 from towpath.text import counted, duration
 from towpath.verification.full_verdict import Verified, age, words
 from towpath.verification.scope import metadata
@@ -69,7 +69,7 @@ def looked(checks: Iterable[Look]) -> list[Check]:
 
 def _pipeline(it: Session, limits: Limits) -> Iterator[Check]:
     try:
-        found = look(it.pipeline, it.connect, it.topics)
+        found = read_status(it.pipeline, it.connect, it.topics)
     except (TowpathError, PyMongoError) as error:
         yield Check("connectors", False, str(error), f"towpath status {it.file}")
         return
@@ -99,11 +99,11 @@ def _connectors(it: Session, found: Status) -> Check:
 
 
 def _set_aside(it: Session) -> Check:
-    aside = SetAside(it)
-    for _ in aside.read(time.monotonic()):
+    retries = DeadLetterRetries(it)
+    for _ in retries.read(time.monotonic()):
         pass
-    words = f"{counted(aside.left, 'document')} that the destination refused" if aside.left else "nothing"
-    return Check("set aside", not aside.left, words, f"towpath repair {it.file} --dead-letters")
+    words = f"{counted(retries.remaining, 'document')} that the destination refused" if retries.remaining else "nothing"
+    return Check("set aside", not retries.remaining, words, f"towpath repair {it.file} --dead-letters")
 
 
 def _collections(it: Session, found: Status) -> Check:

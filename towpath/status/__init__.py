@@ -1,1 +1,1 @@
-"""How a pipeline does: looked at once, shown as text or JSON."""
+"""The status of a pipeline: collected once, shown as text or JSON."""

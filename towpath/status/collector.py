@@ -1,4 +1,4 @@
-"""One look at a pipeline: everything that `towpath status` shows, asked of Connect, Kafka and both clusters."""
+"""Collects everything that `towpath status` shows from Connect, Kafka and both clusters."""
 
 from __future__ import annotations
 
@@ -27,43 +27,46 @@ from towpath.status.figures import RATE_WINDOW, Copied, Status, Waiting
 from towpath.topic_settings import pipeline_topics
 
 
-class _Look:
-    """One look at a pipeline. A part that cannot be seen is told in `trouble`, and the others are shown."""
+class _Collector:
+    """Reads the parts of one status. A part that cannot be read is reported in `trouble`; the others are shown."""
 
     def __init__(self, pipeline: Pipeline, connect: Connect, topics: Topics) -> None:
         self.pipeline, self.connect, self.topics = pipeline, connect, topics
         self.trouble: list[str] = []
         self.errors: list[dict[str, str]] = []
         self.ids: Mapping[str, str] | None = None
-        self.existing: dict[str, Topic] = topics.all()  # first: without Kafka, Connect lets some requests wait for 90 s
+        self.existing: dict[str, Topic] = topics.all()  # first: without Kafka, some requests to Connect block for 90 s
         self.positions, self.tasks, self.cutover = self.sink()
         changes = change_topics(pipeline, self.existing)
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
         self.ends = topics.ends([*changes, *requests])
         _, self.requested = self.ends.pop((pipeline.request_topic, 0), (0, 0))
         self.written = {place: (self.ends[place][0], end) for place, end in topics.written(changes).items()}
-        refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # Connect may wait for its end
+        refuse_hanging_transactions(pipeline, topics, self.ends, written=self.written)  # one may block Connect
 
     def failed(self, error: TowpathError) -> None:
         self.trouble.append(str(error))
         self.errors.append(fields(error))
 
     def sources(self) -> dict[str, SourceState]:
-        """Connector → what it has committed; nothing of one that is not there."""
-        found = {}
+        """Connector → the state that it has committed; an empty state for a connector that does not exist."""
+        states = {}
         for name in self.pipeline.source_connectors:
             try:
-                found[name] = read_state(self.connect, name)
+                states[name] = read_state(self.connect, name)
             except NoSuchConnector:
-                found[name] = SourceState(None)
-        self.trouble += [f"{name}: {state.warning}" for name, state in found.items() if state.warning]
+                states[name] = SourceState(None)
+        self.trouble += [f"{name}: {state.warning}" for name, state in states.items() if state.warning]
         self.trouble += [
-            f"{name}: {state.ddl.trouble}" for name, state in found.items() if state.ddl and state.ddl.trouble
+            f"{name}: {state.ddl.trouble}" for name, state in states.items() if state.ddl and state.ddl.trouble
         ]
-        return found
+        return states
 
     def sink(self) -> tuple[dict[Place, Applied] | None, tuple[TaskState, ...], Cutover | None]:
-        """What the destination tells of the sink, in plain mode its consumers; no positions when it is out of reach."""
+        """The sink's positions, tasks and cutover as the destination keeps them; None and empty while it is down.
+
+        In plain mode, the positions are the committed offsets of the sink's consumers.
+        """
         if not self.pipeline.exactly_once:
             committed = self.topics.committed(self.pipeline.sink_group)
             return {place: Applied(offset, 0) for place, offset in committed.items()}, (), None
@@ -81,12 +84,12 @@ class _Look:
     def lag(self) -> Lag | None:
         if self.positions is None:
             return None
-        done = {place: applied.offset for place, applied in self.positions.items()}
-        return measure(self.topics, self.ends, done, self.source_now)
+        applied = {place: position.offset for place, position in self.positions.items()}
+        return measure(self.topics, self.ends, applied, self.source_now)
 
     @cached_property
     def source_clocks(self) -> tuple[ClusterTime, float] | None:
-        """As `clocks` reads them, once in a look; None, which is told, where the source does not answer."""
+        """As `clocks` reads them, at most once per status; None while the source does not answer."""
         try:
             with briefly(self.pipeline.source_uri, "source") as client:
                 return clocks(client)
@@ -95,11 +98,11 @@ class _Look:
             return None
 
     def source_now(self) -> float:
-        """The source's wall clock; while it does not answer, this machine's."""
+        """The source's wall clock in seconds; this machine's while the source does not answer."""
         return self.source_clocks[1] if self.source_clocks else time.time()
 
     def breaks(self) -> tuple[Break, ...]:
-        """Positions that are not in the log; of a sink that must stay stopped they are of no account."""
+        """Positions that are not in the log; none during a cutover, since the sink then stays stopped."""
         if self.cutover is not None or self.positions is None:
             return ()
         try:
@@ -110,16 +113,16 @@ class _Look:
             return ()
 
     def rates(self) -> dict[str, float]:
-        """Topic → records a second, control records of transactions included."""
+        """Topic → records per second, including control records of transactions."""
         names = {topic for topic, _ in self.ends}
         since = self.topics.offsets_at(
             (self.existing[name] for name in names if name in self.existing), int((time.time() - RATE_WINDOW) * 1000)
         )
-        found = dict.fromkeys(names, 0.0)
+        rates = dict.fromkeys(names, 0.0)
         for place, (_, end) in self.ends.items():
             if since.get(place, -1) >= 0:
-                found[place[0]] += (end - since[place]) / RATE_WINDOW
-        return found
+                rates[place[0]] += (end - since[place]) / RATE_WINDOW
+        return rates
 
     def dead_letters(self) -> DeadLetters:
         try:
@@ -129,19 +132,19 @@ class _Look:
             return DeadLetters(0, False, ())
 
     def waiting(self, sources: Mapping[str, SourceState]) -> tuple[Waiting, ...]:
-        end, found = self.requested, []
+        end, connectors = self.requested, []
         for name, state in sources.items():
             first = reread_requests.waiting(
                 self.pipeline, self.topics, name, state.requests.next if state.requests else 0, end
             )
             if first is not None:
-                found.append(Waiting(name, end - first, state.requests.waiting if state.requests else ""))
-        return tuple(found)
+                connectors.append(Waiting(name, end - first, state.requests.waiting if state.requests else ""))
+        return tuple(connectors)
 
     def captured(
         self, sources: Mapping[str, SourceState], rates: Mapping[str, float]
     ) -> tuple[bool, tuple[Copied, ...], float]:
-        """Whether nothing is being copied, what is, and by how many seconds the stream is behind the source."""
+        """Whether all copies are done, the unfinished ones, and how many seconds the stream is behind the source."""
         streaming = all(map(_streaming, sources.values()))
         done = streaming and not any(self.has_to_copy(name, state) for name, state in sources.items())
         try:
@@ -152,17 +155,17 @@ class _Look:
             return done, (), 0.0
 
     def has_to_copy(self, name: str, state: SourceState) -> bool:
-        """Also when the connector was given collections that it has not taken up yet."""
+        """Whether a copy runs, or the connector has been given collections that it has not started to copy."""
         if not self.pipeline.has_own_source or state.copying:
             return bool(state.copying)
         return state.selection != (self.connect.config(name) or {}).get(SELECTION, state.selection)
 
     def copies(self, sources: Mapping[str, SourceState], rates: Mapping[str, float]) -> tuple[Copied, ...]:
-        """What is being copied; of Debezium's own copy the source is asked how much there is."""
+        """Progress of the copies. For Debezium's own copy, the source estimates the number of documents."""
         prefix = self.pipeline.name
         if self.pipeline.has_own_source:
-            every = [copy for state in sources.values() for copy in state.copies]
-            return figures.copied_by_ranges(prefix, every, rates)
+            copies = [copy for state in sources.values() for copy in state.copies]
+            return figures.copied_by_ranges(prefix, copies, rates)
         records: dict[str, int] = {}
         for (topic, _), (first, end) in self.ends.items():
             namespace = namespace_of(prefix, topic)
@@ -180,15 +183,16 @@ class _Look:
         return float(max(0, self.source_clocks[0].seconds - min(seconds) - 1))
 
 
-def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
-    """The status now. Raises when Connect or Kafka is out of reach; a cluster that is shows as `trouble`."""
-    it = _Look(pipeline, connect, topics)
-    found = tuple(statuses(connect, pipeline.connectors))
-    state = _state(found)
-    sources = it.sources()
-    lag, rates = it.lag(), it.rates()
-    done, copies, behind = it.captured(sources, rates)
-    breaks = it.breaks()
+def read_status(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
+    """The status now. Raises when Connect or Kafka does not answer; a cluster's failure is reported in `trouble`."""
+    collector = _Collector(pipeline, connect, topics)
+    connectors = tuple(statuses(connect, pipeline.connectors))
+    state = _state(connectors)
+    sources = collector.sources()
+    lag, rates = collector.lag(), collector.rates()
+    done, copies, behind = collector.captured(sources, rates)
+    breaks = collector.breaks()
+    positions = collector.positions or {}
     return Status(
         name=pipeline.name,
         mode=pipeline.mode,
@@ -197,33 +201,34 @@ def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
         lag_records=lag.records if lag else None,
         apply_seconds=lag.seconds if lag else None,
         records_per_second=sum(rates.values()),
-        connectors=found,
+        connectors=connectors,
         snapshot=() if state == "missing" else copies,
         held=figures.held(copy for state in sources.values() for copy in state.held),
         capture_seconds=behind,
-        dead_letters=it.dead_letters(),
-        waiting=it.waiting(sources),
-        epochs={place: applied.epoch for place, applied in (it.positions or {}).items() if pipeline.exactly_once},
-        tasks=it.tasks,
-        cutover=it.cutover,
+        dead_letters=collector.dead_letters(),
+        waiting=collector.waiting(sources),
+        epochs={place: applied.epoch for place, applied in positions.items() if pipeline.exactly_once},
+        tasks=collector.tasks,
+        cutover=collector.cutover,
         breaks=breaks,
         ddl=source_offsets.in_order(state.ddl for state in sources.values() if state.ddl),
-        trouble=tuple(it.trouble),
-        ends=it.ends,
-        topic_ids=it.ids,
-        errors=tuple(it.errors),
+        trouble=tuple(collector.trouble),
+        ends=collector.ends,
+        topic_ids=collector.ids,
+        errors=tuple(collector.errors),
     )
 
 
 def _streaming(state: SourceState) -> bool:
-    """Whether the first copy is over, and the stream has begun."""
+    """Whether the initial copy is done and the stream has started."""
     position = state.position
     return position is not None and not position.snapshot_running and state.phase != "copy"
 
 
-def _state(found: tuple[Connector, ...]) -> str:
-    states = {connector.state for connector in found} | {task.state for c in found for task in c.tasks}
+def _state(connectors: tuple[Connector, ...]) -> str:
+    states = {connector.state for connector in connectors}
+    states |= {task.state for connector in connectors for task in connector.tasks}
     for state in ("MISSING", "FAILED", "STOPPED", "PAUSED"):
         if state in states:
             return state.lower()
-    return "running" if all(connector.running for connector in found) else "starting"
+    return "running" if all(connector.running for connector in connectors) else "starting"

@@ -17,13 +17,13 @@ from towpath.log.dead_letters import DeadLetters
 from towpath.log.source_offsets import CollectionCopy, Ddl
 from towpath.namespaces import topic_of
 
-#: Seconds of the log by which rates are reckoned.
+#: Seconds of the log over which rates are computed.
 RATE_WINDOW = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Requests to read again that a source connector has not answered: records of the request topic, and why."""
+    """Re-read requests that a source connector has not answered: their number, and why."""
 
     connector: str
     requests: int
@@ -38,11 +38,11 @@ class Status:
     mode: str
     state: str
     snapshot_done: bool
-    """Nothing is being copied, neither at the start nor later."""
+    """No copy runs, neither the initial one nor one of a collection added later."""
     lag_records: int | None
-    """None when the destination, which tells, is out of reach; `apply_seconds` as well."""
+    """None, like `apply_seconds`, while the destination does not answer."""
     apply_seconds: float | None
-    """Age of the oldest record that is not at the destination, by the source's clock."""
+    """Age of the oldest record that is not applied yet, by the source's clock."""
     records_per_second: float
     """Into the log, over the last ten seconds."""
     connectors: tuple[Connector, ...]
@@ -53,22 +53,22 @@ class Status:
     dead_letters: DeadLetters = field(default=DeadLetters(0, True, ()))
     waiting: tuple[Waiting, ...] = ()
     epochs: Mapping[Place, int] = field(default_factory=dict)
-    """(topic, partition) → how many times a task of the sink has taken it over; in exactly-once mode."""
+    """(topic, partition) → how many times a sink task has taken it over; only in exactly-once mode."""
     tasks: tuple[TaskState, ...] = ()
     ddl: tuple[Ddl, ...] = ()
-    """What was done to collections of the source as such; the destination may have followed meanwhile."""
+    """Schema changes at the source; somebody may have made them at the destination meanwhile."""
     cutover: Cutover | None = None
     """None while the source is primary and no cutover is under way."""
     breaks: tuple[Break, ...] = ()
-    """Partitions whose position is not in their log: what the sink has not applied is gone."""
+    """Partitions whose position is not in their log: records that the sink has not applied are gone."""
     trouble: tuple[str, ...] = ()
-    """What kept a part of this from being found out, in words."""
+    """Why parts of this status could not be read."""
     ends: Mapping[Place, tuple[int, int]] = field(default_factory=dict)
     """The first offset and the end of every partition of the change topics."""
     topic_ids: Mapping[str, str] | None = None
-    """Of every topic of the pipeline, where they were asked for."""
+    """Topic → id, for all topics of the pipeline; None when they were not read."""
     errors: tuple[dict[str, str], ...] = ()
-    """Those of them that are errors, as data: see `towpath.errors`."""
+    """The errors among `trouble` as data: see `towpath.errors`."""
 
     @property
     def lag_seconds(self) -> float:
@@ -76,7 +76,7 @@ class Status:
 
     @property
     def sink(self) -> Counts:
-        """What all tasks of the sink have done; in exactly-once mode."""
+        """Sums over all sink tasks; only in exactly-once mode."""
         return sum((task.counts for task in self.tasks), Counts())
 
     def as_json(self) -> dict[str, Any]:
@@ -103,13 +103,13 @@ class Status:
             "dead_letters": self.dead_letters.count,
             "dead_letter_causes": [asdict(cause) for cause in self.dead_letters.causes],
             "dead_letters_complete": self.dead_letters.complete,
-            "requests_waiting": [asdict(one) for one in self.waiting],
+            "requests_waiting": [asdict(waiting) for waiting in self.waiting],
             "sink": asdict(self.sink),
             "sink_tasks": [_task(task) for task in self.tasks],
             "epochs": epochs,
             "connectors": [_connector(connector) for connector in self.connectors],
             "cutover": self.cutover and asdict(self.cutover),
-            "log_breaks": [found.as_json() for found in self.breaks],
+            "log_breaks": [gap.as_json() for gap in self.breaks],
             "trouble": list(self.trouble),
             "errors": list(self.errors),
         }
@@ -133,9 +133,9 @@ def _connector(connector: Connector) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """Of one collection: how many documents are in the log, and about how many the source holds.
+    """The copy of one collection: `documents` that are in the log, and about how many the source holds (`of`).
 
-    What is known of a copy by ranges only is None for Debezium's own copy.
+    Fields that only a copy by ranges reports are None for Debezium's own copy.
     """
 
     namespace: str
@@ -144,17 +144,17 @@ class Copied:
     bytes: int | None = None
     of_bytes: int | None = None
     ranges: int | None = None
-    """None as well before they are cut."""
+    """None also until the ranges are planned."""
     ranges_done: int | None = None
     per_second: float = 0.0
-    """Records into the log, over the last seconds."""
+    """Records into the log per second, over the last `RATE_WINDOW`."""
     retries: int = 0
     reason: str = ""
-    """The last trouble, in words."""
+    """Why the last read was retried."""
 
     @property
     def seconds_left(self) -> float | None:
-        """At the present rate; None when nothing moves, or it is not known how much there is."""
+        """At the present rate; None while nothing moves or the total is unknown."""
         if self.per_second <= 0 or (self.ranges is None and self.ranges_done is not None):
             return None
         return max(0, self.of - self.documents) / self.per_second
@@ -168,23 +168,23 @@ class Copied:
         return self.documents > 0 or bool(self.ranges)
 
     def as_json(self) -> dict[str, Any]:
-        left = self.seconds_left
+        seconds_left = self.seconds_left
         return asdict(self) | {
             "per_second": round(self.per_second, 1),
-            "seconds_left": None if left is None else round(left, 1),
+            "seconds_left": None if seconds_left is None else round(seconds_left, 1),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A collection that is copied, and the cluster time that the stream has to pass until that is history."""
+    """A copied collection, and the cluster time that the stream must pass before the copy is final."""
 
     namespace: str
     time: str
 
 
 def copied_by_ranges(prefix: str, copies: Iterable[CollectionCopy], rates: Mapping[str, float]) -> tuple[Copied, ...]:
-    """`rates`: topic → records a second."""
+    """`rates`: topic → records per second."""
     return tuple(
         Copied(
             namespace=copy.namespace,
@@ -205,13 +205,16 @@ def copied_by_ranges(prefix: str, copies: Iterable[CollectionCopy], rates: Mappi
 def copied_by_debezium(
     client: MongoClient[dict[str, Any]], records: Mapping[str, int], rates: Mapping[str, float]
 ) -> tuple[Copied, ...]:
-    """`records` and `rates`: namespace → records in the log, and a second. Debezium itself tells no progress."""
-    found = []
+    """`records`: namespace → records in the log; `rates`: namespace → records per second.
+
+    Debezium itself reports no progress.
+    """
+    copies = []
     for namespace, documents in sorted(records.items()):
         database, collection = namespace.split(".", 1)
         of = client[database][collection].estimated_document_count()
-        found.append(Copied(namespace, min(documents, of), of, per_second=rates.get(namespace, 0.0)))
-    return tuple(found)
+        copies.append(Copied(namespace, min(documents, of), of, per_second=rates.get(namespace, 0.0)))
+    return tuple(copies)
 
 
 def held(copies: Iterable[CollectionCopy]) -> tuple[Held, ...]:

@@ -1,4 +1,4 @@
-"""What the log holds, topic by topic, how well it is protected from Kafka's cleaner, what its settings could lose."""
+"""The log, topic by topic: its size, how well it is protected from Kafka's cleaner, and the risks of its settings."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from towpath.session import Session
 from towpath.text import duration, size
 from towpath.topic_settings import is_compacted
 
-_CONTROL = 1  # offset: the record that ends the last transaction
+_CONTROL_RECORD = 1  # offset, of the record that ends the last transaction
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLog:
-    """One change topic. What `towpath compact` told last is None where it never committed anything."""
+    """One change topic. Figures that `towpath compact` reports are None until it has committed some."""
 
     namespace: str
     topic: str
     offsets: int
-    """Their span: control records count, and so do records that the cleaner has removed."""
+    """From the first to the last, including control records and records that the cleaner has removed."""
     bytes: int | None
-    """On the brokers' disks, of one replica; None when they do not tell."""
+    """Size of one replica on the brokers' disks; None when the brokers do not report it."""
     begins: int
-    """The largest first offset of its partitions: above 0 the beginning is gone."""
+    """The largest first offset of its partitions; above 0, the beginning of the log is gone."""
     compacted: bool
     dirty: int | None
-    """Documents with updates that no whole document follows."""
+    """Number of documents with unprotected updates: no whole document follows them in the log."""
     oldest_seconds: float | None
     """The age of the oldest of these updates; None when there are none."""
     told_seconds: float | None
-    """Since the partition of which nothing was told for the longest time."""
+    """Since the last report of `towpath compact`, for the partition that has waited longest."""
     behind: int
-    """Offsets that were not told of."""
+    """Offsets that `towpath compact` has not reported on."""
     settings: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
@@ -55,44 +55,43 @@ class LogStatus:
 
     @property
     def warnings(self) -> Iterator[str]:
-        """How near the rule is to being broken, that updates are followed by documents before the cleaner comes."""
+        """Updates that the cleaner may soon reach although no whole document follows them."""
         if self.compaction is None:
             return
         half = self.compaction.lag_ms / 2000
-        if never := [one.namespace for one in self.topics if one.told_seconds is None and one.offsets]:
+        if never := [topic.namespace for topic in self.topics if topic.told_seconds is None and topic.offsets]:
             yield (
-                f"`towpath compact` has not been at {_first(never)}: start it, for what the cleaner is let at has to be"
+                f"`towpath compact` has not read {_first(never)} yet: start it, because a compacted log must be"
                 " protected ([log] compact)"
             )
-        if late := [one for one in self.topics if one.behind and (one.told_seconds or 0) > half]:
-            longest = max(one.told_seconds or 0 for one in late)
+        if late := [topic for topic in self.topics if topic.behind and (topic.told_seconds or 0) > half]:
+            longest = max(topic.told_seconds or 0 for topic in late)
             yield (
-                f"`towpath compact` has told nothing of {_first([one.namespace for one in late])} for {longest:,.0f} s:"
-                f" is it running? the cleaner may touch updates that are older than {2 * half:,.0f} s"
+                f"`towpath compact` has not reported on {_first([topic.namespace for topic in late])} for"
+                f" {longest:,.0f} s: is it running? the cleaner may remove updates that are older than"
+                f" {2 * half:,.0f} s"
             )
-        for one in self.topics:
-            if (one.oldest_seconds or 0) > half:
+        for topic in self.topics:
+            if (topic.oldest_seconds or 0) > half:
                 yield (
-                    f"{one.namespace}: an update is {one.oldest_seconds:,.0f} s old, and no whole document follows it;"
-                    f" the cleaner may touch what is older than {2 * half:,.0f} s; see what `towpath compact` says"
+                    f"{topic.namespace}: an update is {topic.oldest_seconds:,.0f} s old, and no whole document follows"
+                    f" it; the cleaner may remove updates that are older than {2 * half:,.0f} s; see the output of"
+                    " `towpath compact`"
                 )
-
-    def as_json(self) -> dict[str, Any]:
-        return {"topics": [one.as_json() for one in self.topics], "warnings": list(self.warnings)}
 
 
 def _first(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
 
 
-def look(pipeline: Pipeline, topics: Topics, ends: Mapping[Place, tuple[int, int]]) -> LogStatus:
-    """The log as it is now; `ends`: of every partition of its topics."""
+def read_log(pipeline: Pipeline, topics: Topics, ends: Mapping[Place, tuple[int, int]]) -> LogStatus:
+    """The log now. `ends`: (topic, partition) → its first offset and its end."""
     names, sizes = sorted({topic for topic, _ in ends}), bytes_of_topics(topics.bootstrap, topics.client)
     settings = topics.settings_of_all(names)
     committed = topics.committed_with_words(pipeline.compaction_group) if pipeline.compaction else {}
-    told = {place: (offset, known) for place, (offset, words) in committed.items() if (known := figures(words))}
-    found = (_topic(pipeline, name, ends, settings[name], told, sizes) for name in names)
-    return LogStatus(pipeline.compaction, tuple(found))
+    reports = {place: (offset, report) for place, (offset, words) in committed.items() if (report := figures(words))}
+    logs = (_topic(pipeline, name, ends, settings[name], reports, sizes) for name in names)
+    return LogStatus(pipeline.compaction, tuple(logs))
 
 
 def _topic(
@@ -100,23 +99,28 @@ def _topic(
     name: str,
     ends: Mapping[Place, tuple[int, int]],
     settings: Mapping[str, str],
-    told: Mapping[Place, tuple[int, Figures]],
+    reports: Mapping[Place, tuple[int, Figures]],
     sizes: Mapping[str, int] | None,
 ) -> TopicLog:
-    mine = {place: bounds for place, bounds in ends.items() if place[0] == name}
-    known = [told[place][1] for place in mine if place in told]
-    oldest = min((one.oldest for one in known if one.oldest is not None), default=None)
+    """`reports`: (topic, partition) → the offset up to which `towpath compact` has read, and its figures."""
+    partitions = {place: bounds for place, bounds in ends.items() if place[0] == name}
+    known = [reports[place][1] for place in partitions if place in reports]
+    oldest = min((report.oldest for report in known if report.oldest is not None), default=None)
     return TopicLog(
         namespace=namespace_of(pipeline.name, name),
         topic=name,
-        offsets=sum(end - first for first, end in mine.values()),
+        offsets=sum(end - first for first, end in partitions.values()),
         bytes=sizes.get(name, 0) if sizes is not None else None,
-        begins=max((first for first, _ in mine.values()), default=0),
+        begins=max((first for first, _ in partitions.values()), default=0),
         compacted=is_compacted(settings),
-        dirty=sum(one.dirty for one in known) if known else None,
+        dirty=sum(report.dirty for report in known) if known else None,
         oldest_seconds=_age(oldest),
-        told_seconds=_age(min(one.at for one in known)) if len(known) == len(mine) else None,
-        behind=sum(max(0, end - told[place][0] - _CONTROL) for place, (_, end) in mine.items() if place in told),
+        told_seconds=_age(min(report.at for report in known)) if len(known) == len(partitions) else None,
+        behind=sum(
+            max(0, end - reports[place][0] - _CONTROL_RECORD)
+            for place, (_, end) in partitions.items()
+            if place in reports
+        ),
         settings=settings,
     )
 
@@ -125,46 +129,45 @@ def _age(time_ms: int | None) -> float | None:
     return None if time_ms is None else max(0.0, round(time.time() - time_ms / 1000, 3))
 
 
-_SHOWN = 20  # topics that are told one by one
+_MAX_ROWS = 20  # topics with a line of their own
 
 
 @dataclass(frozen=True, slots=True)
-class LogSeen:
+class LogReport:
     log: LogStatus
     warnings: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        return {"topics": [one.as_json() for one in self.log.topics], "warnings": list(self.warnings)}
+        return {"topics": [topic.as_json() for topic in self.log.topics], "warnings": list(self.warnings)}
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Name and line for people; topics with unprotected updates first."""
-        shown = sorted(self.log.topics, key=lambda one: (-(one.dirty or 0), one.namespace))[:_SHOWN]
-        for number, one in enumerate(shown):
-            yield "" if number else "log", _line(one, compacts=self.log.compaction is not None)
-        if len(self.log.topics) > _SHOWN:
-            rest = len(self.log.topics) - _SHOWN
+        """Label and text of each row; topics with the most unprotected updates first."""
+        topics = sorted(self.log.topics, key=lambda topic: (-(topic.dirty or 0), topic.namespace))[:_MAX_ROWS]
+        for number, topic in enumerate(topics):
+            yield "" if number else "log", _line(topic, compacts=self.log.compaction is not None)
+        if len(self.log.topics) > _MAX_ROWS:
+            rest = len(self.log.topics) - _MAX_ROWS
             yield "", f"and {rest:,} more topics"
 
 
-def _line(one: TopicLog, *, compacts: bool) -> str:
-    held = "" if one.bytes is None else f", {size(one.bytes)}"
-    line = f"{one.namespace}: {one.offsets:,} offsets{held}"
+def _line(topic: TopicLog, *, compacts: bool) -> str:
+    disk = "" if topic.bytes is None else f", {size(topic.bytes)}"
+    line = f"{topic.namespace}: {topic.offsets:,} offsets{disk}"
     if not compacts:
         return line
-    if one.told_seconds is None or one.dirty is None:
-        return f"{line}, never looked at by `towpath compact`"
-    oldest = "" if one.oldest_seconds is None else f", the oldest {duration(one.oldest_seconds)} old"
-    off = "" if one.compacted else "; not compacted yet"
-    return (
-        f"{line}, {one.dirty:,} documents with updates to protect{oldest}, told {duration(one.told_seconds)} ago{off}"
-    )
+    if topic.told_seconds is None or topic.dirty is None:
+        return f"{line}, not read by `towpath compact` yet"
+    oldest = "" if topic.oldest_seconds is None else f", the oldest {duration(topic.oldest_seconds)} old"
+    off = "" if topic.compacted else "; not compacted yet"
+    reported = duration(topic.told_seconds)
+    return f"{line}, {topic.dirty:,} documents with unprotected updates{oldest}, reported {reported} ago{off}"
 
 
-def report(it: Session, ends: Mapping[Place, tuple[int, int]]) -> LogSeen:
-    found = look(it.pipeline, it.topics, ends)
+def report(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogReport:
+    log = read_log(session.pipeline, session.topics, ends)
     findings = [
         f"{finding.subject}: {finding.finding}; {finding.advice}"
-        for one in found.topics
-        for finding in guard(one.namespace, one.settings, one.begins, it.pipeline)
+        for topic in log.topics
+        for finding in guard(topic.namespace, topic.settings, topic.begins, session.pipeline)
     ]
-    return LogSeen(found, (*found.warnings, *findings, *capture.warnings(it)))
+    return LogReport(log, (*log.warnings, *findings, *capture.warnings(session)))

@@ -31,11 +31,11 @@ class State:
     of: int
     """Records of the log when the replay began."""
     done: int | None = None
-    """Those of them that are applied; None when its destination, which tells, does not."""
+    """Those that are applied; None while its destination does not answer."""
     behind: int | None = None
-    """Records between it and the end of the log now."""
+    """Records of the log that are not applied yet."""
     dead_letters: int = 0
-    """Records in its dead-letter topic; one can be there twice."""
+    """Records in its dead-letter topic; a record can be there twice."""
     trouble: str = ""
     error: dict[str, str] | None = None
     """The trouble as data, where it is an error: see `towpath.errors`."""
@@ -61,7 +61,7 @@ class State:
         }
 
 
-def look(pipeline: Pipeline, connect: Connect, topics: Topics) -> tuple[State, ...]:
+def read_states(pipeline: Pipeline, connect: Connect, topics: Topics) -> tuple[State, ...]:
     """All replays of the pipeline, as they are now."""
     return tuple(_state(replay, connect, topics) for replay in every(connect, pipeline))
 
@@ -70,7 +70,7 @@ def _state(replay: Replay, connect: Connect, topics: Topics) -> State:
     (connector,) = statuses(connect, [replay.name])
     existing = topics.all()
     letters = topics.ends(topic for name, topic in existing.items() if name == replay.dead_letter_topic)
-    shown = State(
+    state = State(
         replay,
         "FAILED" if connector.failures else connector.state,
         connector.failures,
@@ -78,24 +78,24 @@ def _state(replay: Replay, connect: Connect, topics: Topics) -> State:
         dead_letters=sum(end - max(first, replay.plan.letters) for first, end in letters.values()),
     )
     if replay.uri is None:
-        words = f"{replay.secrets} cannot be read from here, so that its destination cannot be asked"
-        return dataclasses.replace(shown, trouble=words)
+        trouble = f"{replay.secrets} cannot be read on this machine, so its destination cannot be queried"
+        return dataclasses.replace(state, trouble=trouble)
     try:
         with briefly(replay.uri, REPLAY_SIDE) as client:
-            done = {place: found.offset for place, found in positions.positions(client, replay.sink).items()}
+            applied = {place: position.offset for place, position in positions.positions(client, replay.sink).items()}
     except TowpathError as error:
-        return dataclasses.replace(shown, trouble=str(error), error=fields(error))
+        return dataclasses.replace(state, trouble=str(error), error=fields(error))
     ends = topics.ends(change_topics(replay.pipeline, replay.plan.only, existing))
-    left = measure(topics, still_there(replay.plan.log, topics), done).records
-    return dataclasses.replace(shown, done=shown.of - left, behind=measure(topics, ends, done).records)
+    remaining = measure(topics, still_there(replay.plan.log, topics), applied).records
+    return dataclasses.replace(state, done=state.of - remaining, behind=measure(topics, ends, applied).records)
 
 
-_WELL = ("RUNNING", "UNASSIGNED", "RESTARTING")
+_HEALTHY = ("RUNNING", "UNASSIGNED", "RESTARTING")
 
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """What there is of them now."""
+    """All replays of a pipeline, and a rebuild that has not ended."""
 
     replays: tuple[State, ...] = ()
     rebuild: rebuild_marker.State | None = None
@@ -107,36 +107,36 @@ class Replays:
         }
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
-        """Name, words and style of each line for people."""
+        """Label, text and style of each row."""
         if self.rebuild is not None:
-            yield "rebuilding", f"{self.rebuild.words}; the same `towpath replay --rebuild` goes on with it", ""
+            yield "rebuilding", f"{self.rebuild.words}; the same `towpath replay --rebuild` continues it", ""
         for state in self.replays:
-            bad = bool(state.reasons or state.dead_letters) or state.state not in _WELL
-            yield f"replay {state.replay.label}", _words(state), "red" if bad else ""
+            bad = bool(state.reasons or state.dead_letters) or state.state not in _HEALTHY
+            yield f"replay {state.replay.label}", _description(state), "red" if bad else ""
 
 
-def report(it: Session) -> Replays:
-    """As they are now. A destination that does not answer is told by the status itself."""
-    replays = look(it.pipeline, it.connect, it.topics)
+def report(session: Session) -> Replays:
+    """The replays now. If the destination does not answer, the status itself reports that."""
+    replays = read_states(session.pipeline, session.connect, session.topics)
     try:
-        return Replays(replays, rebuild_marker.look(it.pipeline, it.topics))
+        return Replays(replays, rebuild_marker.look(session.pipeline, session.topics))
     except MongoUnreachable:
         return Replays(replays)
 
 
-def _words(state: State) -> str:
+def _description(state: State) -> str:
     plan = state.replay.plan
-    words = f"to {state.replay.destination}: "
+    text = f"to {state.replay.destination}: "
     if state.done is None:
-        words += f"unknown how far ({state.trouble})"
+        text += f"progress unknown ({state.trouble})"
     elif state.done < state.of:
-        words += f"{state.done:,} of about {state.of:,} records"
+        text += f"{state.done:,} of about {state.of:,} records"
     elif plan.follow:
-        words += f"follows, {state.behind or 0:,} records behind"
+        text += f"follows, {state.behind or 0:,} records behind"
     else:
-        words += "all of the log is applied; the same `towpath replay` ends it"
+        text += "all of the log is applied; the same `towpath replay` ends it"
     if state.dead_letters:
-        words += f"; {state.dead_letters:,} dead letters in {state.replay.dead_letter_topic}"
+        text += f"; {state.dead_letters:,} dead letters in {state.replay.dead_letter_topic}"
     if state.state != "RUNNING":
-        words += f"; {state.state}" + (f": {'; '.join(state.reasons)}" if state.reasons else "")
-    return words
+        text += f"; {state.state}" + (f": {'; '.join(state.reasons)}" if state.reasons else "")
+    return text

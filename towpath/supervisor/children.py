@@ -1,4 +1,4 @@
-"""Verbs of the command line as child processes, whose lines are read as they come; and the supervisor's own telling."""
+"""Verbs of the command line as child processes whose output is read as it comes, and the supervisor's own events."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from towpath.events import Standing, Told
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LIBC = ctypes.CDLL(None)
-_LAST = 20  # lines of words that are kept, to tell why a process ended
-_LONGEST = 1 << 20  # characters of a line; what comes after them is dropped
-_SHOWN = 300  # characters of a line that are shown to people
-_AHEAD = 1_000  # lines that wait to be heard; a child that has more to say waits
-_REST = 5.0  # seconds for the last lines of one that has ended, and for the end of one that was killed
+_KEPT_LINES = 20  # lines of standard error that are kept, to report why a process ended
+_LONGEST_LINE = 1 << 20  # characters; the rest of a line is dropped
+_SHOWN_CHARACTERS = 300  # characters of a line that are shown to people
+_QUEUE_SIZE = 1_000  # lines that are not read yet; a child that prints more blocks
+_LAST_LINES_TIMEOUT = 5.0  # seconds for the last lines of a child that ended, and for the exit of one that was killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,37 +36,39 @@ class Line:
 
     @property
     def shown(self) -> str:
-        """For people: what cannot be printed is left out, and what is long is cut short."""
-        words = "".join(character if character.isprintable() else " " for character in self.text[:_SHOWN])
-        return f"{words}…" if len(self.text) > _SHOWN else words
+        """For people: a space for each character that is not printable, and at most `_SHOWN_CHARACTERS` of them."""
+        text = "".join(character if character.isprintable() else " " for character in self.text[:_SHOWN_CHARACTERS])
+        return f"{text}…" if len(self.text) > _SHOWN_CHARACTERS else text
 
 
 @dataclass(slots=True)
 class Child:
-    """A running `towpath VERB …`. It ends with this process, even if that is killed."""
+    """A running `towpath VERB …`. It ends with this process, even when this process is killed."""
 
     verb: str
     process: subprocess.Popen[str]
-    words: list[str] = field(default_factory=list)
+    error_lines: list[str] = field(default_factory=list)
     """The last lines of its standard error."""
-    began: float = field(default_factory=time.monotonic)
-    heard: int = 0
-    """Lines so far."""
-    heard_at: float = field(default_factory=time.monotonic)
-    """When the last one was heard; at first its beginning."""
-    _given_up: str = ""
-    _lines: queue.Queue[Line] = field(default_factory=lambda: queue.Queue(_AHEAD))
+    started: float = field(default_factory=time.monotonic)
+    lines_read: int = 0
+    last_line_at: float = field(default_factory=time.monotonic)
+    """When the last line was read; before the first line, when the child started."""
+    _kill_reason: str = ""
+    _lines: queue.Queue[Line] = field(default_factory=lambda: queue.Queue(_QUEUE_SIZE))
     _readers: list[threading.Thread] = field(default_factory=list)
 
     @classmethod
-    def start(cls, verb: str, arguments: Sequence[str], given: str = "") -> Child:
-        """`given` is its standard input. To be called by the main thread, with which the child ends."""
-        # -P: none of the user's own modules
-        return cls.of(verb, [sys.executable, "-P", "-m", "towpath.cli", verb, *arguments], given)
+    def start(cls, verb: str, arguments: Sequence[str], stdin: str = "") -> Child:
+        """Start a verb; `stdin` is the text of its standard input.
+
+        Call it from the main thread: the child is killed when the thread that started it ends.
+        """
+        # -P: do not import modules from the user's working directory
+        return cls.of(verb, [sys.executable, "-P", "-m", "towpath.cli", verb, *arguments], stdin)
 
     @classmethod
-    def of(cls, verb: str, command: Sequence[str], given: str = "") -> Child:
-        """The same of any command, in place of a verb."""
+    def of(cls, verb: str, command: Sequence[str], stdin: str = "") -> Child:
+        """As `start`, for any command; `verb` is then only its name."""
         pipe = subprocess.PIPE
         process = subprocess.Popen(
             command,
@@ -75,14 +77,14 @@ class Child:
             stderr=pipe,
             text=True,
             errors="replace",
-            start_new_session=True,  # a Ctrl-C is ours to pass on
-            preexec_fn=_end_with_parent,
+            start_new_session=True,  # Ctrl-C reaches only the supervisor, which passes it on
+            preexec_fn=_die_with_parent,
         )
         child = cls(verb, process)
         assert process.stdin and process.stdout and process.stderr
         child._read(process.stdout, "out")
         child._read(process.stderr, "err")
-        threading.Thread(target=_give, args=(process.stdin, given), daemon=True).start()
+        threading.Thread(target=_write_stdin, args=(process.stdin, stdin), daemon=True).start()
         return child
 
     def _read(self, stream: IO[str], name: Literal["out", "err"]) -> None:
@@ -95,47 +97,48 @@ class Child:
         self._readers.append(thread)
 
     def lines(self) -> Iterator[Line]:
-        """What it has said since the last call, up to a bound; all of it, once it has ended."""
-        most, until = (_AHEAD, 0.0) if self.ended is None else (sys.maxsize, time.monotonic() + _REST)
-        while most and (line := self._next(until)) is not None:
-            most, self.heard, self.heard_at = most - 1, self.heard + 1, time.monotonic()
+        """Lines since the last call, at most `_QUEUE_SIZE` of them; all that remain, once the child has ended."""
+        is_running = self.exit_status is None
+        limit, until = (_QUEUE_SIZE, 0.0) if is_running else (sys.maxsize, time.monotonic() + _LAST_LINES_TIMEOUT)
+        while limit and (line := self._next(until)) is not None:
+            limit, self.lines_read, self.last_line_at = limit - 1, self.lines_read + 1, time.monotonic()
             if line.stream == "err":
-                self.words = [*self.words, line.text][-_LAST:]
+                self.error_lines = [*self.error_lines, line.text][-_KEPT_LINES:]
             yield line
 
     def _next(self, until: float) -> Line | None:
-        """The next line; one that may still come is waited for until then."""
+        """The next line; waits until the time `until` while more lines may come."""
         while True:
-            is_over = time.monotonic() >= until or not any(map(threading.Thread.is_alive, self._readers))
+            is_last = time.monotonic() >= until or not any(map(threading.Thread.is_alive, self._readers))
             try:
                 return self._lines.get_nowait()
             except queue.Empty:
-                if is_over:
+                if is_last:
                     return None
             time.sleep(0.01)
 
-    def give_up(self, why: str) -> None:
-        """Kill it, which tells `why` it ended."""
-        self._given_up = why
+    def kill(self, reason: str) -> None:
+        """Kill it; `end_reason` is then `reason`."""
+        self._kill_reason = reason
         self.process.kill()
 
     @property
-    def ended(self) -> int | None:
-        """Its exit status, once it has ended."""
+    def exit_status(self) -> int | None:
+        """None while it runs."""
         return self.process.poll()
 
     @property
-    def why(self) -> str:
-        """Why it ended, in a line."""
-        last = next((line for line in reversed(self.words) if line.strip()), "")
-        words = Line("err", last.removeprefix("towpath: ")).shown
-        return self._given_up or words or f"it ended with {self.ended} and said nothing"
+    def end_reason(self) -> str:
+        """Why it ended, in one line."""
+        last = next((line for line in reversed(self.error_lines) if line.strip()), "")
+        message = Line("err", last.removeprefix("towpath: ")).shown
+        return self._kill_reason or message or f"it exited with {self.exit_status} and printed no error"
 
 
 def end(children: Sequence[Child], grace: float) -> None:
-    """Have all of them end as with Ctrl-C; those that live after `grace` seconds are killed."""
+    """Interrupt all of them, as with Ctrl-C; kill those that still run after `grace` seconds."""
     for child in children:
-        if child.ended is None:
+        if child.exit_status is None:
             child.process.send_signal(signal.SIGINT)
     until = time.monotonic() + grace
     for child in children:
@@ -143,58 +146,62 @@ def end(children: Sequence[Child], grace: float) -> None:
             child.process.wait(max(0.1, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             child.process.kill()
-            with suppress(subprocess.TimeoutExpired):  # one that hangs in the kernel
-                child.process.wait(_REST)
+            with suppress(subprocess.TimeoutExpired):  # it hangs in the kernel
+                child.process.wait(_LAST_LINES_TIMEOUT)
 
 
 def _lines_of(stream: IO[str]) -> Iterator[str]:
-    """Its lines, each up to a bound; the last one also where it has no end."""
-    is_rest = False
-    while text := stream.readline(_LONGEST):
-        if not is_rest:
+    """Lines of at most `_LONGEST_LINE` characters; the last one may lack its line feed."""
+    is_continuation = False
+    while text := stream.readline(_LONGEST_LINE):
+        if not is_continuation:
             yield text.rstrip("\n")
-        is_rest = not text.endswith("\n")
+        is_continuation = not text.endswith("\n")
 
 
-def _give(stream: IO[str], text: str) -> None:
+def _write_stdin(stream: IO[str], text: str) -> None:
     try:
         stream.write(text)
         stream.close()
     except BrokenPipeError:
-        return  # it has ended without reading, and says why itself
+        return  # it ended without reading; its own messages say why
 
 
-def _end_with_parent() -> None:
+def _die_with_parent() -> None:
     """Runs in the child, before the program."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's `&` has it ignored, and that would be passed on
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's `&` ignores SIGINT, and children inherit that
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
 
 
-_NEWEST = 8  # events on the screen
+_NEWEST_EVENTS = 8  # on the screen
 #: Name, line and style of a row of the screen.
 Row = tuple[str, str, str]
 
 
 @dataclass(slots=True)
 class Events:
-    """Tells each thing once: again only when its words have changed meanwhile."""
+    """Writes events: each occurrence once, and each state when its text has changed."""
 
     write: Callable[[Told], None]
-    newest: deque[Told] = field(default_factory=lambda: deque(maxlen=_NEWEST))
-    _standing: dict[str, str] = field(default_factory=dict)
+    newest: deque[Told] = field(default_factory=lambda: deque(maxlen=_NEWEST_EVENTS))
+    _last_text: dict[str, str] = field(default_factory=dict)
+    """`about` → the text that was written last."""
 
-    def tell(self, event: Told) -> None:
+    def report(self, event: Told) -> None:
         event = replace(event, at=datetime.now(UTC))
         self.newest.append(event)
         self.write(event)
 
-    def standing(self, event: Standing, well: str = "") -> None:
-        """How `event.about` stands; no words when there is nothing to be told. What was told before is over then:
-        `well` says so, or a few words of it do."""
-        about, words = event.about or "", event.words or ""
-        before = self._standing.get(about, "")
-        if words == before:
+    def report_state(self, event: Standing, resolved: str = "") -> None:
+        """Report the state of `event.about` if its text has changed.
+
+        An event without words means that all is well: a problem that was reported before is then reported as resolved,
+        with the text `resolved` or the beginning of the old one.
+        """
+        about, text = event.about or "", event.words or ""
+        before = self._last_text.get(about, "")
+        if text == before:
             return
-        self._standing[about] = words
-        if words or before:
-            self.tell(replace(event, words=words or well or f"over: {before.partition('; ')[0]}"))
+        self._last_text[about] = text
+        if text or before:
+            self.report(replace(event, words=text or resolved or f"resolved: {before.partition('; ')[0]}"))

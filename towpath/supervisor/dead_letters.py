@@ -1,7 +1,7 @@
-"""What the destination refused and is still not the same: tried again, cause by cause, until it is taken.
+"""Retries of dead letters: documents that the destination refused and that still differ are repaired, cause by cause.
 
-A cause is tried with one document, since each that is refused again is another dead letter. Once one is taken, the
-others follow. Dead letters whose documents are the same by now are forgotten.
+A cause (namespace and error code) is first tried with one document, since each further refusal is another dead letter.
+Once the destination accepts that one, the others follow. A document that is the same by now is dropped.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
+from operator import attrgetter
 
 from towpath.events import BadLine, Reread, parse
 from towpath.log import dead_letters
@@ -26,160 +27,166 @@ from verifier.reads import chunks
 from verifier.settlement import Settling
 from verifier.values import extended_json
 
-_FIRST, _LONGEST = 5.0, 1800.0  # seconds between two tries of a cause
-_KEPT = 50_000  # documents that are remembered; of more only the newest
-_AT_ONCE = 1_000  # documents of one cause that are repaired together
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 1800.0  # seconds between two tries of a cause
+_MAX_KNOWN = 50_000  # documents that are remembered; the oldest are dropped
+_BATCH = 1_000  # documents of one cause in one repair
 _TIMEOUT = 120  # seconds for them to be re-read and applied
-_HANGS = 900.0  # seconds after which a repair that has not ended hangs
+_HANG_SECONDS = 900.0  # a repair that runs longer is killed
 
-_Id = tuple[Namespace, Key]
+_DocumentId = tuple[Namespace, Key]
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A document that was set aside, with what the destination said."""
+    """A document with a dead letter, and the destination's error."""
 
-    wanted: Wanted
+    target: Wanted
     code: str
     reason: str
 
     @property
     def cause(self) -> tuple[Namespace, str]:
-        return self.wanted.namespace, self.code
+        return self.target.namespace, self.code
+
+    @property
+    def document_id(self) -> _DocumentId:
+        return self.target.namespace, id_key(self.target.id)
 
     @property
     def shown_id(self) -> str | None:
-        """As `repair --ids` reads it; None where Extended JSON does not tell it exactly."""
-        return extended_json(self.wanted.id)
+        """As `repair --ids` reads it; None where Extended JSON cannot express it exactly."""
+        return extended_json(self.target.id)
 
 
 @dataclass(slots=True)
-class SetAside:
-    it: Session
-    mended: int = 0
+class DeadLetterRetries:
+    session: Session
+    repaired: int = 0
     _next: int = 0
-    """The first dead letter that was not read."""
-    _known: dict[_Id, Refusal] = field(default_factory=dict)
+    """Offset of the first dead letter that is not read yet."""
+    _refusals: dict[_DocumentId, Refusal] = field(default_factory=dict)
     _pauses: dict[tuple[Namespace, str], Backoff] = field(default_factory=dict)
-    _trying: tuple[Child, list[Refusal]] | None = None
-    _said: list[Reread] = field(default_factory=list)
-    """What it has printed of documents so far."""
+    _running: tuple[Child, list[Refusal]] | None = None
+    _results: list[Reread] = field(default_factory=list)
+    """The documents that the running repair has reported so far."""
 
     @property
-    def left(self) -> int:
-        return len(self._known)
+    def remaining(self) -> int:
+        return len(self._refusals)
 
     def rows(self, now: float) -> Iterator[str]:
         """A line for each cause."""
-        for cause, group in _by_cause(self._known.values()).items():
+        for cause, group in _by_cause(self._refusals.values()).items():
             pause = self._pauses.get(cause)
-            due = "being tried" if pause is None or pause.due is None else f"again in {max(0.0, pause.due - now):.0f} s"
-            yield f"{len(group):,} of {_words(group[0])}; {due}"
+            due = None if pause is None else pause.due
+            when = "being retried" if due is None else f"retried in {max(0.0, due - now):.0f} s"
+            yield f"{len(group):,} of {_description(group[0])}; {when}"
 
     def read(self, now: float, seconds: float = math.inf) -> Iterator[str]:
-        """Take in new dead letters; tells of each new cause. What is not read within `seconds` is left to the next
-        call."""
-        end, until = dead_letters.end(self.it.pipeline, self.it.topics), time.monotonic() + seconds
+        """Read new dead letters, for at most `seconds`; yields a message for each new cause. The next call goes on."""
+        end, until = dead_letters.end(self.session.pipeline, self.session.topics), time.monotonic() + seconds
         if end <= self._next:
             return
-        fresh: dict[_Id, Refusal] = {}
-        for letter in dead_letters.letters(self.it.pipeline, self.it.topics, follow=False, start=self._next):
+        fresh: dict[_DocumentId, Refusal] = {}
+        for letter in dead_letters.letters(self.session.pipeline, self.session.topics, follow=False, start=self._next):
             if time.monotonic() > until:
                 end = letter.at
                 break
-            wanted = refused(self.it.pipeline, letter.place[0], letter.key)
-            if wanted is not None and self.it.pipeline.selection.matches(wanted.namespace):
-                mark = wanted.namespace, id_key(wanted.id)
-                fresh.pop(mark, None)
-                fresh[mark] = Refusal(wanted, letter.code, letter.reason)
-                if len(fresh) > _KEPT:
+            target = refused(self.session.pipeline, letter.place[0], letter.key)
+            if target is not None and self.session.pipeline.selection.matches(target.namespace):
+                refusal = Refusal(target, letter.code, letter.reason)
+                fresh.pop(refusal.document_id, None)  # the newest go to the end
+                fresh[refusal.document_id] = refusal
+                if len(fresh) > _MAX_KNOWN:
                     del fresh[next(iter(fresh))]
-        new = {mark: one for mark, one in fresh.items() if mark not in self._known}
-        left = self._differing(new.values())
-        self._next = end  # now, because either side may be away just then
-        self._known |= {mark: one for mark, one in fresh.items() if mark in self._known or mark in left}
-        for group in _by_cause(one for mark, one in new.items() if mark in left).values():
+        new = {id: refusal for id, refusal in fresh.items() if id not in self._refusals}
+        differing = self._differing(new.values())
+        self._next = end  # not before: `_differing` raises while a cluster is down, and then these are read again
+        self._refusals |= {id: fresh[id] for id in fresh if id in self._refusals or id in differing}
+        for group in _by_cause(refusal for id, refusal in new.items() if id in differing).values():
             pause = self._pause(group[0]).failed(now)
-            when = "" if pause is None else f"; tried again in {pause:.0f} s"
-            yield f"set aside {counted(len(group), 'document')} of {_words(group[0])}{when}"
+            when = "" if pause is None else f"; retried in {pause:.0f} s"
+            yield f"the destination refused {counted(len(group), 'document')} of {_description(group[0])}{when}"
 
-    def _pause(self, one: Refusal) -> Backoff:
-        return self._pauses.setdefault(one.cause, Backoff(_FIRST, _LONGEST, well=0))
+    def _pause(self, refusal: Refusal) -> Backoff:
+        return self._pauses.setdefault(refusal.cause, Backoff(_FIRST_PAUSE, _LONGEST_PAUSE, reset_after=0))
 
     def turn(self, now: float) -> Iterator[str]:
-        """Go on with what is being tried, or begin with what is due; tells what came of it."""
-        if self._trying is not None:
-            yield from self._judge(now)
+        """Read the output of the running repair, or start one that is due; yields messages about the results."""
+        if self._running is not None:
+            yield from self._read_results(now)
             return
-        for group in _by_cause(self._known.values()).values():
+        for group in _by_cause(self._refusals.values()).values():
             pause = self._pause(group[0])
             pause.failed(now)
             if pause.is_due(now):
                 self._forget_same(group)
-                group = [one for one in group if self._mark(one) in self._known and one.shown_id is not None]
+                group = [refusal for refusal in group if refusal.document_id in self._refusals and refusal.shown_id]
                 pause.tried()
                 if group:
-                    self._begin(group[:1])
+                    self._start_repair(group[:1])
                 return
 
-    def _begin(self, group: list[Refusal]) -> None:
-        group = group[:_AT_ONCE]
-        namespace = group[0].wanted.namespace
-        arguments = [str(self.it.file), "--ids", namespace, "-", "--json", "--timeout", str(_TIMEOUT)]
-        ids = "".join(f"{one.shown_id}\n" for one in group)
-        self._trying = Child.start("repair", arguments, ids), group
+    def _start_repair(self, group: list[Refusal]) -> None:
+        group = group[:_BATCH]
+        namespace = group[0].target.namespace
+        arguments = [str(self.session.file), "--ids", namespace, "-", "--json", "--timeout", str(_TIMEOUT)]
+        ids = "".join(f"{refusal.shown_id}\n" for refusal in group)
+        self._running = Child.start("repair", arguments, ids), group
 
-    def _judge(self, now: float) -> Iterator[str]:
-        assert self._trying is not None
-        child, group = self._trying
-        has_ended = child.ended is not None
+    def _read_results(self, now: float) -> Iterator[str]:
+        assert self._running is not None
+        child, group = self._running
+        has_ended = child.exit_status is not None
         for line in (line for line in child.lines() if line.stream == "out"):
             try:
-                if isinstance(found := parse(line.text), Reread):
-                    self._said.append(found)
+                if isinstance(event := parse(line.text), Reread):
+                    self._results.append(event)
             except BadLine:
-                yield f"repair printed what is not a line of its JSON: {line.shown}"
+                yield f"repair printed an unreadable line: {line.shown}"
         if not has_ended:
-            if now - child.began > _HANGS:
-                child.give_up(f"`towpath repair` had not ended after {_HANGS:.0f} s, and was killed")
+            if now - child.started > _HANG_SECONDS:
+                child.kill(f"`towpath repair` had not ended after {_HANG_SECONDS:.0f} s and was killed")
             return
-        said, self._said, self._trying = self._said, [], None
-        taken = {one.id_bson for one in said if one.result == "mended"}
-        mended = [one for one in group if one.wanted.id.hex() in taken]
-        for one in mended:
-            self._known.pop(self._mark(one), None)
-        self.mended += len(mended)
-        if mended:
-            self._pauses.pop(group[0].cause, None)
-            yield f"mended {counted(len(mended), 'document')} of {group[0].wanted.namespace} that had been set aside"
-            rest = [one for one in self._known.values() if one.cause == group[0].cause and one.shown_id is not None]
+        results, self._results, self._running = self._results, [], None
+        accepted = {result.id_bson for result in results if result.result == "mended"}
+        repaired = [refusal for refusal in group if refusal.target.id.hex() in accepted]
+        for refusal in repaired:
+            self._refusals.pop(refusal.document_id, None)
+        self.repaired += len(repaired)
+        if repaired:
+            cause, namespace = repaired[0].cause, repaired[0].target.namespace
+            self._pauses.pop(cause, None)
+            yield f"repaired {counted(len(repaired), 'document')} of {namespace} that the destination had refused"
+            rest = [refusal for refusal in self._refusals.values() if refusal.cause == cause and refusal.shown_id]
             if rest:
-                self._begin(rest)
-        if len(mended) < len(group):
+                self._start_repair(rest)
+        if len(repaired) < len(group):
             self._rotate(group)
             pause = self._pause(group[0]).failed(now)
-            why = next((one.reason for one in said if one.result == "left"), child.why)
-            left = counted(len(self._known), "document")
-            again = f"; tried again in {pause:.0f} s" if pause else ""
-            yield f"still set aside: {left}; of {group[0].wanted.namespace}: {why}{again}"
+            reason = next((result.reason for result in results if result.result == "left"), child.end_reason)
+            remaining = counted(len(self._refusals), "document")
+            when = f"; retried in {pause:.0f} s" if pause else ""
+            yield f"still refused: {remaining}; {group[0].target.namespace}: {reason}{when}"
 
     def _rotate(self, group: list[Refusal]) -> None:
-        """Another document of the cause is tried next."""
-        for one in group:
-            if (known := self._known.pop(self._mark(one), None)) is not None:
-                self._known[self._mark(one)] = known
+        """Move these to the end, so that another document of the cause is tried next."""
+        for refusal in group:
+            if (newest := self._refusals.pop(refusal.document_id, None)) is not None:
+                self._refusals[refusal.document_id] = newest
 
     def _forget_same(self, group: Iterable[Refusal]) -> None:
-        asked = list(group)
-        left = self._differing(asked)
-        for one in asked:
-            if self._mark(one) not in left:
-                self._known.pop(self._mark(one), None)
+        refusals = list(group)
+        differing = self._differing(refusals)
+        for refusal in refusals:
+            if refusal.document_id not in differing:
+                self._refusals.pop(refusal.document_id, None)
 
-    def _differing(self, asked: Iterable[Refusal]) -> set[_Id]:
-        """Those whose documents differ now."""
-        pipeline, found = self.it.pipeline, set[_Id]()
-        groups = groupby(sorted(asked, key=lambda one: one.wanted.namespace), lambda one: one.wanted.namespace)
+    def _differing(self, refusals: Iterable[Refusal]) -> set[_DocumentId]:
+        """Those whose documents differ now. Raises `MongoUnreachable` while a cluster does not answer."""
+        pipeline, differing = self.session.pipeline, set[_DocumentId]()
+        by_namespace = attrgetter("target.namespace")
+        groups = groupby(sorted(refusals, key=by_namespace), by_namespace)
         with (
             briefly(pipeline.source_uri, "source") as source,
             briefly(pipeline.destination_uri, "destination") as destination,
@@ -187,26 +194,22 @@ class SetAside:
             settling = Settling(source, destination, Recheck(), None)
             for namespace, group in groups:
                 pair = Pair(namespace, pipeline.renames.destination(namespace))
-                for chunk in chunks(one.wanted.id for one in group):
-                    found.update((namespace, id_key(id)) for id in settling.differing(pair, chunk))
-        return found
-
-    @staticmethod
-    def _mark(one: Refusal) -> _Id:
-        return one.wanted.namespace, id_key(one.wanted.id)
+                for chunk in chunks(refusal.target.id for refusal in group):
+                    differing.update((namespace, id_key(id)) for id in settling.differing(pair, chunk))
+        return differing
 
     @property
     def children(self) -> list[Child]:
-        return [] if self._trying is None else [self._trying[0]]
+        return [] if self._running is None else [self._running[0]]
 
 
 def _by_cause(refusals: Iterable[Refusal]) -> dict[tuple[Namespace, str], list[Refusal]]:
     groups: dict[tuple[Namespace, str], list[Refusal]] = {}
-    for one in refusals:
-        groups.setdefault(one.cause, []).append(one)
+    for refusal in refusals:
+        groups.setdefault(refusal.cause, []).append(refusal)
     return groups
 
 
-def _words(one: Refusal) -> str:
-    code = f" ({one.code})" if one.code else ""
-    return f"{one.wanted.namespace}: {one.reason}{code}"
+def _description(refusal: Refusal) -> str:
+    code = f" ({refusal.code})" if refusal.code else ""
+    return f"{refusal.target.namespace}: {refusal.reason}{code}"

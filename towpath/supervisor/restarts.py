@@ -1,4 +1,4 @@
-"""What to do about connectors that fail and transactions that hang: restart or end them, in time, or say what helps."""
+"""What to do about failed connectors and hanging transactions: when to restart or end them, or which commands help."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from towpath.kafka.topics import Place
 from towpath.log import bounds
 from towpath.session import Session
 
-#: Verbs of the command line that are to be run, in this order, each with its options.
+#: Verbs of the command line to run in this order, each with its options.
 Verbs = tuple[tuple[str, ...], ...]
-_MISSED = (("restart", MISSED_DELETES), ("verify",), ("repair",))
-_GAP = (("restart", LOG_GAP), ("verify",), ("repair",))
-_AGAIN = (("resnapshot",), ("verify",))
+_AFTER_MISSED_DELETES = (("restart", MISSED_DELETES), ("verify",), ("repair",))
+_AFTER_LOG_GAP = (("restart", LOG_GAP), ("verify",), ("repair",))
+_RESNAPSHOT = (("resnapshot",), ("verify",))
 _CONFIG = (("check",), ("deploy",))
 _NO_HISTORY = "the source's history since the pipeline's position is gone"
 _UNUSABLE = "its configuration cannot work"
-#: The code of a failure that comes back however often the task is restarted → why, and what to run then.
+#: Code of a failure that a restart does not cure → why it lasts, and what to run.
 _LASTING: Mapping[str, tuple[str, Verbs]] = {
-    **dict.fromkeys(bounds.CODES, ("the log does not go on where the sink is", _GAP)),
-    "TWP-DELETES-MISSED": ("deletes may be gone from the log", _MISSED),
-    "TWP-HISTORY-LOST": (_NO_HISTORY, _AGAIN),
+    **dict.fromkeys(bounds.CODES, ("the log does not continue at the sink's position", _AFTER_LOG_GAP)),
+    "TWP-DELETES-MISSED": ("deletes may be gone from the log", _AFTER_MISSED_DELETES),
+    "TWP-HISTORY-LOST": (_NO_HISTORY, _RESNAPSHOT),
     "TWP-COPY-TOO-SLOW": ("the copy would outlive the oplog: raise its limit in the file", (("deploy",),)),
     "TWP-CONFIG": (_UNUSABLE, _CONFIG),
     "TWP-COLLATION": (_UNUSABLE, _CONFIG),
@@ -35,37 +35,37 @@ _LASTING: Mapping[str, tuple[str, Verbs]] = {
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """A failure that no restart mends."""
+    """A failure that a restart does not cure."""
 
     why: str
     verbs: Verbs
 
 
 def lasting(codes: Iterable[str]) -> Lasting | None:
-    """What is known of the first of these codes of failures that lasts; None when a restart may mend them all."""
+    """The first of these failure codes that a restart does not cure; None when a restart may cure all of them."""
     return next((Lasting(*_LASTING[code]) for code in codes if code in _LASTING), None)
 
 
 @dataclass(slots=True)
 class Backoff:
-    """When to try again. Times are seconds of one clock.
+    """When to retry. Times are seconds of one clock.
 
-    Each pause is `factor` times the last, up to `longest`; what was well for `well` seconds begins anew.
+    Each pause is `factor` times the one before, up to `longest`. `reset_after` healthy seconds make it `first` again.
     """
 
     first: float
     longest: float
-    well: float
+    reset_after: float
     factor: float = 2.0
     tries: int = 0
-    """Since it was last well for long enough."""
+    """Since the last reset."""
     due: float | None = None
-    """When to try next; None while there is nothing to be tried."""
-    _well_since: float | None = None
+    """When to retry; None while there is nothing to retry."""
+    _healthy_since: float | None = None
 
     def failed(self, now: float) -> float | None:
-        """It is not well. The pause until it is to be tried, when that has just been decided."""
-        self._well_since = None
+        """Note a failure. Returns the pause until the retry; None if a retry is scheduled already."""
+        self._healthy_since = None
         if self.due is not None:
             return None
         pause = min(self.longest, self.first * self.factor ** min(self.tries, 64))
@@ -78,24 +78,24 @@ class Backoff:
     def tried(self) -> None:
         self.tries, self.due = self.tries + 1, None
 
-    def is_well(self, now: float) -> None:
-        """It is well; what was to be tried is not."""
+    def healthy(self, now: float) -> None:
+        """Note that it works, and cancel a scheduled retry."""
         self.due = None
-        if self._well_since is None:
-            self._well_since = now
-        if now - self._well_since >= self.well:
+        if self._healthy_since is None:
+            self._healthy_since = now
+        if now - self._healthy_since >= self.reset_after:
             self.tries = 0
 
 
 @dataclass(slots=True)
 class Pulse:
-    """Whether something hangs that changes a sign of life while it works. Times are seconds of one clock.
+    """Detects work that hangs by a sign of life that stops changing. Times are seconds of one clock.
 
-    It is judged once the sign has changed, since some work begins in silence.
+    Nothing counts as hanging before the sign has changed once, since some work begins silently.
     """
 
     longest: float
-    """For so long the sign may stay as it is."""
+    """Seconds for which the sign may stay unchanged."""
     _sign: object = None
     _changed: float | None = None
 
@@ -106,45 +106,47 @@ class Pulse:
         return self._changed is not None and now - self._changed > self.longest
 
 
-_EVERY = 10.0  # seconds between two looks
-_MOMENT = 1.0  # second, which few transactions take
+_INTERVAL = 10.0  # seconds between two checks
+_SHORT = 1.0  # seconds; few transactions take longer
 
 
 @dataclass(slots=True)
-class Ends:
-    """Looks from time to time, and closer at a transaction that takes longer than most."""
+class HangingTransactions:
+    """Ends hanging transactions. Every `_INTERVAL` it lists open ones, and examines those that stay open for longer."""
 
-    it: Session
-    _looked: float = float("-inf")
+    session: Session
+    _checked: float = float("-inf")
 
     def turn(self, now: float) -> Iterator[str]:
-        """End what has lost its end; says of each what was done. Raises `TowpathError` where that cannot be."""
-        if now - self._looked < _EVERY:
+        """If a check is due, end hanging transactions; yields a message for each. Raises `TowpathError`."""
+        if now - self._checked < _INTERVAL:
             return
-        self._looked = now
-        before = self.it.topics.open_transactions()
+        self._checked = now
+        before = self.session.topics.open_transactions()
         if before:
-            time.sleep(_MOMENT)
-            after = self.it.topics.open_transactions()
-            yield from end(self.it, [place for place, offset in after.items() if before.get(place) == offset])
+            time.sleep(_SHORT)
+            after = self.session.topics.open_transactions()
+            long = [place for place, offset in after.items() if before.get(place) == offset]
+            yield from end_transactions(self.session, long)
 
 
-def end(it: Session, places: list[Place]) -> Iterator[str]:
-    """End those at `places` that have lost their ends; says of each what was done.
+def end_transactions(session: Session, places: list[Place]) -> Iterator[str]:
+    """End those transactions at `places` that hang; yields a message for each.
 
-    Raises `TowpathError`; `TopicError` for those that could not be ended, once the others are.
+    Raises `TowpathError`; `TopicError` names those that could not be ended, after the others have been.
     """
     if not places:
         return
-    from towpath.kafka import hanging_transactions  # 0.15 s of processor, which only those shall pay who need it
+    from towpath.kafka import hanging_transactions  # here, because it costs 0.15 s of CPU
 
     failed = []
-    for lost in hanging_transactions.find(it.topics, it.pipeline.source_connectors, places):
+    for transaction in hanging_transactions.find(session.topics, session.pipeline.source_connectors, places):
         try:
-            hanging_transactions.end(it.topics, lost)
+            hanging_transactions.end(session.topics, transaction)
         except TopicError as error:
             failed.append(str(error))
         else:
-            yield f"{lost.about} had lost its end: {'committed' if lost.commits else 'aborted'} it, as had been decided"
+            outcome = "committed" if transaction.commits else "aborted"
+            yield f"{transaction.about} was hanging: {outcome} it, as its coordinator had decided"
     if failed:
         raise TopicError("; ".join(failed))

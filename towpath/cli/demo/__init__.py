@@ -1,4 +1,4 @@
-"""`towpath demo`: the whole of Towpath in a few minutes, on this machine."""
+"""`towpath demo`: all of Towpath on this machine, in a few minutes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.errors import TowpathError
 from towpath.session import Session
-from towpath.status.collector import look as look_at
+from towpath.status.collector import read_status
 
 
 @click.command()
@@ -46,14 +46,14 @@ def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed
 
     Exit status 0 when both sides are the same at the end, 1 when they are not.
     """
-    began = time.monotonic()
+    started = time.monotonic()
     with _stack(directory, keep=keep) as running:
         file = write_pipeline_file(running.directory / "demo.toml", include=NAMESPACES, stack=running, force=True)
         source: Store = MongoClient(running.source)
         destination: Store = MongoClient(running.destination)
         with source, destination:
             same = _run(file, source, destination, messages, seconds, seed)
-        say(f"The whole demo took {time.monotonic() - began:.0f} s, set-up included.")
+        say(f"The whole demo took {time.monotonic() - started:.0f} s, set-up included.")
         if keep:
             say(f"Still running. Look around: scripts/towpath status {file}")
             say(f"End it: scripts/towpath stack down --dir {running.directory}")
@@ -63,68 +63,67 @@ def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed
 
 @contextmanager
 def _stack(directory: Path | None, *, keep: bool) -> Iterator[embedded.Stack]:
-    place = directory or Path(tempfile.mkdtemp(prefix="towpath-demo-"))
-    say(f"1/6 Starting two MongoDB replica sets, Kafka and Kafka Connect in {place}")
+    folder = directory or Path(tempfile.mkdtemp(prefix="towpath-demo-"))
+    say(f"1/6 Starting two MongoDB replica sets, Kafka and Kafka Connect in {folder}")
     try:
-        yield embedded.up(embedded.StackOptions(directory=place), say)
+        yield embedded.up(embedded.StackOptions(directory=folder), say)
     except BaseException:
         keep = False
         raise
     finally:
         if not keep:
-            embedded.down(place)
+            embedded.down(folder)
             if directory is None:
-                shutil.rmtree(place, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(file: Path, source: Store, destination: Store, messages: int, seconds: float, seed: int) -> bool:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     if any(source[name.split(".")[0]].list_collection_names() for name in NAMESPACES):
         raise TowpathError("the source holds the demo's collections already; name another folder with --dir")
-    loaded = fill(source, chance, messages, hours=12)
-    say(f"2/6 Loaded {loaded:,} documents into {' and '.join(NAMESPACES)} at the source")
-    writer, stop = Writer(source, chance, first_hour=12), threading.Event()
+    count = fill(source, rng, messages, hours=12)
+    say(f"2/6 Loaded {count:,} documents into {' and '.join(NAMESPACES)} at the source")
+    writer, stop = Writer(source, rng, first_hour=12), threading.Event()
     thread = threading.Thread(target=writer.run, args=(stop,), name="writer")
-    with opened(file) as it:
+    with opened(file) as session:
         try:
             say("3/6 Deploying the connectors, while a writer keeps changing the source")
             thread.start()
-            _deploy(it)
-            say("4/6 Copying what was there, then streaming what changes")
-            _watch(it, seconds)
+            _deploy(session)
+            say("4/6 Copying the documents, then streaming changes")
+            _watch(session, seconds)
         finally:
             stop.set()
             thread.join()
         say("5/6 The writer has stopped; waiting until everything it wrote is at the destination")
         start = time.monotonic()
-        barrier.wait(it.pipeline, it.connect, it.topics, 240, lambda words: None)
+        barrier.wait(session.pipeline, session.connect, session.topics, 240, lambda message: None)
         say(f"    caught up after {time.monotonic() - start:.1f} s")
         say("6/6 Comparing both sides, document by document, byte for byte")
         comparisons = compare_all(source, destination)
-        summary(comparisons, writer.counts, pushes(it))
+        summary(comparisons, writer.counts, pushes(session))
     return all(comparison.same for comparison in comparisons.values())
 
 
-def _deploy(it: Session) -> None:
-    for change in Deployment(Inventory(it.pipeline, it.connect, it.topics)).plan():
+def _deploy(session: Session) -> None:
+    for change in Deployment(Inventory(session.pipeline, session.connect, session.topics)).plan():
         say(f"    {change.description}")
         change.apply()
-    wait_running(it.connect, it.pipeline, timeout=120)
+    wait_running(session.connect, session.pipeline, timeout=120)
 
 
-def _watch(it: Session, seconds: float) -> None:
-    """Show a line a second: progress of the copy, then lag, until the copy has been done for some seconds."""
+def _watch(session: Session, seconds: float) -> None:
+    """Print a line each second: progress of the copy, then lag, until `seconds` after the copy is done."""
     done_at: float | None = None
     while done_at is None or time.monotonic() < done_at + seconds:
-        found = look_at(it.pipeline, it.connect, it.topics)
-        if found.state in ("failed", "missing"):
-            raise TowpathError(
-                "; ".join(r for c in found.connectors for r in c.failures) or f"the pipeline is {found.state}"
-            )
-        if found.snapshot_done and done_at is None:
+        status = read_status(session.pipeline, session.connect, session.topics)
+        if status.state in ("failed", "missing"):
+            failures = "; ".join(failure for connector in status.connectors for failure in connector.failures)
+            raise TowpathError(failures or f"the pipeline is {status.state}")
+        if status.snapshot_done and done_at is None:
             done_at = time.monotonic()
-        copied = ", ".join(f"{c.namespace} {c.documents:,} of {c.of:,}" for c in found.snapshot if c.documents)
-        copy = "initial copy done" if found.snapshot_done else f"initial copy: {copied or 'starting'}"
-        lag = f"lag {found.lag_records or 0:,} records, {found.lag_seconds:.1f} s"
-        say(f"    {copy}; {lag}; {found.records_per_second:,.0f} records/s")
+        progress = ", ".join(f"{c.namespace} {c.documents:,} of {c.of:,}" for c in status.snapshot if c.documents)
+        copy = "initial copy done" if status.snapshot_done else f"initial copy: {progress or 'starting'}"
+        lag = f"lag {status.lag_records or 0:,} records, {status.lag_seconds:.1f} s"
+        say(f"    {copy}; {lag}; {status.records_per_second:,.0f} records/s")
         time.sleep(1)

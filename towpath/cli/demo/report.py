@@ -1,4 +1,4 @@
-"""What the demo tells at its end."""
+"""The demo's summary at its end."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from verifier import Comparison, Different, Extra, Missing, compare
 
 @dataclass(frozen=True, slots=True)
 class Pushes:
-    """Updates of the devices' documents, as they lie in the log: how many, and bytes of key and value."""
+    """The updates of devices' documents in the log: their number, and `size`, the bytes of their keys and values."""
 
     records: int
     size: int
 
 
 def compare_all(source: Store, destination: Store) -> dict[str, Comparison]:
-    found = {}
+    comparisons = {}
     for namespace in NAMESPACES:
         database, collection = namespace.split(".", 1)
-        found[namespace] = compare(source[database][collection], destination[database][collection])
-    return found
+        comparisons[namespace] = compare(source[database][collection], destination[database][collection])
+    return comparisons
 
 
-def pushes(it: Session) -> Pushes:
+def pushes(session: Session) -> Pushes:
     """Read the devices' topic from its beginning and count the updates in it."""
-    topic = it.topics.all()[topic_of(it.pipeline.name, "telemetry.hours")]
-    window = {place: (0, end) for place, (_, end) in it.topics.ends([topic]).items()}
-    consumer = it.topics.consumer()
+    topic = session.topics.all()[topic_of(session.pipeline.name, "telemetry.hours")]
+    window = {place: (0, end) for place, (_, end) in session.topics.ends([topic]).items()}
+    consumer = session.topics.consumer()
     records = size = 0
     try:
         for _, message in messages(consumer, window):
-            found = record(message)
-            if found.kind == "update":
-                records, size = records + 1, size + len(found.key) + len(found.value or b"")
+            change = record(message)
+            if change.kind == "update":
+                records, size = records + 1, size + len(change.key) + len(change.value or b"")
     finally:
         consumer.close()
     return Pushes(records, size)
@@ -51,16 +51,16 @@ def pushes(it: Session) -> Pushes:
 
 def summary(comparisons: Mapping[str, Comparison], counts: Counter[str], pushed: Pushes) -> None:
     console = Console()
-    changes = Table("what the writer did meanwhile", "times", box=None, padding=(0, 4, 0, 0))
+    changes = Table("changes by the writer", "count", box=None, padding=(0, 4, 0, 0))
     for name, count in counts.most_common():
         changes.add_row(name, f"{count:,}")
     verdicts = Table(
         "namespace", "documents", "missing", "extra", "different", "verdict", box=None, padding=(0, 4, 0, 0)
     )
-    for namespace, found in comparisons.items():
-        kinds = Counter(type(difference) for difference in found.differences)
-        numbers = [f"{n:,}" for n in (found.compared, kinds[Missing], kinds[Extra], kinds[Different])]
-        verdicts.add_row(namespace, *numbers, "same" if found.same else "NOT THE SAME")
+    for namespace, comparison in comparisons.items():
+        kinds = Counter(type(difference) for difference in comparison.differences)
+        numbers = [f"{n:,}" for n in (comparison.compared, kinds[Missing], kinds[Extra], kinds[Different])]
+        verdicts.add_row(namespace, *numbers, "same" if comparison.same else "NOT THE SAME")
     console.print()
     console.print(changes)
     console.print()
@@ -68,9 +68,9 @@ def summary(comparisons: Mapping[str, Comparison], counts: Counter[str], pushed:
     console.print()
     if pushed.records:
         console.print(
-            f"A pushed reading travels as {pushed.size / pushed.records:,.0f} bytes, however long its array is."
+            f"A pushed reading takes {pushed.size / pushed.records:,.0f} bytes in the log, however long its array is."
         )
-    if all(found.same for found in comparisons.values()):
-        console.print("Both sides are the same, byte for byte: types and the order of fields included.")
+    if all(comparison.same for comparison in comparisons.values()):
+        console.print("Both sides are the same, byte for byte, including types and field order.")
     else:
-        console.print("The sides differ. This should not be: please report it, with the folder's logs (--keep).")
+        console.print("The sides differ, which is a bug: please report it, with the logs in the folder (--keep).")

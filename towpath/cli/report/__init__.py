@@ -1,4 +1,4 @@
-"""Reports as self-contained pages of HTML, to attach to a change ticket: one style sheet, a template each."""
+"""Reports as self-contained HTML pages, to attach to a change ticket: one style sheet, and a template for each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEMPLATES.filters["clock"] = lambda at: at.strftime("%H:%M:%S.%f")[:-3]
 
 
 def page(template: str, **values: Any) -> str:
-    """The page that `<template>.html` of this folder makes of the values. Every value is escaped."""
+    """Render `<template>.html` of this folder with the values. Every value is escaped."""
     return _TEMPLATES.get_template(f"{template}.html").render(values)
 
 
@@ -31,4 +31,4 @@ def write(place: Path, template: str, **values: Any) -> None:
     try:
         state_files.publish(place, page(template, **values))
     except OSError as error:
-        raise TowpathError(f"cannot write the report {place}: {error.strerror}; name another place") from error
+        raise TowpathError(f"cannot write the report {place}: {error.strerror}; choose another path") from error

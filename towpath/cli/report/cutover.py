@@ -1,4 +1,4 @@
-"""What a cutover did, as a page of HTML: the gate, the steps with their times, all events."""
+"""A cutover as an HTML page: the gate, the steps with their times, and all events."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from towpath.events import Step as StepDone
 from towpath.mongo_uri import without_credentials
 from towpath.text import utc
 
+_STOP_STEP = "stopping the writers"
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step on the time line of all steps: `left` and `width` are per cent of it."""
+    """A step on the time line of all steps; `left` and `width` are per cent of the line."""
 
     name: str
-    found: str
+    figures: str
     seconds: float
     left: float
     width: float
@@ -53,11 +55,11 @@ def _facts(sides: Sides, events: Sequence[Told], switch: Switch | None) -> dict[
         "switched": utc(switch.told_at.timestamp()) if switch else "never",
         "writes had stopped for": f"{switch.pause_seconds:.1f} s" if switch else "",
         "everything up to": f"{marker.moment}, cluster time of the source" if marker and marker.moment else "",
-        "way back": _way_back(sides),
+        "reverse pipeline": _reverse_pipeline(sides),
     }
 
 
-def _way_back(sides: Sides) -> str:
+def _reverse_pipeline(sides: Sides) -> str:
     if sides.back is None:
         return "none"
     if sides.marker is None or sides.marker.state != "over":
@@ -69,16 +71,16 @@ def _steps(events: Sequence[Told]) -> Iterator[Step]:
     steps = [event for event in events if isinstance(event, StepDone)]
     if not steps:
         return
-    first, last = _begun(steps[0]), steps[-1].told_at
-    asked = (event.told_at for event in events if isinstance(event, CutoverNote) and event.event == "stop writes")
-    stopping = (one.told_at - timedelta(milliseconds=1) for one in steps if one.step.startswith("stopping the writers"))
-    stopped = next(asked, next(stopping, last))
+    first, last = _start(steps[0]), steps[-1].told_at
+    requested = (event.told_at for event in events if isinstance(event, CutoverNote) and event.event == "stop writes")
+    stopping = (step.told_at - timedelta(milliseconds=1) for step in steps if step.step.startswith(_STOP_STEP))
+    stopped = next(requested, next(stopping, last))
     percent = 100 / max((last - first).total_seconds(), 0.001)
-    for one in steps:
-        found = ", ".join(f"{count:,} {name}" for name, count in one.figures.items())
-        left = (_begun(one) - first).total_seconds() * percent
-        yield Step(one.step, found, one.seconds, left, one.seconds * percent, one.told_at > stopped)
+    for step in steps:
+        figures = ", ".join(f"{count:,} {name}" for name, count in step.figures.items())
+        left = (_start(step) - first).total_seconds() * percent
+        yield Step(step.step, figures, step.seconds, left, step.seconds * percent, step.told_at > stopped)
 
 
-def _begun(step: StepDone) -> datetime:
+def _start(step: StepDone) -> datetime:
     return step.told_at - timedelta(seconds=step.seconds)

@@ -1,4 +1,4 @@
-"""A verdict as a page of HTML: namespaces, first differences side by side, what differs besides documents."""
+"""A verdict as an HTML page: namespaces, the first differences side by side, and options, views and indexes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from towpath.cli import report
-from towpath.cli.verdict_text import UNSEEN
+from towpath.cli.verdict_text import SCREEN_LIMITS
 from towpath.mongo_uri import without_credentials
 from towpath.pipeline import Pipeline
 from towpath.text import utc
@@ -15,29 +15,29 @@ from towpath.verification.verdict_file import KINDS, Found
 from verifier import Tally
 
 
-def write_report(place: Path, pipeline: Pipeline, found: Found) -> None:
+def write_report(place: Path, pipeline: Pipeline, result: Found) -> None:
     """Write the page. Raises `TowpathError` when it cannot be written."""
-    verdict, headline = found.verdict, found.headline
+    verdict, headline = result.verdict, result.headline
     report.write(
         place,
         "verdict",
         name=pipeline.name,
         headline=headline,
         mark=headline if headline in ("same", "screened") else "bad",
-        facts=_facts(pipeline, found),
+        facts=_facts(pipeline, result),
         trouble=verdict.trouble,
-        note=UNSEEN if headline == "screened" else "",
+        note=SCREEN_LIMITS if headline == "screened" else "",
         kinds=KINDS,
         tallies=verdict.tallies,
         bar=_bar,
-        metadata=found.metadata.differences if found.metadata else (),
-        examples=found.examples,
-        more=verdict.differences - len(found.examples),
+        metadata=result.metadata.differences if result.metadata else (),
+        examples=result.examples,
+        more=verdict.differences - len(result.examples),
     )
 
 
-def _facts(pipeline: Pipeline, found: Found) -> dict[str, str]:
-    verdict = found.verdict
+def _facts(pipeline: Pipeline, result: Found) -> dict[str, str]:
+    verdict = result.verdict
     rate = verdict.compared / verdict.seconds if verdict.seconds else 0
     return {
         "source": without_credentials(pipeline.source_uri),
@@ -45,21 +45,22 @@ def _facts(pipeline: Pipeline, found: Found) -> dict[str, str]:
         "ended": utc(time.time()),
         "compared": f"{verdict.compared:,} documents in {verdict.seconds:,.1f} s, {rate:,.0f} a second",
         "differences": ", ".join(f"{verdict.total(kind):,} {kind}" for kind in KINDS),
-        "options, views, indexes": _besides(found),
+        "options, views, indexes": _metadata_summary(result),
     }
 
 
-def _besides(found: Found) -> str:
-    if found.metadata is None:
+def _metadata_summary(result: Found) -> str:
+    if result.metadata is None:
         return "not compared"
-    words = f"{len(found.metadata.differences):,} differences" if found.metadata.differences else "no differences"
-    held = len(found.metadata.held_back)
-    return f"{words}; {held:,} held back until the cutover" if held else words
+    count = len(result.metadata.differences)
+    differences = f"{count:,} differences" if count else "no differences"
+    held = len(result.metadata.held_back)
+    return f"{differences}; {held:,} held back until the cutover" if held else differences
 
 
 def _bar(tally: Tally) -> Iterator[tuple[str, int, float]]:
-    """What was compared, in its parts with their per cent; 100 is what was expected."""
-    whole = max(tally.expected, tally.documents, 1)
+    """The parts of the bar: kind, number of documents, and per cent of the expected number."""
+    total = max(tally.expected, tally.documents, 1)
     parts: dict[str, int] = {"same": tally.documents - tally.kinds.total()}
     parts |= {kind: tally.kinds[kind] for kind in KINDS}
-    yield from ((kind, count, 100 * count / whole) for kind, count in parts.items() if count > 0)
+    yield from ((kind, count, 100 * count / total) for kind, count in parts.items() if count > 0)
