@@ -55,7 +55,7 @@ def go_back(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> flo
 
     Raises what speaks against it; then it is to be undone.
     """
-    back, it, pause = sides.back, sides.it, Pause(asked.max_pause, telling)
+    back, session, pause = sides.back, sides.it, Pause(asked.max_pause, telling)
     assert back is not None and sides.marker is not None
     with pause.kept():
         pause.end_writes(sides, asked.stopping(back.pipeline.source_uri, "destination"))
@@ -67,21 +67,21 @@ def go_back(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> flo
             _turn_round(sides, asked, pause)
             late.look()
     if sides.marker.blocked:
-        allow(it.pipeline.source_uri, "source")
+        allow(session.pipeline.source_uri, "source")
     with pymongo.timeout(SWITCH_S):
         sides.mark(replace(sides.marker, state="returned"))
     return pause.seconds
 
 
 def _turn_round(sides: Sides, asked: Asked, pause: Pause) -> None:
-    it, back, telling = sides.it, sides.back, pause.telling
+    session, back, telling = sides.it, sides.back, pause.telling
     assert back is not None
     with telling.step("stopping the way back's sink"):
         sides.begin("sink")
         stop_sink(back.pipeline, back.connect)
     with telling.step("moving the sink to the end of the log"):
-        barrier.wait_captured(it.pipeline, it.connect, pause.left(asked.timeout), lambda words: None)
-        reverse_pipeline.skip_to_end(it.pipeline, it.connect, it.topics)
+        barrier.wait_captured(session.pipeline, session.connect, pause.left(asked.timeout), lambda words: None)
+        reverse_pipeline.skip_to_end(session.pipeline, session.connect, session.topics)
     with telling.step("putting the source right") as figures:
         sides.begin("form")
         figures["commands"] = put_right(back.pipeline)
@@ -89,17 +89,17 @@ def _turn_round(sides: Sides, asked: Asked, pause: Pause) -> None:
 
 def finish(sides: Sides, asked: Asked, telling: Telling) -> None:
     """What is left when the source is primary again: the pipeline goes on as before. May be repeated."""
-    it, back = sides.it, sides.back
+    session, back = sides.it, sides.back
     assert back is not None and sides.marker is not None
     if sides.marker.blocked:
-        allow(it.pipeline.source_uri, "source")
+        allow(session.pipeline.source_uri, "source")
     if "block" in sides.marker.steps:
-        allow(it.pipeline.destination_uri, "destination")
+        allow(session.pipeline.destination_uri, "destination")
     with telling.step("making the destination one again") as figures:
-        figures["commands"] = soften(it.pipeline)
+        figures["commands"] = soften(session.pipeline)
     with telling.step("removing the way back"):
-        deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=it.say)
+        deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=session.say)
     with telling.step("resuming the pipeline"):
-        it.connect.resume(it.pipeline.sink_connector)
-        control.wait_running(it.connect, it.pipeline, asked.timeout)
+        session.connect.resume(session.pipeline.sink_connector)
+        control.wait_running(session.connect, session.pipeline, asked.timeout)
     sides.mark(None)

@@ -40,12 +40,12 @@ class Limits:
 Look = Callable[[], Check]
 
 
-def gate(it: Session, limits: Limits, *, blocks: bool, back: Session | None) -> list[Check]:
+def gate(session: Session, limits: Limits, *, blocks: bool, back: Session | None) -> list[Check]:
     """All checks of a pipeline that is to be cut over to its destination; `back` is the way back, where one is wanted.
 
     `blocks`: whether writes to the source are to be blocked.
     """
-    return [*_pipeline(it, limits), _of(_verified, it, limits), *_besides(it, blocks), *(_way(back) if back else ())]
+    return [*_pipeline(session, limits), _of(_verified, session, limits), *_besides(session, blocks), *(_way(back) if back else ())]
 
 
 def gate_back(back: Session, limits: Limits, *, blocks: bool) -> list[Check]:
@@ -67,16 +67,16 @@ def looked(checks: Iterable[Look]) -> list[Check]:
     return [_of(check) for check in checks]
 
 
-def _pipeline(it: Session, limits: Limits) -> Iterator[Check]:
+def _pipeline(session: Session, limits: Limits) -> Iterator[Check]:
     try:
-        found = look(it.pipeline, it.connect, it.topics)
+        found = look(session.pipeline, session.connect, session.topics)
     except (TowpathError, PyMongoError) as error:
-        yield Check("connectors", False, str(error), f"towpath status {it.file}")
+        yield Check("connectors", False, str(error), f"towpath status {session.file}")
         return
-    yield _connectors(it, found)
+    yield _connectors(session, found)
     copied = sum(copied.done for copied in found.snapshot)
     words = "done" if found.snapshot_done else f"{copied:,} of {counted(len(found.snapshot), 'collection')}"
-    yield Check("copy", found.snapshot_done, words, f"towpath status {it.file} --watch")
+    yield Check("copy", found.snapshot_done, words, f"towpath status {session.file} --watch")
     records = found.lag_records
     lag = "unknown" if records is None else f"{found.lag_seconds:.1f} s, {counted(records, 'record')}"
     in_step = records is not None and found.lag_seconds <= limits.lag
@@ -86,62 +86,62 @@ def _pipeline(it: Session, limits: Limits) -> Iterator[Check]:
     yield Check(
         "reading again", not waiting, f"{counted(waiting, 'request')} waiting" if waiting else "nothing", advice
     )
-    yield _of(_set_aside, it)
-    yield _of(_collections, it, found)
+    yield _of(_set_aside, session)
+    yield _of(_collections, session, found)
 
 
-def _connectors(it: Session, found: Status) -> Check:
+def _connectors(session: Session, found: Status) -> Check:
     reasons = [f"{one.name}: {reason}" for one in found.connectors for reason in one.failures]
     reasons += found.trouble
     good = found.state == "running" and not reasons
     words = "; ".join([found.state, *reasons[:_SHOWN]])
-    return Check("connectors", good, words, f"towpath status {it.file}; towpath restart {it.file}")
+    return Check("connectors", good, words, f"towpath status {session.file}; towpath restart {session.file}")
 
 
-def _set_aside(it: Session) -> Check:
-    aside = SetAside(it)
+def _set_aside(session: Session) -> Check:
+    aside = SetAside(session)
     for _ in aside.read(time.monotonic()):
         pass
     words = f"{counted(aside.left, 'document')} that the destination refused" if aside.left else "nothing"
-    return Check("set aside", not aside.left, words, f"towpath repair {it.file} --dead-letters")
+    return Check("set aside", not aside.left, words, f"towpath repair {session.file} --dead-letters")
 
 
-def _collections(it: Session, found: Status) -> Check:
-    lines = [one.line for one in unreplicated.look(it, found.ddl, remember=False)]
+def _collections(session: Session, found: Status) -> Check:
+    lines = [one.line for one in unreplicated.look(session, found.ddl, remember=False)]
     words = "; ".join(lines[:_SHOWN]) if lines else "nothing was done to them that the other side has not followed"
-    return Check("collections", not lines, words, f"towpath ddl {it.file}")
+    return Check("collections", not lines, words, f"towpath ddl {session.file}")
 
 
-def _verified(it: Session, limits: Limits) -> Check:
-    advice = f"towpath verify {it.file}"
-    found = Verified.look(it)
+def _verified(session: Session, limits: Limits) -> Check:
+    advice = f"towpath verify {session.file}"
+    found = Verified.look(session)
     if (full := found.full) is None:
         return Check("verified", False, found.doubt or "never: no verdict on everything is known", advice)
     told = words(full)
     if found.left:
         told += f"; {counted(found.left, 'difference')} found since"
-        advice = f"towpath repair {it.file}"
+        advice = f"towpath repair {session.file}"
     good = full["verdict"] == "same" and bool(full["clean"]) and age(full) <= limits.verified and not found.left
     return Check("verified", good, f"{told} (limit {duration(limits.verified)})", advice)
 
 
-def _besides(it: Session, blocks: bool) -> Iterator[Check]:
-    yield _of(_metadata, it)
+def _besides(session: Session, blocks: bool) -> Iterator[Check]:
+    yield _of(_metadata, session)
     if blocks:
-        yield _of(_block, it)
+        yield _of(_block, session)
 
 
-def _metadata(it: Session) -> Check:
-    found = metadata(it.pipeline, ())
+def _metadata(session: Session) -> Check:
+    found = metadata(session.pipeline, ())
     words = "; ".join(f"{one.pair.source}: {one.what}" for one in found.differences[:_SHOWN])
     more = len(found.differences) - _SHOWN
     words += f"; and {more} more" if more > 0 else ""
     same = f"the same, {len(found.held_back)} held back until the cutover"
-    return Check("metadata", not found.differences, words or same, f"towpath prepare {it.file}")
+    return Check("metadata", not found.differences, words or same, f"towpath prepare {session.file}")
 
 
-def _block(it: Session) -> Check:
-    with connected(it.pipeline.source_uri, "source") as client:
+def _block(session: Session) -> Check:
+    with connected(session.pipeline.source_uri, "source") as client:
         trouble = write_block.trouble(client)
     return Check("write block", not trouble, trouble or "the user may block writes", "or leave --block-writes out")
 

@@ -136,34 +136,34 @@ class Checked:
         return compared
 
 
-def _compare(it: Session, touched: Iterable[tuple[Namespace, bytes]]) -> int:
-    with asking(it) as passed:
-        verification = RecentVerification(it, touched, (), Options(), passed=passed)
+def _compare(session: Session, touched: Iterable[tuple[Namespace, bytes]]) -> int:
+    with asking(session) as passed:
+        verification = RecentVerification(session, touched, (), Options(), passed=passed)
         found = list(verification)
-    _refuse(it, found, verification.verdict, "the newest records", f"repair {it.file}")
+    _refuse(session, found, verification.verdict, "the newest records", f"repair {session.file}")
     return verification.verdict.compared
 
 
-def compare_quiet(it: Session) -> int:
+def compare_quiet(session: Session) -> int:
     """Compare everything by the servers' hashes, while nobody writes; how many documents. Raises `Red`."""
     verification = Verification(
-        it.pipeline.source_uri, it.pipeline.destination_uri, pairs(it.pipeline, ()), Options(quiet=True)
+        session.pipeline.source_uri, session.pipeline.destination_uri, pairs(session.pipeline, ()), Options(quiet=True)
     )
     found = list(verification)
-    _refuse(it, found, verification.verdict, "everything", f"repair {it.file}")
+    _refuse(session, found, verification.verdict, "everything", f"repair {session.file}")
     return verification.verdict.compared
 
 
-def _refuse(it: Session, found: list[Difference], verdict: Verdict, of: str, advice: str) -> None:
+def _refuse(session: Session, found: list[Difference], verdict: Verdict, of: str, advice: str) -> None:
     """What differs is kept as the last verdict, which `repair` mends."""
     if found:
-        destination = it.pipeline.renames.destination
-        place = verdict_file.path(it.pipeline.name)
+        destination = session.pipeline.renames.destination
+        place = verdict_file.path(session.pipeline.name)
         with state_files.writing(place, verdict_file.turn(place)) as file:
             for one in found:
                 file.write(verdict_file.difference(one, destination(one.namespace)).line)
-            file.write(as_line(figures(Found(verdict)) | {"of": of, "ddl": [], "only": []} | of_now(it)))
+            file.write(as_line(figures(Found(verdict)) | {"of": of, "ddl": [], "only": []} | of_now(session)))
         shown = verdict_file.shown_id(found[0].id)
         raise Red(f"{len(found):,} documents differ, such as {found[0].namespace} {shown}; run towpath {advice}")
     if verdict.trouble:
-        raise Red(f"there is no verdict: {'; '.join(verdict.trouble)}; run towpath verify {it.file}")
+        raise Red(f"there is no verdict: {'; '.join(verdict.trouble)}; run towpath verify {session.file}")

@@ -118,10 +118,10 @@ class Preconditions:
 
     def capture(self) -> Check:
         """The way there captures what the way back wrote, before its sink passes over that."""
-        it = self.it
-        found = [one for one in statuses(it.connect, it.pipeline.source_connectors) if not one.running]
+        session = self.it
+        found = [one for one in statuses(session.connect, session.pipeline.source_connectors) if not one.running]
         words = "; ".join(": ".join([f"{one.name} is {one.state}", *one.failures]) for one in found)
-        return Check("capture", not found, words or "of the source goes on", f"towpath restart {it.file}")
+        return Check("capture", not found, words or "of the source goes on", f"towpath restart {session.file}")
 
     def sink(self) -> Check:
         """It can be moved to the end of the log."""

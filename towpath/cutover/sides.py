@@ -26,10 +26,10 @@ class Sides:
     marker: Cutover | None = None
 
     @classmethod
-    def of(cls, it: Session, back: Session | None) -> Sides:
+    def of(cls, session: Session, back: Session | None) -> Sides:
         """With the marker that is there. Raises `MongoUnreachable`."""
-        with connected(it.pipeline.destination_uri, "destination") as client:
-            return cls(it, back, cutovers.read(client, it.pipeline))
+        with connected(session.pipeline.destination_uri, "destination") as client:
+            return cls(session, back, cutovers.read(client, session.pipeline))
 
     def begin(self, step: str) -> None:
         """Write down that a step begins."""
@@ -71,26 +71,26 @@ class Sides:
 
 
 @contextmanager
-def with_back(it: Session, *, is_there: bool) -> Iterator[Session]:
+def with_back(session: Session, *, is_there: bool) -> Iterator[Session]:
     """The way back. A pipeline file that `is_there` already counts as it is; it is not written yet where it is not."""
-    place = back_path(it.file)
+    place = back_path(session.file)
     counts = is_there and place.exists()
-    with opened(place, None if counts else other_refused(it.file), it.say) as back:
+    with opened(place, None if counts else other_refused(session.file), session.say) as back:
         yield back
 
 
-def looked_at(it: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
+def looked_at(session: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
     """Both sides as they are now. Raises `MongoUnreachable`; before an undo the source takes writes even then."""
     try:
-        sides = Sides.of(it, None)
+        sides = Sides.of(session, None)
     except MongoUnreachable as error:
         if undoes:
-            allow(it.pipeline.source_uri, "source")
+            allow(session.pipeline.source_uri, "source")
             raise TowpathError(
                 f"writes to the source are allowed; what else was begun is noted at the destination: {error}."
                 " Once it answers, the same command takes the rest back"
             ) from error
         raise
     if sides.marker.has_back if sides.marker else has_back and goes_forward:
-        sides.back = stack.enter_context(with_back(it, is_there=not goes_forward or sides.marker is not None))
+        sides.back = stack.enter_context(with_back(session, is_there=not goes_forward or sides.marker is not None))
     return sides

@@ -68,20 +68,20 @@ class Asked:
 
 def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
     """What takes long and needs no pause. Nothing is changed that matters."""
-    it, looks = sides.it, Checked(sides.it)
+    session, looks = sides.it, Checked(sides.it)
     with telling.step("verifying what the newest records are about") as figures:
         figures["documents"] = looks.newest(asked.newest)
     if sides.back is not None:
         with telling.step("making the way back ready"):
             sides.begin("ready")
             reverse_pipeline.make_ready(
-                sides.back.pipeline, sides.back.connect, sides.back.topics, it.say, asked.timeout
+                sides.back.pipeline, sides.back.connect, sides.back.topics, session.say, asked.timeout
             )
-    catch_up(it, "source", looks, asked, telling)
+    catch_up(session, "source", looks, asked, telling)
     return looks
 
 
-def catch_up(it: Session, side: str, looks: Checked, asked: Asked, telling: Telling) -> None:
+def catch_up(session: Session, side: str, looks: Checked, asked: Asked, telling: Telling) -> None:
     """Verify what came meanwhile, until there is little of it. `side` is where the writes are to end.
 
     Afterwards every connection is open that the pause needs, also those of the watch for late writes.
@@ -92,11 +92,11 @@ def catch_up(it: Session, side: str, looks: Checked, asked: Asked, telling: Tell
         if looks.looked_s < SHORT_S:
             break
     with (
-        connected(it.pipeline.source_uri, side) as client,
-        LateWrites(client, it.pipeline, side, lambda words: None) as rehearsal,
+        connected(session.pipeline.source_uri, side) as client,
+        LateWrites(client, session.pipeline, side, lambda words: None) as rehearsal,
     ):
         rehearsal.look()
-    barrier.wait(it.pipeline, it.connect, it.topics, asked.timeout, it.say)
+    barrier.wait(session.pipeline, session.connect, session.topics, asked.timeout, session.say)
 
 
 def cut_over(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> float:
@@ -104,15 +104,15 @@ def cut_over(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> fl
 
     Raises what speaks against it; then it is to be undone.
     """
-    it, pause = sides.it, Pause(asked.max_pause, telling)
+    session, pause = sides.it, Pause(asked.max_pause, telling)
     with pause.kept():
-        pause.end_writes(sides, asked.stopping(it.pipeline.source_uri, "source"))
+        pause.end_writes(sides, asked.stopping(session.pipeline.source_uri, "source"))
         with (
-            connected(it.pipeline.source_uri, "source") as source,
-            LateWrites(source, it.pipeline, "source", pause.end) as late,
+            connected(session.pipeline.source_uri, "source") as source,
+            LateWrites(source, session.pipeline, "source", pause.end) as late,
         ):
             moment = operation_time(source)
-            settle(it, asked, looks, pause)
+            settle(session, asked, looks, pause)
             _turn_round(sides, asked, pause)
             late.look()
     assert sides.marker is not None
@@ -124,32 +124,32 @@ def cut_over(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> fl
 
 def _turn_round(sides: Sides, asked: Asked, pause: Pause) -> None:
     """Between two sides that are the same: the sink stops, the way back begins, the forms change sides."""
-    it, back, telling = sides.it, sides.back, pause.telling
+    session, back, telling = sides.it, sides.back, pause.telling
     with telling.step("stopping the sink"):
         sides.begin("sink")
-        stop_sink(it.pipeline, it.connect)
+        stop_sink(session.pipeline, session.connect)
     if back is not None:
         with telling.step("beginning the way back"):
-            reverse_pipeline.begin(back.pipeline, it.pipeline, back.connect, back.topics, pause.left(asked.timeout))
+            reverse_pipeline.begin(back.pipeline, session.pipeline, back.connect, back.topics, pause.left(asked.timeout))
     with telling.step("putting the destination right") as figures:
         sides.begin("form")
-        figures["commands"] = put_right(it.pipeline)
-    if back is not None and (not asked.blocks or writes_through(it.pipeline.source_uri, "source")):
+        figures["commands"] = put_right(session.pipeline)
+    if back is not None and (not asked.blocks or writes_through(session.pipeline.source_uri, "source")):
         with telling.step("making the source a destination") as figures:
             sides.begin("gentle")
             figures["commands"] = ease(back.pipeline)
 
 
-def settle(it: Session, asked: Asked, looks: Checked, pause: Pause) -> None:
+def settle(session: Session, asked: Asked, looks: Checked, pause: Pause) -> None:
     """Everything that was written is at the other side, and is the same there. Raises `Red`, `NotYet`."""
     telling = pause.telling
     with telling.step("applying what is left"):
-        barrier.wait(it.pipeline, it.connect, it.topics, pause.left(asked.timeout), lambda words: None)
+        barrier.wait(session.pipeline, session.connect, session.topics, pause.left(asked.timeout), lambda words: None)
     with telling.step("verifying what came since") as figures:
         figures["documents"] = looks.since()
     if asked.quiet:
         with telling.step("comparing both sides whole") as figures, pymongo.timeout(pause.left(pause.limit)):
-            figures["documents"] = compare_quiet(it)
+            figures["documents"] = compare_quiet(session)
 
 
 def put_right(pipeline: Pipeline) -> int:
@@ -238,18 +238,18 @@ def undo(sides: Sides, telling: Telling) -> None:
 
 def _ways(sides: Sides) -> Iterator[_Way]:
     """What comes from the way back must be gone before the sink writes again, or changes would go round."""
-    it, back = sides.it, sides.back
-    yield _allow(it.pipeline, "source")
+    session, back = sides.it, sides.back
+    yield _allow(session.pipeline, "source")
     if back is not None:
         yield _Way("gentle", "the form of the source", lambda: put_right(back.pipeline))
-    yield _Way("form", "the form of the destination", lambda: soften(it.pipeline))
+    yield _Way("form", "the form of the destination", lambda: soften(session.pipeline))
     if back is not None:
         yield _Way(
             "ready",
             "the way back",
             lambda: deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=_nothing),
         )
-    yield _Way("sink", "the stop of the sink", lambda: it.connect.resume(it.pipeline.sink_connector))
+    yield _Way("sink", "the stop of the sink", lambda: session.connect.resume(session.pipeline.sink_connector))
 
 
 def _ways_back(sides: Sides) -> Iterator[_Way]:

@@ -49,22 +49,22 @@ Repaired = Mended | Left
 
 
 def repair(
-    it: Session, wanted: Iterable[Wanted], passed: Passed | None, timeout: float, say: Callable[[str], None]
+    session: Session, wanted: Iterable[Wanted], passed: Passed | None, timeout: float, say: Callable[[str], None]
 ) -> Iterator[Repaired]:
     """Repair these documents, a batch at a time, and tell of each what came of it.
 
     `timeout` is in seconds, for each batch to be re-read and applied. Raises `Refused` where nobody would read
     again, `NotYet` when a batch is not applied in time; what was asked for until then is applied all the same.
     """
-    it.require_deployed()
+    session.require_deployed()
     with (
-        connected(it.pipeline.source_uri, "source") as source,
-        connected(it.pipeline.destination_uri, "destination") as destination,
+        connected(session.pipeline.source_uri, "source") as source,
+        connected(session.pipeline.destination_uri, "destination") as destination,
     ):
         for batch in _batches(wanted):
             documents = counted(sum(map(len, batch.values())), "document")
             say(f"asking for {documents} of {counted(len(batch), 'namespace')}")
-            yield from _batch(it, source, destination, batch, passed, timeout, say)
+            yield from _batch(session, source, destination, batch, passed, timeout, say)
 
 
 def _batches(wanted: Iterable[Wanted]) -> Iterator[dict[Namespace, list[bytes]]]:
@@ -81,7 +81,7 @@ def _batches(wanted: Iterable[Wanted]) -> Iterator[dict[Namespace, list[bytes]]]
 
 
 def _batch(
-    it: Session,
+    session: Session,
     source: Client,
     destination: Client,
     batch: Mapping[Namespace, list[bytes]],
@@ -89,7 +89,7 @@ def _batch(
     timeout: float,
     say: Callable[[str], None],
 ) -> Iterator[Repaired]:
-    pipeline, topics = it.pipeline, it.topics
+    pipeline, topics = session.pipeline, session.topics
     letters = dead_letters.end(pipeline, topics)
     odd = [(namespace, id, why) for namespace, ids in batch.items() for id in ids if (why := unreadable(id))]
     for namespace, id, why in odd:
@@ -100,8 +100,8 @@ def _batch(
         reread_requests.refuse_unanswered(pipeline, topics, namespace)
     for namespace, ids in asked.items():
         reread_requests.write(pipeline, topics, namespace, ids)
-    barrier.wait(pipeline, it.connect, topics, timeout, say)
-    reasons = _Reasons(it, letters)
+    barrier.wait(pipeline, session.connect, topics, timeout, say)
+    reasons = _Reasons(session, letters)
     for namespace, ids in asked.items():
         pair = Pair(namespace, pipeline.renames.destination(namespace))
         left = {id_key(one.wanted.id): one for one in _left(source, destination, pair, ids, passed, reasons, say)}
@@ -129,8 +129,8 @@ def _left(
 class _Reasons:
     """Why documents are not mended, by the dead letters that came in since an offset."""
 
-    def __init__(self, it: Session, start: int) -> None:
-        self._it, self._start = it, start
+    def __init__(self, session: Session, start: int) -> None:
+        self._it, self._start = session, start
         self._known: dict[tuple[Namespace, Key], str] | None = None
 
     def of(self, wanted: Wanted) -> str:

@@ -33,74 +33,74 @@ class Asked:
     timeout: float
 
 
-def rebuild(it: Session, asked: Asked, watcher: Watcher) -> Verdict:
+def rebuild(session: Session, asked: Asked, watcher: Watcher) -> Verdict:
     """Run a rebuild to its end, or go on with the one that was interrupted. Raises with words for what is refused."""
-    refuse.refuse_plain(it.pipeline)
-    it.require_deployed()
-    cutover.refuse(it.pipeline)
-    refuse_loop_on_resuming(it.pipeline, it.connect, it.topics)
-    with connected(it.pipeline.destination_uri, "destination") as client:
-        found = rebuild_marker.marker(client, it.pipeline)
-    rebuild, lacks = _begun(it, asked, watcher) if found is None else _gone_on(it, asked, found, watcher)
+    refuse.refuse_plain(session.pipeline)
+    session.require_deployed()
+    cutover.refuse(session.pipeline)
+    refuse_loop_on_resuming(session.pipeline, session.connect, session.topics)
+    with connected(session.pipeline.destination_uri, "destination") as client:
+        found = rebuild_marker.marker(client, session.pipeline)
+    rebuild, lacks = _begun(session, asked, watcher) if found is None else _gone_on(session, asked, found, watcher)
     if rebuild.phase == "emptying":
-        rebuild = _empty(it, rebuild)
-    it.connect.resume(it.pipeline.sink_connector)
-    if any(connector.failures for connector in statuses(it.connect, [it.pipeline.sink_connector])):
-        it.connect.restart(it.pipeline.sink_connector, only_failed=True)
-    it.say(f"rebuild: {length(rebuild.log)}, to {without_credentials(it.pipeline.destination_uri)}")
-    course = rebuild_marker.course(it.pipeline, rebuild, it.connect, it.topics)
-    run(course, asked.timeout, "rebuild", "`towpath status` shows it as well", it.say, watcher)
-    return _ended(it, rebuild, lacks, resumed=found is not None)
+        rebuild = _empty(session, rebuild)
+    session.connect.resume(session.pipeline.sink_connector)
+    if any(connector.failures for connector in statuses(session.connect, [session.pipeline.sink_connector])):
+        session.connect.restart(session.pipeline.sink_connector, only_failed=True)
+    session.say(f"rebuild: {length(rebuild.log)}, to {without_credentials(session.pipeline.destination_uri)}")
+    course = rebuild_marker.course(session.pipeline, rebuild, session.connect, session.topics)
+    run(course, asked.timeout, "rebuild", "`towpath status` shows it as well", session.say, watcher)
+    return _ended(session, rebuild, lacks, resumed=found is not None)
 
 
-def _begun(it: Session, asked: Asked, watcher: Watcher) -> tuple[Rebuild, LogCheck | None]:
+def _begun(session: Session, asked: Asked, watcher: Watcher) -> tuple[Rebuild, LogCheck | None]:
     """A rebuild that is asked for and marked; nothing else is done yet."""
-    pipeline = it.pipeline
-    topics = refuse.selected(pipeline, asked.only, it.topics.all())
+    pipeline = session.pipeline
+    topics = refuse.selected(pipeline, asked.only, session.topics.all())
     refuse.refuse_uncopied(pipeline, force=asked.force)
-    log = it.topics.ends(topics)
-    found = checked(it, log, refuse.captured(pipeline, it.connect).copied, watcher, until=None, force=asked.force)
-    letters = dead_letters.end(pipeline, it.topics)
+    log = session.topics.ends(topics)
+    found = checked(session, log, refuse.captured(pipeline, session.connect).copied, watcher, until=None, force=asked.force)
+    letters = dead_letters.end(pipeline, session.topics)
     with connected(pipeline.destination_uri, "destination") as client:
         filled = refuse.holding(client, [pipeline.renames.destination(name) for name in namespaces(pipeline, log)])
         if filled:
             watcher.confirm(question(filled, pipeline.destination_uri))
         begun = Rebuild(asked.only, found is not None, time.time(), letters, log)
         rebuild_marker.mark(client, pipeline, begun)
-    full_verdict.forget(it)
+    full_verdict.forget(session)
     return begun, found
 
 
-def _gone_on(it: Session, asked: Asked, found: Rebuild, watcher: Watcher) -> tuple[Rebuild, LogCheck | None]:
+def _gone_on(session: Session, asked: Asked, found: Rebuild, watcher: Watcher) -> tuple[Rebuild, LogCheck | None]:
     if set(found.only) != set(asked.only):
         words = " ".join(f"--only {pattern}" for pattern in found.only) or "no --only"
         raise Refused(
-            f"a rebuild of {it.pipeline.name} with {words} was begun and is not over; give the same to go on with it"
+            f"a rebuild of {session.pipeline.name} with {words} was begun and is not over; give the same to go on with it"
         )
-    it.say("going on with the rebuild that was begun before")
+    session.say("going on with the rebuild that was begun before")
     if not found.forced:
         return found, None
-    copied = refuse.captured(it.pipeline, it.connect).copied
-    return found, checked(it, found.log, copied, watcher, until=None, force=True)
+    copied = refuse.captured(session.pipeline, session.connect).copied
+    return found, checked(session, found.log, copied, watcher, until=None, force=True)
 
 
-def _empty(it: Session, begun: Rebuild) -> Rebuild:
+def _empty(session: Session, begun: Rebuild) -> Rebuild:
     """Stop the sink, forget how far these topics are applied, empty their namespaces; in this order."""
-    pipeline = it.pipeline
-    it.say(f"stopping {pipeline.sink_connector}")
-    stop_sink(pipeline, it.connect)
+    pipeline = session.pipeline
+    session.say(f"stopping {pipeline.sink_connector}")
+    stop_sink(pipeline, session.connect)
     with connected(pipeline.destination_uri, "destination") as client:
         rebuild_marker.forget_positions(client, pipeline, begun.topics)
         rebuild_marker.begin_late(client, pipeline, begun)
         targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, begun.log)]
-        rebuild_marker.empty(client, refuse.holding(client, targets), it.say)
+        rebuild_marker.empty(client, refuse.holding(client, targets), session.say)
         emptied = replace(begun, phase="applying")
         rebuild_marker.mark(client, pipeline, emptied)
     return emptied
 
 
-def _ended(it: Session, rebuild: Rebuild, lacks: LogCheck | None, *, resumed: bool) -> Verdict:
-    pipeline = it.pipeline
+def _ended(session: Session, rebuild: Rebuild, lacks: LogCheck | None, *, resumed: bool) -> Verdict:
+    pipeline = session.pipeline
     with connected(pipeline.destination_uri, "destination") as client:
         rebuild_marker.unmark(client, pipeline)
     return Verdict(
@@ -114,7 +114,7 @@ def _ended(it: Session, rebuild: Rebuild, lacks: LogCheck | None, *, resumed: bo
         check=lacks,
         resumed=resumed,
         uncopied=pipeline.copy.way == "none",
-        refused=replaying.refused(pipeline, it.topics, rebuild.letters),
+        refused=replaying.refused(pipeline, session.topics, rebuild.letters),
         letters=pipeline.dead_letter_topic,
-        heads=[words for _, words in replaying.moved_heads(pipeline, rebuild.log, it.topics).values()],
+        heads=[words for _, words in replaying.moved_heads(pipeline, rebuild.log, session.topics).values()],
     )

@@ -56,23 +56,23 @@ class Watcher(Protocol):
         """Returns for a yes, and raises for a no."""
 
 
-def replay(it: Session, asked: Asked, watcher: Watcher) -> Verdict:
+def replay(session: Session, asked: Asked, watcher: Watcher) -> Verdict:
     """Run a replay to its end, or go on with the one that is there. Raises with words for what is refused."""
-    it.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
-    refuse.refuse_plain(it.pipeline)
+    session.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
+    refuse.refuse_plain(session.pipeline)
     with connected(asked.uri, REPLAY_SIDE) as client:
         destination = replay_set(client)
     label = asked.label or default_label(destination)
     refuse_label(label)
-    found = find(it.connect, it.pipeline, label)
+    found = find(session.connect, session.pipeline, label)
     running = (
-        _gone_on(it, asked, found, destination, watcher) if found else _begun(it, asked, label, destination, watcher)
+        _gone_on(session, asked, found, destination, watcher) if found else _begun(session, asked, label, destination, watcher)
     )
     what = f"replay {label}"
-    it.say(f"{what}: {length(running.replay.plan.log)}, to {without_credentials(asked.uri)}")
+    session.say(f"{what}: {length(running.replay.plan.log)}, to {without_credentials(asked.uri)}")
     follow_up = f"`towpath remove PIPELINE --replay {label}` gives it up"
-    run(connector.course(running.replay, it.connect, it.topics), asked.timeout, what, follow_up, it.say, watcher)
-    return _ended(it, running, what, watcher)
+    run(connector.course(running.replay, session.connect, session.topics), asked.timeout, what, follow_up, session.say, watcher)
+    return _ended(session, running, what, watcher)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,36 +83,36 @@ class _Running:
     resumed: bool
 
 
-def _begun(it: Session, asked: Asked, label: str, destination: ReplicaSet, watcher: Watcher) -> _Running:
+def _begun(session: Session, asked: Asked, label: str, destination: ReplicaSet, watcher: Watcher) -> _Running:
     """A replay that was not there before, with its connector."""
-    pipeline, inventory = it.pipeline, Inventory(it.pipeline, it.connect, it.topics)
+    pipeline, inventory = session.pipeline, Inventory(session.pipeline, session.connect, session.topics)
     topics = refuse.selected(pipeline, asked.only, inventory.existing)
     refuse.refuse_name_taken(pipeline, label, inventory.existing)
-    refuse.refuse_source(inventory, destination, it.say)
-    refuse.refuse_own_destination(inventory, destination, it.say)
-    now = refuse.captured(pipeline, it.connect)
+    refuse.refuse_source(inventory, destination, session.say)
+    refuse.refuse_own_destination(inventory, destination, session.say)
+    now = refuse.captured(pipeline, session.connect)
     refuse.refuse_uncopied(pipeline, force=asked.force)
     if not asked.follow:
         refuse.refuse_copying(pipeline, now, asked.only)
     if asked.until is not None:
         refuse.refuse_moment(pipeline, asked.until, now)
-    log = it.topics.ends(topics)
+    log = session.topics.ends(topics)
     targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, log)]
     refuse.refuse_written(inventory, label, destination, targets)
     filled = _filled(asked, targets)
-    found = checked(it, log, now.copied, watcher, until=asked.until, force=asked.force)
+    found = checked(session, log, now.copied, watcher, until=asked.until, force=asked.force)
     if filled:
         watcher.confirm(question(filled, asked.uri))
         with connected(asked.uri, REPLAY_SIDE) as client:
-            rebuild_marker.empty(client, filled, it.say)
-    letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, label)), it.topics)
+            rebuild_marker.empty(client, filled, session.say)
+    letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, label)), session.topics)
     plan = Plan(asked.only, asked.until, asked.follow, found is not None, time.time(), letters, log)
     begun = Replay(pipeline, label, destination, asked.uri, plan)
-    connector.begin(begun, it.connect, it.topics, it.say)
+    connector.begin(begun, session.connect, session.topics, session.say)
     return _Running(begun, found, resumed=False)
 
 
-def _gone_on(it: Session, asked: Asked, found: Replay, destination: ReplicaSet, watcher: Watcher) -> _Running:
+def _gone_on(session: Session, asked: Asked, found: Replay, destination: ReplicaSet, watcher: Watcher) -> _Running:
     """The replay of that label, which was interrupted, or follows."""
     if not found.destination.is_same(destination) or not found.plan.is_asked(
         asked.only, asked.until, follow=asked.follow
@@ -123,35 +123,35 @@ def _gone_on(it: Session, asked: Asked, found: Replay, destination: ReplicaSet, 
             f" --replay {found.label}"
         )
     found = Replay(found.pipeline, found.label, found.destination, asked.uri, found.plan)
-    lost = connector.overtaken(found, it.topics)
+    lost = connector.overtaken(found, session.topics)
     if lost:
         raise Refused(
             "the log no longer holds what the replay had not applied yet: " + "; ".join(lost) + "; begin anew: towpath"
             f" remove PIPELINE --replay {found.label}, then replay with --empty"
         )
-    it.say(f"replay {found.label}: going on with what was begun at {utc(found.plan.began)}")
-    connector.go_on(found, it.connect, it.say)
-    copied = refuse.captured(it.pipeline, it.connect).copied
-    lacks = checked(it, found.plan.log, copied, watcher, until=None, force=True) if found.plan.forced else None
+    session.say(f"replay {found.label}: going on with what was begun at {utc(found.plan.began)}")
+    connector.go_on(found, session.connect, session.say)
+    copied = refuse.captured(session.pipeline, session.connect).copied
+    lacks = checked(session, found.plan.log, copied, watcher, until=None, force=True) if found.plan.forced else None
     return _Running(found, lacks, resumed=True)
 
 
 def checked(
-    it: Session, log: Log, copied: ClusterTime | None, watcher: Watcher, *, until: ClusterTime | None, force: bool
+    session: Session, log: Log, copied: ClusterTime | None, watcher: Watcher, *, until: ClusterTime | None, force: bool
 ) -> LogCheck | None:
     """What the log lacks; None when it is whole. Says what it lacks and raises `NotWhole`, unless `force`."""
     with watcher.checking() as tell:
-        found = check(it.pipeline, it.topics, namespaces(it.pipeline, log), copied, tell)
-    found = replace(found, cut_short=_cut_short(it, log))
+        found = check(session.pipeline, session.topics, namespaces(session.pipeline, log), copied, tell)
+    found = replace(found, cut_short=_cut_short(session, log))
     if until is not None:
         refuse.refuse_too_early(until, found.earliest)
     if found.is_whole:
         return None
     if not force:
         for line in lacking(found):
-            it.say(line)
+            session.say(line)
         if found.cut_short:
-            it.say("what was cut short or made again is begun anew by `towpath remove PIPELINE --topics` and `deploy`")
+            session.say("what was cut short or made again is begun anew by `towpath remove PIPELINE --topics` and `deploy`")
         raise NotWhole(
             "the log cannot rebuild all documents, and nothing was changed. --force rebuilds what can be rebuilt, and"
             " lists the rest; `towpath repair --ids` re-reads documents at the source, which puts them whole into"
@@ -160,12 +160,12 @@ def checked(
     return found
 
 
-def _cut_short(it: Session, log: Log) -> Mapping[Place, str]:
+def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
     """As the pipeline's destination tells; one that is lost is a reason for a replay, and keeps none from beginning."""
     try:
-        return bounds.cut_short(it.pipeline, it.topics, log)
+        return bounds.cut_short(session.pipeline, session.topics, log)
     except MongoUnreachable as error:
-        it.say(f"cannot make sure that no topic of the log was cut short or made again: {error}")
+        session.say(f"cannot make sure that no topic of the log was cut short or made again: {error}")
         return {}
 
 
@@ -195,38 +195,38 @@ def run(course: Course, timeout: float, what: str, follow_up: str, say: Say, wat
             ) from None
 
 
-def _ended(it: Session, running: _Running, what: str, watcher: Watcher) -> Verdict:
+def _ended(session: Session, running: _Running, what: str, watcher: Watcher) -> Verdict:
     """The verdict; unless it follows, the replay is over and removed."""
     replay = running.replay
     plan = replay.plan
     if not plan.follow:
-        connector.stop(replay, it.connect)
+        connector.stop(replay, session.connect)
     verdict = Verdict(
         what=what,
         records=connector.counts(replay).records,
         counted=True,
-        documents=documents(it.pipeline, replay.sink.destination_uri, REPLAY_SIDE, plan.log),
+        documents=documents(session.pipeline, replay.sink.destination_uri, REPLAY_SIDE, plan.log),
         seconds=time.time() - plan.began,
         until=plan.until,
         following=plan.follow,
         check=running.check,
         resumed=running.resumed,
-        uncopied=it.pipeline.copy.way == "none",
-        refused=connector.refused(replay.sink, it.topics, plan.letters),
+        uncopied=session.pipeline.copy.way == "none",
+        refused=connector.refused(replay.sink, session.topics, plan.letters),
         letters=replay.dead_letter_topic,
-        heads=[words for _, words in connector.moved_heads(it.pipeline, plan.log, it.topics).values()],
-        earliest=None if plan.until is None else _overrun(it, plan.log, plan.until, watcher),
+        heads=[words for _, words in connector.moved_heads(session.pipeline, plan.log, session.topics).values()],
+        earliest=None if plan.until is None else _overrun(session, plan.log, plan.until, watcher),
     )
     if not plan.follow:
-        connector.remove(replay, it.connect, it.topics, keep_letters=True, say=it.say)
+        connector.remove(replay, session.connect, session.topics, keep_letters=True, say=session.say)
     return verdict
 
 
-def _overrun(it: Session, log: Log, until: ClusterTime, watcher: Watcher) -> ClusterTime | None:
+def _overrun(session: Session, log: Log, until: ClusterTime, watcher: Watcher) -> ClusterTime | None:
     """The earliest moment that can be rebuilt by now, when that is later than `until`."""
-    copied = refuse.captured(it.pipeline, it.connect).copied
+    copied = refuse.captured(session.pipeline, session.connect).copied
     with watcher.checking() as tell:
-        earliest = check(it.pipeline, it.topics, namespaces(it.pipeline, log), copied, tell).earliest
+        earliest = check(session.pipeline, session.topics, namespaces(session.pipeline, log), copied, tell).earliest
     return earliest if earliest is not None and until < earliest else None
 
 

@@ -35,7 +35,7 @@ _Id = tuple[Namespace, Key]
 
 
 def follow(
-    it: Session,
+    session: Session,
     begin: FollowState,
     known: Path,
     passed: Passed | None,
@@ -50,15 +50,15 @@ def follow(
     namespaces at the source; empty takes all in.
     """
     with (
-        connected(it.pipeline.source_uri, "source") as source,
-        connected(it.pipeline.destination_uri, "destination") as destination,
-        Following(it.pipeline, it.topics, begin.places) as log,
+        connected(session.pipeline.source_uri, "source") as source,
+        connected(session.pipeline.destination_uri, "destination") as destination,
+        Following(session.pipeline, session.topics, begin.places) as log,
     ):
         settling = Settling(
-            source, destination, options.recheck, passed, options.ignore_field_order, options.lost_for, say=it.say
+            source, destination, options.recheck, passed, options.ignore_field_order, options.lost_for, say=session.say
         )
-        selection = Selection(it.pipeline.include, it.pipeline.exclude, tuple(only))
-        follower = _Follower(it, log, settling, tell, selection, begin)
+        selection = Selection(session.pipeline.include, session.pipeline.exclude, tuple(only))
+        follower = _Follower(session, log, settling, tell, selection, begin)
         with follower.kept(known), suppress(KeyboardInterrupt):
             while True:
                 follower.turn()

@@ -44,12 +44,12 @@ class Standing:
     """Why the destination does not show what it keeps."""
 
     @classmethod
-    def look(cls, it: Session, topic_ids: Mapping[str, str] | None = None) -> Standing:
+    def look(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Standing:
         """`topic_ids`: where they were asked for already."""
-        now, unknown = scope.look(it, topic_ids)
+        now, unknown = scope.look(session, topic_ids)
         try:
-            with briefly(it.pipeline.destination_uri, "destination") as client:
-                return cls(now, unknown, stored.read(client, it.pipeline), "")
+            with briefly(session.pipeline.destination_uri, "destination") as client:
+                return cls(now, unknown, stored.read(client, session.pipeline), "")
         except (*_FAILURES, KeyError, ValueError) as error:
             return cls(now, unknown, None, str(error))
 
@@ -85,28 +85,28 @@ def _path(pipeline: str) -> Path:
     return state_files.folder(pipeline) / "full.json"
 
 
-def keep(it: Session, verdict: Mapping[str, Any]) -> str:
+def keep(session: Session, verdict: Mapping[str, Any]) -> str:
     """Keep a verdict on everything; why the destination could not take it, empty when it did."""
     summary = {name: verdict[name] for name in _KEPT}
     why = ""
     try:
-        with connected(it.pipeline.destination_uri, "destination") as client:
-            stored.write(client, it.pipeline, summary)
+        with connected(session.pipeline.destination_uri, "destination") as client:
+            stored.write(client, session.pipeline, summary)
     except _FAILURES as error:
         why = str(error)
-    with state_files.writing(_path(it.pipeline.name)) as file:
+    with state_files.writing(_path(session.pipeline.name)) as file:
         file.write(json.dumps(summary | {"at_destination": not why}))
     return why
 
 
-def keep_and_say(it: Session, verdict: Mapping[str, Any], unknown: str) -> None:
+def keep_and_say(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
     """Keep a verdict on everything; say so when it will not count, or not everywhere. `unknown`: why its origin is."""
     if unknown:
-        it.say(
+        session.say(
             f"this verdict will not count for a cutover, since it cannot be told of which deployment it is: {unknown}"
         )
-    if why := keep(it, verdict):
-        it.say(
+    if why := keep(session, verdict):
+        session.say(
             f"the verdict is kept on this machine only: the destination does not take it into towpath.verdicts: {why}"
         )
 
@@ -123,14 +123,14 @@ def read(pipeline: str) -> dict[str, Any] | None:
         raise TowpathError(f"cannot read the verdict {place}: {error!r}; remove it") from error
 
 
-def forget(it: Session) -> None:
+def forget(session: Session) -> None:
     """What is done now to the destination makes every verdict before it void. Raises `TowpathError`.
 
     The destination no longer holds it, which takes it from other machines as well.
     """
-    with connected(it.pipeline.destination_uri, "destination") as client:
-        stored.forget(client, it.pipeline)
-    with state_files.told(place := _path(it.pipeline.name)):
+    with connected(session.pipeline.destination_uri, "destination") as client:
+        stored.forget(client, session.pipeline)
+    with state_files.told(place := _path(session.pipeline.name)):
         place.unlink(missing_ok=True)
 
 
@@ -145,9 +145,9 @@ class Verified:
     following: Running | None = None
 
     @classmethod
-    def look(cls, it: Session, topic_ids: Mapping[str, str] | None = None) -> Verified:
+    def look(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Verified:
         """As `Standing.look`. Raises `TowpathError` for files that are broken."""
-        return cls.read(it.pipeline.name, Standing.look(it, topic_ids))
+        return cls.read(session.pipeline.name, Standing.look(session, topic_ids))
 
     @classmethod
     def read(cls, pipeline: str, standing: Standing) -> Verified:

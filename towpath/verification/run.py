@@ -35,7 +35,7 @@ _EXAMPLES = 50  # differences that are kept in full
 
 
 def run(
-    it: Session,
+    session: Session,
     compared: Sequence[Pair],
     options: Options,
     asked: Asked,
@@ -47,10 +47,10 @@ def run(
     `tell` is given progress, `each` every difference as it is proven, then the verdict. Raises `TowpathError` when it
     cannot be finished.
     """
-    examples, place = Examples(_EXAMPLES), verdict_file.path(it.pipeline.name)
-    now, unknown = scope.look(it)  # first: what is made anew while it runs is not what the verdict is of
+    examples, place = Examples(_EXAMPLES), verdict_file.path(session.pipeline.name)
+    now, unknown = scope.look(session)  # first: what is made anew while it runs is not what the verdict is of
     with (
-        nullcontext() if asked.alone else asking(it) as passed,
+        nullcontext() if asked.alone else asking(session) as passed,
         state_files.writing(place, verdict_file.turn(place)) as file,
     ):
 
@@ -58,9 +58,9 @@ def run(
             file.write(found.line)
             each(found)
 
-        verification = _verification(it, list(compared), options, asked, passed, tell)
+        verification = _verification(session, list(compared), options, asked, passed, tell)
         found = Found(verification.verdict, examples.found, asked.metadata)
-        for proven in differences(it, verification, examples, resumable=options.journal is not None):
+        for proven in differences(session, verification, examples, resumable=options.journal is not None):
             keep(proven)
         for definition in asked.definitions:
             keep(definition)
@@ -68,13 +68,13 @@ def run(
         whole = last.as_json() | {"origin": now and now.as_json()}
         file.write(as_line(whole))
     if asked.of == full_verdict.EVERYTHING:
-        full_verdict.keep_and_say(it, whole, unknown)
+        full_verdict.keep_and_say(session, whole, unknown)
     each(last)
     return found
 
 
 def _verification(
-    it: Session,
+    session: Session,
     compared: list[Pair],
     options: Options,
     asked: Asked,
@@ -82,25 +82,25 @@ def _verification(
     tell: Callable[[Progress], None],
 ) -> Verification | RecentVerification:
     if asked.newest:
-        return asked.newest.verification(it, options, passed)
-    uris = it.pipeline.source_uri, it.pipeline.destination_uri
-    return Verification(*uris, compared, options, passed=passed, tell=tell, say=it.say)
+        return asked.newest.verification(session, options, passed)
+    uris = session.pipeline.source_uri, session.pipeline.destination_uri
+    return Verification(*uris, compared, options, passed=passed, tell=tell, say=session.say)
 
 
 def differences(
-    it: Session, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
+    session: Session, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
 ) -> Iterator[events.Difference]:
     """Each difference of documents as it is proven."""
     hint = "`towpath verify --resume` goes on where this ended" if resumable else ""
     try:
         for found in verification:
             examples.add(found)
-            yield verdict_file.difference(found, it.pipeline.renames.destination(found.namespace))
+            yield verdict_file.difference(found, session.pipeline.renames.destination(found.namespace))
     except VerifierError as error:
         advice = "; ".join(filter(None, (error.advice, hint)))
         raise TowpathError(error.sentence, advice, where=error.where) from error
     except KeyboardInterrupt:
-        it.say("; ".join(filter(None, ("interrupted", hint))))
+        session.say("; ".join(filter(None, ("interrupted", hint))))
         raise
 
 
@@ -112,9 +112,9 @@ class Newest:
     since: timedelta | None
     only: Sequence[str]
 
-    def verification(self, it: Session, options: Options, passed: Passed | None) -> RecentVerification:
-        touched = ids(it.pipeline, it.topics, self.last, self.since)
-        return RecentVerification(it, touched, self.only, options, passed=passed)
+    def verification(self, session: Session, options: Options, passed: Passed | None) -> RecentVerification:
+        touched = ids(session.pipeline, session.topics, self.last, self.since)
+        return RecentVerification(session, touched, self.only, options, passed=passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,26 +156,26 @@ class Beginning:
     goes_on: bool
 
     @classmethod
-    def look(cls, it: Session, asked: Asked, options: Options) -> Beginning:
+    def look(cls, session: Session, asked: Asked, options: Options) -> Beginning:
         """Says why the last one's end is no beginning. Raises `TowpathError` when Kafka does not answer."""
-        log = pipeline_ends(it.pipeline, it.topics)
-        standing = Standing.look(it)
+        log = pipeline_ends(session.pipeline, session.topics)
+        standing = Standing.look(session)
         known = None if standing.origin is None else standing.origin.as_json()
         ends = {place: end for place, (_, end) in log.items()}
         new = FollowState(asked.id, asked.of, options.ignore_field_order, True, known, time.time(), ends, ())
-        left = None if asked.newest else follow_state.read(it.pipeline.name)
+        left = None if asked.newest else follow_state.read(session.pipeline.name)
         if left is None:
             return cls(new, False)
-        why = left.refuses(new, it.pipeline, {place: first for place, (first, _) in log.items()})
+        why = left.refuses(new, session.pipeline, {place: first for place, (first, _) in log.items()})
         if not why and asked.of == EVERYTHING:
-            full, doubt = standing.believed(full_verdict.read(it.pipeline.name))
+            full, doubt = standing.believed(full_verdict.read(session.pipeline.name))
             why = "" if full else doubt or "no verdict on everything counts any more"
         if why:
-            it.say(f"everything is compared, as this cannot go on where the last `verify --follow` ended: {why}")
+            session.say(f"everything is compared, as this cannot go on where the last `verify --follow` ended: {why}")
             return cls(new, False)
-        it.say(
+        session.say(
             f"going on where the last `verify --follow` ended {duration(new.at - left.at)} ago; to compare"
-            f" everything besides, run: towpath verify {it.file}"
+            f" everything besides, run: towpath verify {session.file}"
         )
         return cls(left, True)
 
@@ -192,7 +192,7 @@ class RecentVerification:
 
     def __init__(
         self,
-        it: Session,
+        session: Session,
         touched: Iterable[tuple[Namespace, bytes]],
         only: Sequence[str],
         options: Options,
@@ -202,8 +202,8 @@ class RecentVerification:
         """`touched` are the source's namespaces and `{_id: …}` in BSON (see `towpath.log.changed_keys`), those of a
         namespace together; `only` holds patterns of namespaces; empty takes all in."""
         self.verdict = Verdict([])
-        self._it, self._touched = it, touched
-        self._selection = Selection(it.pipeline.include, it.pipeline.exclude, tuple(only))
+        self._it, self._touched = session, touched
+        self._selection = Selection(session.pipeline.include, session.pipeline.exclude, tuple(only))
         self._options, self._passed = options, passed
         self._tallies: dict[Namespace, Tally] = {}
 

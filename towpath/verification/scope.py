@@ -38,10 +38,10 @@ class Origin:
     selection: Mapping[str, Any]
 
     @classmethod
-    def look(cls, it: Session, topic_ids: Mapping[str, str] | None = None) -> Self:
+    def look(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Self:
         """What both clusters and Kafka show now; `topic_ids`: of the pipeline's topics, where they were asked for
         already. Raises `TowpathError` where one does not answer."""
-        pipeline = it.pipeline
+        pipeline = session.pipeline
         with (
             briefly(pipeline.source_uri, "source") as source,
             briefly(pipeline.destination_uri, "destination") as destination,
@@ -55,7 +55,7 @@ class Origin:
             except PyMongoError as error:
                 raise TowpathError(f"cannot ask both clusters which collections they hold: {error}") from error
         if topic_ids is None:
-            topic_ids = it.topics.ids(pipeline_topics(pipeline, it.topics.all()))
+            topic_ids = session.topics.ids(pipeline_topics(pipeline, session.topics.all()))
         uuids = {
             side: {one.namespace: one.uuid for one in found.values() if one.uuid}
             for side, found in zip(_SIDES, held, strict=True)
@@ -110,17 +110,17 @@ def _selection(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def look(it: Session, topic_ids: Mapping[str, str] | None = None) -> tuple[Origin | None, str]:
+def look(session: Session, topic_ids: Mapping[str, str] | None = None) -> tuple[Origin | None, str]:
     """What a verdict belongs to now, as `Origin.look` does; or None, and why that cannot be told."""
     try:
-        return Origin.look(it, topic_ids), ""
+        return Origin.look(session, topic_ids), ""
     except TowpathError as error:
         return None, str(error)
 
 
-def of_now(it: Session) -> dict[str, Any]:
+def of_now(session: Session) -> dict[str, Any]:
     """What makes the last line of a verdict one of the pipeline as it is now."""
-    now, _ = look(it)
+    now, _ = look(session)
     return {"id": uuid4().hex, "origin": now and now.as_json()}
 
 
