@@ -45,7 +45,12 @@ def gate(session: Session, limits: Limits, *, blocks: bool, back: Session | None
 
     `blocks`: whether writes to the source are to be blocked.
     """
-    return [*_pipeline(session, limits), _of(_verified, session, limits), *_besides(session, blocks), *(_way(back) if back else ())]
+    return [
+        *_pipeline(session, limits),
+        _of(_verified, session, limits),
+        *_besides(session, blocks),
+        *(_way(back) if back else ()),
+    ]
 
 
 def gate_back(back: Session, limits: Limits, *, blocks: bool) -> list[Check]:

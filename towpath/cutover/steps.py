@@ -130,7 +130,9 @@ def _turn_round(sides: Sides, asked: Asked, pause: Pause) -> None:
         stop_sink(session.pipeline, session.connect)
     if back is not None:
         with telling.step("beginning the way back"):
-            reverse_pipeline.begin(back.pipeline, session.pipeline, back.connect, back.topics, pause.left(asked.timeout))
+            reverse_pipeline.begin(
+                back.pipeline, session.pipeline, back.connect, back.topics, pause.left(asked.timeout)
+            )
     with telling.step("putting the destination right") as figures:
         sides.begin("form")
         figures["commands"] = put_right(session.pipeline)

@@ -59,7 +59,9 @@ def _begun(session: Session, asked: Asked, watcher: Watcher) -> tuple[Rebuild, L
     topics = refuse.selected(pipeline, asked.only, session.topics.all())
     refuse.refuse_uncopied(pipeline, force=asked.force)
     log = session.topics.ends(topics)
-    found = checked(session, log, refuse.captured(pipeline, session.connect).copied, watcher, until=None, force=asked.force)
+    found = checked(
+        session, log, refuse.captured(pipeline, session.connect).copied, watcher, until=None, force=asked.force
+    )
     letters = dead_letters.end(pipeline, session.topics)
     with connected(pipeline.destination_uri, "destination") as client:
         filled = refuse.holding(client, [pipeline.renames.destination(name) for name in namespaces(pipeline, log)])

@@ -66,12 +66,21 @@ def replay(session: Session, asked: Asked, watcher: Watcher) -> Verdict:
     refuse_label(label)
     found = find(session.connect, session.pipeline, label)
     running = (
-        _gone_on(session, asked, found, destination, watcher) if found else _begun(session, asked, label, destination, watcher)
+        _gone_on(session, asked, found, destination, watcher)
+        if found
+        else _begun(session, asked, label, destination, watcher)
     )
     what = f"replay {label}"
     session.say(f"{what}: {length(running.replay.plan.log)}, to {without_credentials(asked.uri)}")
     follow_up = f"`towpath remove PIPELINE --replay {label}` gives it up"
-    run(connector.course(running.replay, session.connect, session.topics), asked.timeout, what, follow_up, session.say, watcher)
+    run(
+        connector.course(running.replay, session.connect, session.topics),
+        asked.timeout,
+        what,
+        follow_up,
+        session.say,
+        watcher,
+    )
     return _ended(session, running, what, watcher)
 
 
@@ -151,7 +160,9 @@ def checked(
         for line in lacking(found):
             session.say(line)
         if found.cut_short:
-            session.say("what was cut short or made again is begun anew by `towpath remove PIPELINE --topics` and `deploy`")
+            session.say(
+                "what was cut short or made again is begun anew by `towpath remove PIPELINE --topics` and `deploy`"
+            )
         raise NotWhole(
             "the log cannot rebuild all documents, and nothing was changed. --force rebuilds what can be rebuilt, and"
             " lists the rest; `towpath repair --ids` re-reads documents at the source, which puts them whole into"
