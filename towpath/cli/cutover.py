@@ -15,13 +15,13 @@ import click
 from towpath.cli.options import duration, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.report.cutover import write_report
 from towpath.cutover import fail_back, steps
-from towpath.cutover.events import Telling
-from towpath.cutover.gate import Limits, gate, gate_back, looked, red
-from towpath.cutover.pause import Checked
+from towpath.cutover.events import Reporter
+from towpath.cutover.gate import Limits, fail_back_gate, gate, red, run_checks
+from towpath.cutover.pause import IncrementalVerification
 from towpath.cutover.preconditions import Preconditions
-from towpath.cutover.reverse_pipeline import write_back_file
-from towpath.cutover.sides import Sides, looked_at
-from towpath.cutover.steps import Asked, NotUndone, undo, undone
+from towpath.cutover.reverse_pipeline import write_reverse_file
+from towpath.cutover.sides import Sides, read_sides
+from towpath.cutover.steps import CutoverOptions, NotUndone, undo, undone
 from towpath.cutover.writes import hook
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.events import Check, CutoverNote, Gate, Switch, Told
@@ -118,17 +118,17 @@ def cutover(
             "give one of --undo and --dry-run: --dry-run checks readiness, which --undo does not need"
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    telling = Telling(print_json if as_json else _print, say)
+    reporter = Reporter(print_json if as_json else _print, say)
     limits = Limits(max_lag, verified_within.total_seconds())
-    asked = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
+    options = CutoverOptions(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
     with ExitStack() as stack:
         it = stack.enter_context(opened(file))
         if not it.pipeline.exactly_once:
             raise Refused(f'{file}: a cutover needs mode = "exactly-once", which stores positions with the documents')
         if not dry_run:
             stack.enter_context(alone(it.pipeline.name, "cutover"))
-        sides = looked_at(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
-        act = _Command(sides, asked, telling, dry_run, report, has_back=not no_way_back)
+        sides = read_sides(it, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back)
+        act = _Command(sides, options, reporter, dry_run, report, has_back=not no_way_back)
         act.undo() if undoes else act.go_back() if goes_back else act.cut_over()
 
 
@@ -147,8 +147,8 @@ def _print(event: Told) -> None:
 @dataclass(slots=True)
 class _Command:
     sides: Sides
-    asked: Asked
-    telling: Telling
+    options: CutoverOptions
+    reporter: Reporter
     dry_run: bool
     report: Path | None
     has_back: bool
@@ -162,14 +162,14 @@ class _Command:
 
     def undo(self) -> None:
         if self.state == "returned":
-            fail_back.finish(self.sides, self.asked, self.telling)
+            fail_back.finish(self.sides, self.options, self.reporter)
         elif self.state == "over":
             raise Refused(f"the cutover is complete and cannot be undone; to fail back to the source: {self._back}")
         elif not self.state:
             self._tell_end("nothing to undo: no cutover is under way, and the source is primary")
         else:
             self.sides.take()
-            undo(self.sides, self.telling)
+            undo(self.sides, self.reporter)
 
     def cut_over(self) -> None:
         if self.state == "over":
@@ -182,15 +182,15 @@ class _Command:
         if self.state:
             say("an earlier cutover was interrupted; undoing it first")
             self.sides.take()
-            undo(self.sides, self.telling)
-            if self.has_back is not (self.sides.back is not None):
+            undo(self.sides, self.reporter)
+            if self.has_back is not (self.sides.reverse is not None):
                 self._fail("the earlier cutover is undone; run the same command again")
-        it = self.sides.it
+        it = self.sides.forward
         it.require_deployed()
-        checks = gate(it, self.asked.limits, blocks=self.asked.blocks, back=self.sides.back)
+        checks = gate(it, self.options.limits, blocks=self.options.blocks, reverse=self.sides.reverse)
         self._gate([*checks, *self._besides(returns=False)])
-        if self.sides.back is not None and not self.sides.back.file.exists():
-            write_back_file(it.file)
+        if self.sides.reverse is not None and not self.sides.reverse.file.exists():
+            write_reverse_file(it.file)
         seconds = self._done(lambda: self.sides.enter("to the destination"), steps.before, steps.cut_over)
         self._switch("destination", seconds)
 
@@ -205,19 +205,21 @@ class _Command:
             self.sides.take()
         if self.state == "back to the source":
             say("an earlier fail back was interrupted; undoing it first")
-            undo(self.sides, self.telling)
+            undo(self.sides, self.reporter)
         if self.state == "over":
-            back = self.sides.back
+            back = self.sides.reverse
             assert back is not None
             back.require_deployed()
             besides = self._besides(returns=True)
             if not (self.dry_run or red(besides)):
-                fail_back.open_source(self.sides, self.asked, self.telling)
+                fail_back.open_source(self.sides, self.options, self.reporter)
             shut = self.sides.marker.blocked and red(besides)  # the rest is seen once the way back can write
-            self._gate(besides if shut else [*gate_back(back, self.asked.limits, blocks=self.asked.blocks), *besides])
+            self._gate(
+                besides if shut else [*fail_back_gate(back, self.options.limits, blocks=self.options.blocks), *besides]
+            )
             seconds = self._done(lambda: self.sides.enter("back to the source"), fail_back.before, fail_back.go_back)
             self._switch("source", seconds)
-        fail_back.finish(self.sides, self.asked, self.telling)
+        fail_back.finish(self.sides, self.options, self.reporter)
         self._end("source")
 
     def _look_only(self, state: str) -> None:
@@ -227,12 +229,12 @@ class _Command:
             self._fail(f"not ready; cutover: {self.sides.marker.words}")
 
     def _besides(self, *, returns: bool) -> list[Check]:
-        it, back = self.sides.it, self.sides.back
+        it, back = self.sides.forward, self.sides.reverse
         answers = not self.dry_run
-        return looked(Preconditions(it, back, self.asked, self.report, returns=returns, answers=answers).looks())
+        return run_checks(Preconditions(it, back, self.options, self.report, returns=returns, answers=answers).checks())
 
     def _gate(self, checks: list[Check]) -> None:
-        self.telling.tell(Gate(words="", checks=checks))
+        self.reporter.report(Gate(words="", checks=checks))
         if found := red(checks):
             words = ", ".join(one.name for one in found)
             self._fail(f"not started, nothing is changed: {words} {'is' if len(found) == 1 else 'are'} red")
@@ -243,14 +245,14 @@ class _Command:
     def _done(
         self,
         enter: Callable[[], None],
-        before: Callable[[Sides, Asked, Telling], Checked],
-        go: Callable[[Sides, Asked, Checked, Telling], float],
+        before: Callable[[Sides, CutoverOptions, Reporter], IncrementalVerification],
+        go: Callable[[Sides, CutoverOptions, IncrementalVerification, Reporter], float],
     ) -> float:
         enter()
-        say(f"if this command is killed, undo it with: towpath cutover {self.sides.it.file} --undo")
+        say(f"if this command is killed, undo it with: towpath cutover {self.sides.forward.file} --undo")
         try:
-            with undone(self.sides, self.telling):
-                return go(self.sides, self.asked, before(self.sides, self.asked, self.telling), self.telling)
+            with undone(self.sides, self.reporter):
+                return go(self.sides, self.options, before(self.sides, self.options, self.reporter), self.reporter)
         except (NotUndone, Overtaken):
             self._write_failure()
             raise
@@ -262,10 +264,10 @@ class _Command:
 
     def _switch(self, side: Literal["source", "destination"], seconds: float) -> None:
         words = f"the {side} is primary: redirect the writers there (writes were stopped for {seconds:.1f} s)"
-        self.telling.tell(Switch(words=words, primary=side, pause_seconds=round(seconds, 3)))
-        if self.asked.switch_with is not None:
+        self.reporter.report(Switch(words=words, primary=side, pause_seconds=round(seconds, 3)))
+        if self.options.switch_with is not None:
             try:
-                hook(self.asked.switch_with)
+                hook(self.options.switch_with)
             except TowpathError as error:
                 self.unsent = f"{error}; redirect the writers to the {side} by other means"
         if side == "destination":
@@ -278,7 +280,7 @@ class _Command:
             words += f"; it has every change up to the source's cluster time {marker.moment}"
         if marker is not None and marker.blocked:
             words += f"; the source blocks writes; to unblock it by hand: {MONGOSH_UNDO}"
-        if self.sides.back is not None and side == "destination":
+        if self.sides.reverse is not None and side == "destination":
             words += f"; to fail back: {self._back}"
         self._tell_end(words)
         self._write()
@@ -291,11 +293,11 @@ class _Command:
         raise click.exceptions.Exit(_NOT_DONE)
 
     def _tell_end(self, words: str, error: Mapping[str, str] | None = None) -> None:
-        self.telling.tell(CutoverNote(event="end", words=words, error=error))
+        self.reporter.report(CutoverNote(event="end", words=words, error=error))
 
     def _write(self) -> None:
         if self.report is not None:
-            write_report(self.report, self.sides, self.telling.events)
+            write_report(self.report, self.sides, self.reporter.events)
             say(f"wrote the report to {self.report}")
 
     def _write_failure(self) -> None:
@@ -307,4 +309,4 @@ class _Command:
 
     @property
     def _back(self) -> str:
-        return f"towpath cutover {self.sides.it.file} --back"
+        return f"towpath cutover {self.sides.forward.file} --back"
