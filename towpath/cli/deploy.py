@@ -16,7 +16,7 @@ from towpath.errors import MongoUnreachable, TowpathError
 from towpath.pipeline import Pipeline
 from towpath.preflight.everything import require_ready
 from towpath.replay import connector
-from towpath.replay.plan import every, find, left_behind
+from towpath.replay.plan import find, find_all, find_leftovers
 from towpath.schema import apply, plan
 from towpath.schema.plan import NOTHING, Plan
 from towpath.session import Session
@@ -106,7 +106,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         if label is not None:
             _remove_replay(it, label, dry_run=dry_run)
             return
-        replays = every(it.connect, it.pipeline) if log else ()
+        replays = find_all(it.connect, it.pipeline) if log else ()
         doomed = pipeline_topics(it.pipeline, it.topics.all()) if log else []
         if dry_run:
             for name in (*(replay.name for replay in replays), *it.pipeline.connectors, *doomed):
@@ -123,9 +123,9 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
 
 
 def _remove_replay(it: Session, label: str, *, dry_run: bool) -> None:
-    replay = find(it.connect, it.pipeline, label) or left_behind(it.topics, it.pipeline, label)
+    replay = find(it.connect, it.pipeline, label) or find_leftovers(it.topics, it.pipeline, label)
     if replay is None:
-        names = ", ".join(one.label for one in every(it.connect, it.pipeline)) or "none"
+        names = ", ".join(one.label for one in find_all(it.connect, it.pipeline)) or "none"
         raise TowpathError(f"{it.pipeline.name} has no replay {label}; existing replays: {names}")
     if dry_run:
         say(f"would remove {replay.name}")

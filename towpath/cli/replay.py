@@ -104,10 +104,10 @@ def replay(
     upto = moment(until) if until else None
     with opened(file) as it:
         if target is None:
-            verdict = rebuilt.rebuild(it, rebuilt.Asked(only, force, timeout), Terminal(yes))
+            verdict = rebuilt.rebuild(it, rebuilt.RebuildOptions(only, force, timeout), Terminal(yes))
         else:
-            asked = steps.Asked(target, label, only, upto, follow, empty, force, timeout)
-            verdict = steps.replay(it, asked, Terminal(yes))
+            options = steps.ReplayOptions(target, label, only, upto, follow, empty, force, timeout)
+            verdict = steps.replay(it, options, Terminal(yes))
         _tell(verdict, as_json=as_json)
 
 
@@ -116,7 +116,7 @@ def _tell(verdict: Verdict, *, as_json: bool) -> None:
     if as_json:
         print_json(verdict.event)
     else:
-        for line in verdict.words():
+        for line in verdict.lines():
             click.echo(line)
     if not verdict.is_whole:
         raise click.exceptions.Exit(1)

@@ -210,11 +210,8 @@ def undone(sides: Sides, reporter: Reporter) -> Iterator[None]:
         raise
     except BaseException as error:
         sides.forward.say("" if isinstance(error, KeyboardInterrupt) else f"towpath: {error}")
-        with (
-            suppress(MongoUnreachable),
-            pymongo.timeout(_RECLAIM_S),
-        ):  # may raise Overtaken
-            sides.mark(sides.marker)
+        with suppress(MongoUnreachable), pymongo.timeout(_RECLAIM_S):
+            sides.mark(sides.marker)  # raises Overtaken when another command has taken over
         undo(sides, reporter)
         raise
 
