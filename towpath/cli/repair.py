@@ -19,9 +19,9 @@ from towpath.events import Reread
 from towpath.log import reread_requests
 from towpath.pipeline import Pipeline
 from towpath.repair import targets
-from towpath.repair.rereads import Left, Mended, Repaired
+from towpath.repair.rereads import NotRepaired, Outcome, Repaired
 from towpath.repair.rereads import repair as repaired
-from towpath.repair.targets import Wanted
+from towpath.repair.targets import DocumentRef
 from towpath.schema import unreplicated
 from towpath.session import Session
 from towpath.state_files import FOLLOW, lock
@@ -74,7 +74,7 @@ def repair(
         raise click.exceptions.Exit(1)
 
 
-def _wanted(it: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[Wanted]:
+def _wanted(it: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[DocumentRef]:
     if ids is not None:
         return targets.of_file(it.pipeline, *ids)
     return targets.of_dead_letters(it.pipeline, it.topics) if dead_letters else targets.of_verdicts(_named(it.pipeline))
@@ -86,7 +86,7 @@ def _named(pipeline: Pipeline) -> list[Path]:
     return [verdict_file.path(pipeline.name), *([followed] if followed.exists() else [])]
 
 
-def _show(documents: Iterable[Wanted], *, as_json: bool) -> None:
+def _show(documents: Iterable[DocumentRef], *, as_json: bool) -> None:
     counts: Counter[str] = Counter()
     for one in documents:
         counts[one.namespace] += 1
@@ -108,24 +108,24 @@ def _struck(pipeline: Pipeline, of_verdict: bool) -> Iterator[set[tuple[str, Key
     finally:
         if of_verdict and mended:
             last, *followed = _named(pipeline)
-            verdict_file.strike(last, lambda namespace, id: (namespace, id_key(id)) in mended)
+            verdict_file.remove_repaired(last, lambda namespace, id: (namespace, id_key(id)) in mended)
             with state_files.locked(lock(pipeline.name, FOLLOW)) as holder:
                 for place in () if holder else followed:  # one that follows sees it for itself
-                    verdict_file.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended)
-                    follow_state.strike(pipeline.name, verdict_file.counts(place))
+                    verdict_file.remove_repaired(place, lambda namespace, id: (namespace, id_key(id)) in mended)
+                    follow_state.update_counts(pipeline.name, verdict_file.counts(place))
 
 
-def _report(it: Session, found: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:
+def _report(it: Session, found: Iterable[Outcome], same: set[tuple[str, Key]], *, as_json: bool) -> int:
     """Tell of each document as it is known, and put it into `same` if it is; the number of those that are left."""
     start, mended, left = time.monotonic(), Counter[str](), Counter[str]()
     for one in found:
-        (mended if isinstance(one, Mended) else left)[one.wanted.namespace] += 1
-        if isinstance(one, Mended):
-            same.add((one.wanted.namespace, id_key(one.wanted.id)))
+        (mended if isinstance(one, Repaired) else left)[one.document.namespace] += 1
+        if isinstance(one, Repaired):
+            same.add((one.document.namespace, id_key(one.document.id)))
         if as_json:
             print_json(_outcome(it.pipeline, one))
-        elif isinstance(one, Left) and left.total() <= _SHOWN:
-            click.echo(f"left     {one.wanted.namespace} {_id(one.wanted)}: {one.kind}: {one.why}")
+        elif isinstance(one, NotRepaired) and left.total() <= _SHOWN:
+            click.echo(f"left     {one.document.namespace} {_id(one.document)}: {one.kind}: {one.reason}")
     seconds = round(time.monotonic() - start, 1)
     if as_json:
         print_json(events.Repaired(mended=mended.total(), left=left.total(), seconds=seconds))
@@ -138,16 +138,16 @@ def _report(it: Session, found: Iterable[Repaired], same: set[tuple[str, Key]], 
     return left.total()
 
 
-def _event(one: Wanted) -> Reread:
+def _event(one: DocumentRef) -> Reread:
     return Reread(namespace=one.namespace, id=verdict_file.shown_id(one.id), id_bson=one.id.hex())
 
 
-def _outcome(pipeline: Pipeline, one: Repaired) -> Reread:
-    shown = replace(_event(one.wanted), destination_namespace=pipeline.renames.destination(one.wanted.namespace))
-    if isinstance(one, Mended):
+def _outcome(pipeline: Pipeline, one: Outcome) -> Reread:
+    shown = replace(_event(one.document), destination_namespace=pipeline.renames.destination(one.document.namespace))
+    if isinstance(one, Repaired):
         return replace(shown, result="mended")
-    return replace(shown, result="left", kind=one.kind, reason=one.why)
+    return replace(shown, result="left", kind=one.kind, reason=one.reason)
 
 
-def _id(one: Wanted) -> str:
+def _id(one: DocumentRef) -> str:
     return extended_json(one.id) or one.id.hex()

@@ -17,14 +17,14 @@ from towpath.errors import Refused
 from towpath.events import as_line
 from towpath.log import reread_requests
 from towpath.repair import targets
-from towpath.repair.rereads import Left, repair
-from towpath.repair.targets import Wanted
+from towpath.repair.rereads import NotRepaired, repair
+from towpath.repair.targets import DocumentRef
 from towpath.resnapshot import Captured
 from towpath.session import Session
 from towpath.verification import full_verdict
-from towpath.verification.run import Asked, differences
+from towpath.verification.run import VerifyRequest, differences
 from towpath.verification.scope import pairs
-from towpath.verification.verdict_file import Examples, Found, figures
+from towpath.verification.verdict_file import Examples, VerificationResult, figures
 from verifier import Options, Verification
 
 _LOST_FOR = 60.0  # seconds for which a server may be lost while both sides are compared
@@ -63,7 +63,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
             full_verdict.forget(it)
         name = _begun(it, name, only)
         _bring_back(it, name, only, timeout)
-        verdict = verify.run(it, pairs(it.pipeline, only), _options(), Asked(False, only=only), as_json=as_json)
+        verdict = verify.run(it, pairs(it.pipeline, only), _options(), VerifyRequest(False, only=only), as_json=as_json)
     verify.end(verdict.verdict, verdict.differences)
 
 
@@ -138,9 +138,9 @@ def _bring_back(it: Session, name: str, only: tuple[str, ...], timeout: float) -
     say("comparing both sides, to find documents that were deleted meanwhile")
     _compare(it, only)
     with passing(it) as passed:
-        left = [one for one in repair(it, _gone(it, only), passed, timeout, say) if isinstance(one, Left)]
+        left = [one for one in repair(it, _gone(it, only), passed, timeout, say) if isinstance(one, NotRepaired)]
     for one in left[:10]:
-        say(f"left {one.wanted.namespace} {one.wanted.id.hex()}: {one.kind}: {one.why}")
+        say(f"left {one.document.namespace} {one.document.id.hex()}: {one.kind}: {one.reason}")
     resnapshots.close(pipeline, it.connect, it.topics, name, timeout)
 
 
@@ -158,7 +158,7 @@ def _compare(it: Session, only: tuple[str, ...]) -> None:
         )
         for one in differences(it, comparing, examples, resumable=False):
             file.write(one.line)
-        found = Found(comparing.verdict, examples.found, None)
+        found = VerificationResult(comparing.verdict, examples.found, None)
         file.write(as_line(figures(found)))
 
 
@@ -167,7 +167,7 @@ def _found(it: Session) -> Path:
     return state_files.folder(it.pipeline.name) / "resnapshot.jsonl"
 
 
-def _gone(it: Session, only: tuple[str, ...]) -> Iterator[Wanted]:
+def _gone(it: Session, only: tuple[str, ...]) -> Iterator[DocumentRef]:
     """What differs, and what the destination refused: the log has that, and it may be gone at the source."""
     yield from targets.of_verdicts([_found(it)])
     if not it.pipeline.exactly_once:

@@ -62,7 +62,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
 
 
 def _as_json(it: Session, found: Status) -> dict[str, Any]:
-    more = Verified.look(it, found.topic_ids).as_json() | replay_states.report(it).as_json()
+    more = Verified.read(it, found.topic_ids).as_json() | replay_states.report(it).as_json()
     more |= {"ddl": unreplicated.as_json(it, found.ddl)}
     return found.as_json() | more | {"log": log_figures.report(it, found.ends).as_json()}
 
@@ -119,7 +119,7 @@ def _watch_screen(it: Session) -> Status | None:
 def _screen(it: Session, found: Status) -> RenderableType:
     ddl = unreplicated.lines(it, found.ddl)
     return screen(
-        found, Verified.look(it, found.topic_ids), replay_states.report(it), log_figures.report(it, found.ends), ddl
+        found, Verified.read(it, found.topic_ids), replay_states.report(it), log_figures.report(it, found.ends), ddl
     )
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from towpath.text import counted
 from towpath.verification.scope import Metadata
-from towpath.verification.verdict_file import KINDS, Found
+from towpath.verification.verdict_file import KINDS, VerificationResult
 from verifier import Tally, Verdict
 
 _UNWRAPPED = 1000  # columns, where no terminal wraps the lines
@@ -23,7 +23,7 @@ UNSEEN = (
 )
 
 
-def show(found: Found) -> None:
+def show(found: VerificationResult) -> None:
     """Print a verdict for people."""
     console = Console()
     console.width = console.width if console.is_terminal else _UNWRAPPED
@@ -49,7 +49,7 @@ def _notes(verdict: Verdict) -> Iterator[str]:
     yield from (f"trouble: {words}" for words in verdict.trouble)
 
 
-def _examples(found: Found) -> Iterator[str]:
+def _examples(found: VerificationResult) -> Iterator[str]:
     for example in found.examples:
         yield ""
         yield f"{example.namespace} {_short(example.id)}: {example.kind}"
@@ -73,7 +73,7 @@ def _metadata(found: Metadata | None) -> Iterator[str]:
             yield from (f"    run at the destination: {line}" for line in one.command.splitlines())
 
 
-def _end(found: Found) -> Iterator[str]:
+def _end(found: VerificationResult) -> Iterator[str]:
     verdict = found.verdict
     yield ""
     rate = f"{verdict.compared / verdict.seconds:,.0f} a second" if verdict.seconds else ""
@@ -84,7 +84,7 @@ def _end(found: Found) -> Iterator[str]:
         yield UNSEEN
 
 
-def _besides(found: Found) -> str:
+def _besides(found: VerificationResult) -> str:
     if found.metadata is None:
         return ""
     waiting = (

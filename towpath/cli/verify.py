@@ -26,9 +26,9 @@ from towpath.session import Session
 from towpath.state_files import following_alone, journaled
 from towpath.verification import run as verification
 from towpath.verification.follower import follow
-from towpath.verification.run import Asked, Beginning, Newest
+from towpath.verification.run import FollowStart, Newest, VerifyRequest
 from towpath.verification.scope import metadata, pairs
-from towpath.verification.verdict_file import Found
+from towpath.verification.verdict_file import VerificationResult
 from verifier import Options, Pair, Recheck, Verdict
 
 _EXAMPLES = 10  # differences that are shown in full
@@ -137,9 +137,9 @@ def verify(
         done = () if recent or resume or alone else unreplicated.passed(it)  # before namespaces are listed
         besides = recent is None if described is None else described
         odd = metadata(it.pipeline, only) if besides else None
-        asked = Asked(alone or quiet, recent, odd, only, done)
-        begin = Beginning.look(it, asked, options) if follows else None
-        if begin and begin.goes_on:
+        asked = VerifyRequest(alone or quiet, recent, odd, only, done)
+        begin = FollowStart.find(it, asked, options) if follows else None
+        if begin and begin.continues:
             found = _described(asked, as_json=as_json)
         else:
             compared = [] if recent else pairs(it.pipeline, only)
@@ -150,12 +150,12 @@ def verify(
     end(found.verdict, found.differences)
 
 
-def _described(asked: Asked, *, as_json: bool) -> Found:
+def _described(asked: VerifyRequest, *, as_json: bool) -> VerificationResult:
     """What is found where no document needs to be compared but those that change: options, views and indexes."""
     show_event = print_json if as_json else _print
     for one in asked.definitions:
         show_event(one)
-    return Found(Verdict([]), (), asked.metadata)
+    return VerificationResult(Verdict([]), (), asked.metadata)
 
 
 def _print(found: Event) -> None:
@@ -167,7 +167,9 @@ def _print(found: Event) -> None:
         click.echo(f"{found.namespace}: {found.what}")
 
 
-def _follow(it: Session, begin: Beginning, found: Found, asked: Asked, options: Options, *, as_json: bool) -> int:
+def _follow(
+    it: Session, begin: FollowStart, found: VerificationResult, asked: VerifyRequest, options: Options, *, as_json: bool
+) -> int:
     """Follow until interrupted, and print each difference as it settles; how many there are at the end.
 
     Exits when documents could not be judged.
@@ -177,7 +179,9 @@ def _follow(it: Session, begin: Beginning, found: Found, asked: Asked, options: 
     with nullcontext() if asked.alone else asking(it) as passed:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # a service's stop is an interrupt
         say("comparing what changes, until interrupted; `towpath status` shows the progress")
-        ended = follow(it, begin.state, begin.known(it.pipeline.name), passed, show_event, asked.only, options)
+        ended = follow(
+            it, begin.state, begin.known_differences(it.pipeline.name), passed, show_event, asked.only, options
+        )
     if as_json:
         print_json(Followed(**ended.as_json()))
     else:
@@ -214,8 +218,14 @@ def refuse_bad_patterns(patterns: Sequence[str]) -> None:
 
 
 def run(
-    it: Session, compared: list[Pair], options: Options, asked: Asked, *, as_json: bool, report: Path | None = None
-) -> Found:
+    it: Session,
+    compared: list[Pair],
+    options: Options,
+    asked: VerifyRequest,
+    *,
+    as_json: bool,
+    report: Path | None = None,
+) -> VerificationResult:
     """Compare, and print what is found and the verdict."""
     with shown() as tell:
         found = verification.run(it, compared, options, asked, tell, print_json if as_json else lambda event: None)

@@ -20,7 +20,7 @@ from towpath.status.collector import look
 from towpath.status.figures import Status
 from towpath.supervisor.dead_letters import SetAside
 from towpath.text import counted, duration
-from towpath.verification.full_verdict import Verified, age, words
+from towpath.verification.full_verdict import Verified, age, summary
 from towpath.verification.scope import metadata
 from verifier import VerifierError
 
@@ -111,10 +111,10 @@ def _collections(session: Session, status: Status) -> Check:
 
 def _verified(session: Session, limits: Limits) -> Check:
     advice = f"towpath verify {session.file}"
-    verified = Verified.look(session)
+    verified = Verified.read(session)
     if (full := verified.full) is None:
         return Check("verified", False, verified.doubt or "never: no verdict on everything is known", advice)
-    finding = words(full)
+    finding = summary(full)
     if verified.left:
         finding += f"; {counted(verified.left, 'difference')} found since"
         advice = f"towpath repair {session.file}"

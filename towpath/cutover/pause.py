@@ -27,8 +27,8 @@ from towpath.log.lag import pipeline_ends
 from towpath.session import ERRORS, Session
 from towpath.verification import verdict_file
 from towpath.verification.run import RecentVerification
-from towpath.verification.scope import of_now, pairs
-from towpath.verification.verdict_file import Found, figures
+from towpath.verification.scope import current_fields, pairs
+from towpath.verification.verdict_file import VerificationResult, figures
 from verifier import Difference, Namespace, Options, Verdict, Verification
 
 _REPEAT_S = 1.0  # to the next alarm, in case a library has swallowed one
@@ -164,10 +164,14 @@ def _require_same(session: Session, differences: list[Difference], verdict: Verd
     if differences:
         destination = session.pipeline.renames.destination
         place = verdict_file.path(session.pipeline.name)
-        with state_files.writing(place, verdict_file.turn(place)) as file:
+        with state_files.writing(place, verdict_file.locked(place)) as file:
             for difference in differences:
                 file.write(verdict_file.difference(difference, destination(difference.namespace)).line)
-            file.write(as_line(figures(Found(verdict)) | {"of": of, "ddl": [], "only": []} | of_now(session)))
+            file.write(
+                as_line(
+                    figures(VerificationResult(verdict)) | {"of": of, "ddl": [], "only": []} | current_fields(session)
+                )
+            )
         first = differences[0]
         example = f"{first.namespace} {verdict_file.shown_id(first.id)}"
         raise CheckFailed(f"{len(differences):,} documents differ, such as {example}; run towpath {advice}")

@@ -135,8 +135,8 @@ def refuse_until(pipeline: Pipeline, until: ClusterTime, capture: CaptureState) 
         )
     if until >= capture.passed:
         raise Refused(
-            f"--until {format_time(until)} is beyond what has been captured: everything before {format_time(capture.passed)}"
-            " is in the log so far; give an earlier point in time, or wait"
+            f"--until {format_time(until)} is beyond what has been captured: everything before"
+            f" {format_time(capture.passed)} is in the log so far; give an earlier point in time, or wait"
         )
 
 
@@ -146,7 +146,8 @@ def refuse_too_early(until: ClusterTime, earliest: ClusterTime | None) -> None:
         second = datetime.fromtimestamp(earliest.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         raise Refused(
             f"--until {format_time(until)} is before the earliest point in time that can be rebuilt: {earliest},"
-            f" or {second}. Before it, the log does not hold every state: the copy was not done, or Kafka compacted the log"
+            f" or {second}. Before it, the log does not hold every state: the copy was not done, or Kafka compacted"
+            " the log"
         )
 
 
@@ -200,7 +201,8 @@ def refuse_written(inventory: Inventory, label: str, destination: ReplicaSet, ta
         if writer.replay_of == inventory.pipeline.name:
             raise Refused(
                 f"the replay {writer.label} already writes {writer.some} there; to continue it, give --name"
-                f" {writer.label} and the options that it was started with; to give it up: towpath remove PIPELINE --replay {writer.label}"
+                f" {writer.label} and the options that it was started with; to give it up:"
+                f" towpath remove PIPELINE --replay {writer.label}"
             )
         whose = (
             f"the replay {writer.label} of {writer.replay_of}"

@@ -15,7 +15,7 @@ from itertools import groupby
 from towpath.events import BadLine, Reread, parse
 from towpath.log import dead_letters
 from towpath.mongo.client import briefly
-from towpath.repair.targets import Wanted, refused
+from towpath.repair.targets import DocumentRef, document_of
 from towpath.session import Session
 from towpath.supervisor.children import Child
 from towpath.supervisor.restarts import Backoff
@@ -39,7 +39,7 @@ _Id = tuple[Namespace, Key]
 class Refusal:
     """A document that was set aside, with what the destination said."""
 
-    wanted: Wanted
+    wanted: DocumentRef
     code: str
     reason: str
 
@@ -87,7 +87,7 @@ class SetAside:
             if time.monotonic() > until:
                 end = letter.at
                 break
-            wanted = refused(self.it.pipeline, letter.place[0], letter.key)
+            wanted = document_of(self.it.pipeline, letter.place[0], letter.key)
             if wanted is not None and self.it.pipeline.selection.matches(wanted.namespace):
                 mark = wanted.namespace, id_key(wanted.id)
                 fresh.pop(mark, None)

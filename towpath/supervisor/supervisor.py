@@ -27,7 +27,7 @@ from towpath.supervisor.dead_letters import SetAside
 from towpath.supervisor.restarts import Backoff, Ends, lasting
 from towpath.supervisor.services import Services
 from towpath.text import counted
-from towpath.verification.full_verdict import Standing, Verified
+from towpath.verification.full_verdict import VerdictContext, Verified
 
 _LOOK = 2.0  # seconds between two looks
 _SELDOM = 5.0  # seconds between two looks at what costs more
@@ -50,7 +50,7 @@ class Supervisor:
     hopeless: dict[str, str] = field(default_factory=dict)
     """Connector → what to run, where no restart helps."""
     ddl: tuple[Unfollowed, ...] = ()
-    standing: Standing | None = None
+    standing: VerdictContext | None = None
     """What verdicts are held against; None before that was looked at."""
     since: float = field(default_factory=time.monotonic)
     _pauses: dict[str, Backoff] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class Supervisor:
 
     def _look_deeper(self) -> None:
         assert self.found is not None
-        self.standing = Standing.look(self.it, self.found.topic_ids)
+        self.standing = VerdictContext.read(self.it, self.found.topic_ids)
         before = {one.ddl.mark for one in self.ddl}
         self.ddl = unreplicated.look(self.it, self.found.ddl)
         for one in self.ddl:
@@ -201,8 +201,8 @@ class Supervisor:
 
     def _verified(self) -> Verified:
         try:
-            self.standing = self.standing or Standing.look(self.it)
-            return Verified.read(self.it.pipeline.name, self.standing)
+            self.standing = self.standing or VerdictContext.read(self.it)
+            return Verified.of(self.it.pipeline.name, self.standing)
         except TowpathError as error:
             self._trouble("verdict", str(error), error)
             return Verified()

@@ -11,11 +11,11 @@ from towpath.cli.verdict_text import UNSEEN
 from towpath.mongo_uri import without_credentials
 from towpath.pipeline import Pipeline
 from towpath.text import utc
-from towpath.verification.verdict_file import KINDS, Found
+from towpath.verification.verdict_file import KINDS, VerificationResult
 from verifier import Tally
 
 
-def write_report(place: Path, pipeline: Pipeline, found: Found) -> None:
+def write_report(place: Path, pipeline: Pipeline, found: VerificationResult) -> None:
     """Write the page. Raises `TowpathError` when it cannot be written."""
     verdict, headline = found.verdict, found.headline
     report.write(
@@ -36,7 +36,7 @@ def write_report(place: Path, pipeline: Pipeline, found: Found) -> None:
     )
 
 
-def _facts(pipeline: Pipeline, found: Found) -> dict[str, str]:
+def _facts(pipeline: Pipeline, found: VerificationResult) -> dict[str, str]:
     verdict = found.verdict
     rate = verdict.compared / verdict.seconds if verdict.seconds else 0
     return {
@@ -49,7 +49,7 @@ def _facts(pipeline: Pipeline, found: Found) -> dict[str, str]:
     }
 
 
-def _besides(found: Found) -> str:
+def _besides(found: VerificationResult) -> str:
     if found.metadata is None:
         return "not compared"
     words = f"{len(found.metadata.differences):,} differences" if found.metadata.differences else "no differences"
