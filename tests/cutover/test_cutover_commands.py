@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath.cutover.writes import unanswered, why_not
+from towpath.cutover.writes import command_problem, stdin_problem
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ def script(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("command", ["{}", "{} --all", " {}; true"])
 def test_a_program_has_to_be_there_and_to_be_executable(script: Path, command: str) -> None:
     command = command.format(script)
-    assert why_not(command) == f"{script} is not there, or cannot be executed"
+    assert command_problem(command) == f"{script} does not exist or cannot be executed"
     script.chmod(0o755)
-    assert why_not(command) == ""
+    assert command_problem(command) == ""
 
 
 @pytest.mark.parametrize(
@@ -41,25 +41,25 @@ def test_a_program_has_to_be_there_and_to_be_executable(script: Path, command: s
     ],
 )
 def test_what_only_the_shell_knows_is_left_to_it(command: str) -> None:
-    assert why_not(command) == ""
+    assert command_problem(command) == ""
 
 
 def test_what_is_no_command_is_told() -> None:
-    assert why_not("no-such-program-here --all") == "there is no command no-such-program-here"
-    assert why_not("if true").startswith("'if true' is no command: ")
+    assert command_problem("no-such-program-here --all") == "there is no command no-such-program-here"
+    assert command_problem("if true").startswith("'if true' is not a valid command: ")
 
 
 def test_who_cannot_answer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr(sys, "stdin", nothing)
-        assert unanswered() == "standard input is /dev/null"
-    assert unanswered() == "standard input is closed"
+        assert stdin_problem() == "standard input is /dev/null"
+    assert stdin_problem() == "standard input is closed"
     reads, writes = os.pipe()
     with os.fdopen(reads) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        assert unanswered() == ""
+        assert stdin_problem() == ""
         os.write(writes, b"\n")
         os.close(writes)
-        assert unanswered() == ""
+        assert stdin_problem() == ""
         stdin.readline()
-        assert unanswered() == "standard input has ended"
+        assert stdin_problem() == "standard input has ended"

@@ -10,10 +10,10 @@ from typing import cast
 
 import pytest
 
-from towpath.cutover.events import Telling
-from towpath.cutover.pause import Pause, Red
+from towpath.cutover.events import Reporter
+from towpath.cutover.pause import CheckFailed, Pause
 from towpath.cutover.sides import Sides
-from towpath.cutover.writes import Stopping
+from towpath.cutover.writes import WriteStop
 from towpath.errors import NotYet, Overtaken
 from towpath.session import unsaid
 
@@ -22,16 +22,16 @@ LONG_S = 60.0
 
 def begun(limit: float, act: Callable[[Pause], None]) -> None:
     """A pause in which this is done."""
-    pause = Pause(limit, Telling(lambda event: None, unsaid))
-    with pause.kept():
-        pause.end_writes(cast(Sides, None), Stopping("mongodb://h", "source", "true", blocks=False))
-        with pause.telling.step("waiting"):
+    pause = Pause(limit, Reporter(lambda event: None, unsaid))
+    with pause.enforced():
+        pause.end_writes(cast(Sides, None), WriteStop("mongodb://h", "source", "true", blocks=False))
+        with pause.reporter.step("waiting"):
             act(pause)
 
 
 def raises(error: Exception) -> Callable[[Pause], None]:
     def act(pause: Pause) -> None:
-        time.sleep(pause.left(LONG_S))
+        time.sleep(pause.remaining(LONG_S))
         raise error
 
     return act
@@ -52,14 +52,14 @@ def swallow(pause: Pause) -> None:
 @pytest.mark.parametrize("act", [wait, swallow])
 def test_what_waits_ends_at_the_limit(act: Callable[[Pause], None]) -> None:
     start = time.monotonic()
-    with pytest.raises(Red, match=r"has reached its limit of 0\.3 s while waiting; .*--max-pause"):
+    with pytest.raises(CheckFailed, match=r"has reached its limit of 0\.3 s while waiting; .*--max-pause"):
         begun(0.3, act)
     assert time.monotonic() - start < LONG_S / 2
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def test_a_wait_that_knows_the_limit_says_what_it_has_seen_last() -> None:
-    with pytest.raises(Red, match=r"limit of 0.2 s while waiting \(the sink is PAUSED\); "):
+    with pytest.raises(CheckFailed, match=r"limit of 0.2 s while waiting \(the sink is PAUSED\); "):
         begun(0.2, raises(NotYet("the sink is PAUSED")))
 
 
@@ -75,7 +75,7 @@ def test_a_late_write_ends_it_from_another_thread() -> None:
         threading.Timer(0.1, pause.end, ["shop.orders got the insert"]).start()
         wait(pause)
 
-    with pytest.raises(Red, match=r"^shop\.orders got the insert$"):
+    with pytest.raises(CheckFailed, match=r"^shop\.orders got the insert$"):
         begun(LONG_S, act)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from towpath.cutover.gate import Limits, looked
+from towpath.cutover.gate import Limits, run_checks
 from towpath.cutover.preconditions import Preconditions
-from towpath.cutover.steps import Asked
+from towpath.cutover.steps import CutoverOptions
 from towpath.events import Check
 from towpath.session import opened
 from towpath.stack import mongod
@@ -61,14 +61,14 @@ def uris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def preconditions(folder: Path, source: str, destination: str, *, returns: bool = False) -> Iterator[Preconditions]:
-    asked = Asked(Limits(10, 10), 1, False, True, None, None, 10, 30)
+    options = CutoverOptions(Limits(10, 10), 1, False, True, None, None, 10, 30)
     with opened(folder / "shop.toml", FILE.format(source=source, destination=destination)) as it:
-        yield Preconditions(it, None, asked, None, returns=returns, answers=False)
+        yield Preconditions(it, None, options, None, returns=returns, answers=False)
 
 
 def look(folder: Path, name: str, source: str, destination: str, *, returns: bool = False) -> Check:
     with preconditions(folder, source, destination, returns=returns) as found:
-        (check,) = looked([getattr(found, name)])
+        (check,) = run_checks([getattr(found, name)])
         return check
 
 

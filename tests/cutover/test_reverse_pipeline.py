@@ -19,7 +19,7 @@ from towpath import barrier
 from towpath.bookkeeping.positions import positions
 from towpath.cli.options import say
 from towpath.cutover import reverse_pipeline
-from towpath.cutover.reverse_pipeline import write_back_file
+from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.deploy import deployment
 from towpath.errors import Refused
 from towpath.log.lag import pipeline_ends
@@ -35,7 +35,7 @@ TIMEOUT = 120.0
 @contextmanager
 def way_back_of(pipeline: Pipeline) -> Iterator[Session]:
     """The pipeline that leads back, not deployed yet; whatever is left of it goes at the end."""
-    with opened(write_back_file(pipeline.file)) as back:
+    with opened(write_reverse_file(pipeline.file)) as back:
         try:
             yield back
         finally:
@@ -87,14 +87,14 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         assert "circulate forever" in towpath("deploy", back.file, expect=2).stderr
         assert f"create connector {pipeline.name}-back-source, stopped" in make_ready(back)
         assert not make_ready(back)
-        assert "circulate forever" in towpath("resume", back.file, expect=2).stderr
-        with pytest.raises(Refused, match=f"{pipeline.name}-sink is RUNNING with 2 tasks, and not STOPPED"):
+        assert "without end" in towpath("resume", back.file, expect=2).stderr
+        with pytest.raises(Refused, match=f"{pipeline.name}-sink is RUNNING with 2 tasks, not STOPPED"):
             reverse_pipeline.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
         written(source, seed + 1)
         wait(there)
         control.stop_sink(there.pipeline, there.connect)
         begin(back, there)
-        with pytest.raises(Refused, match="the way back is there already"):
+        with pytest.raises(Refused, match="there is a reverse pipeline already"):
             make_ready(back)
         assert "circulate forever" in towpath("resume", pipeline.file, expect=2).stderr
 
@@ -109,7 +109,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         assert sum(records) == changes.history.events > 500, "and nothing that the way there wrote"
 
         deployment.remove(back.pipeline, back.connect, back.topics, log=False, say=say)
-        with pytest.raises(Refused, match="hold records of an earlier way back"):
+        with pytest.raises(Refused, match="hold records of an earlier reverse pipeline"):
             make_ready(back)
         deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
         barrier.wait_captured(there.pipeline, there.connect, TIMEOUT, say)

@@ -10,7 +10,13 @@ import pytest
 
 from tests.config.test_pipeline_file import MINIMAL, PLAIN
 from towpath.config.loading import parse, read
-from towpath.cutover.reverse_pipeline import back_file, other_refused, renamed, reverse, write_back_file
+from towpath.cutover.reverse_pipeline import (
+    checked_reverse_file,
+    renamed_patterns,
+    reverse_file_text,
+    reverse_selection,
+    write_reverse_file,
+)
 from towpath.errors import Refused, TowpathError
 from towpath.namespaces import Renames, Selection
 from towpath.pipeline import Copy, RunOptions
@@ -36,7 +42,7 @@ NAMES = [f"{database}.{name}" for database, name in product(("a", "b", "towpath"
 )
 def test_the_way_back_takes_in_exactly_what_is_written(include, exclude, renames):
     there, to = Selection(include, exclude), Renames(renames)
-    back, fro = reverse(there, to)
+    back, fro = reverse_selection(there, to)
     taken = [name for name in NAMES if there.matches(name) and not name.startswith("towpath.")]
     moved = {to.destination(name) for name in taken if to.destination(name) != name}
     written = {to.destination(name): name for name in sorted(taken, key=lambda name: to.destination(name) != name)}
@@ -45,19 +51,19 @@ def test_the_way_back_takes_in_exactly_what_is_written(include, exclude, renames
 
 
 def test_what_cannot_be_said_by_patterns_is_refused():
-    with pytest.raises(Refused, match=r"a\.x: it is written to b\.x, which a pattern of .* exclude takes in"):
-        reverse(Selection(("*.*",), ("b.*",)), Renames({"a.x": "b.x"}))
+    with pytest.raises(Refused, match=r"a\.x cannot .*: it is written to b\.x, which a pattern of .* exclude matches"):
+        reverse_selection(Selection(("*.*",), ("b.*",)), Renames({"a.x": "b.x"}))
     with pytest.raises(Refused, match=r"a\.x and a\.y are both written to b\.x"):
-        reverse(Selection(("a.*",)), Renames({"a.x": "b.x", "a.y": "b.x"}))
-    with pytest.raises(Refused, match=r"no way back for a\.x"):
-        reverse(Selection(("a.*",)), Renames({"a.x": "towpath.x"}))
+        reverse_selection(Selection(("a.*",)), Renames({"a.x": "b.x", "a.y": "b.x"}))
+    with pytest.raises(Refused, match=r"a\.x cannot be replicated back"):
+        reverse_selection(Selection(("a.*",)), Renames({"a.x": "towpath.x"}))
 
 
 def test_whole_documents_keep_their_collections():
     there, to = Selection(("a.*",)), Renames({"a.x": "b.x", "a.y": "b.y"})
-    assert renamed(("a.x", "a.z*"), there, to) == ("a.z*", "b.x")
-    assert renamed(("a.*",), there, to) == ("a.*", "b.x", "b.y")
-    assert renamed((), there, to) == ()
+    assert renamed_patterns(("a.x", "a.z*"), there, to) == ("a.z*", "b.x")
+    assert renamed_patterns(("a.*",), there, to) == ("a.*", "b.x", "b.y")
+    assert renamed_patterns((), there, to) == ()
 
 
 @pytest.fixture
@@ -111,7 +117,7 @@ repair = false
 
 def test_a_minimal_file(file):
     path = file(MINIMAL)
-    assert read(write_back_file(path)) == reversed_by_hand(read(path))
+    assert read(write_reverse_file(path)) == reversed_by_hand(read(path))
 
 
 def test_a_file_that_says_everything(file):
@@ -122,7 +128,7 @@ def test_a_file_that_says_everything(file):
         renames=Renames({'archive.or, d"ers': "shop.orders"}),
         whole_documents=("shop.größe*", 'archive.or, d"ers'),
     )
-    assert read(write_back_file(path)) == replace(expected, exclude=("shop.orders", "towpath.*"))
+    assert read(write_reverse_file(path)) == replace(expected, exclude=("shop.orders", "towpath.*"))
 
 
 def test_addresses_by_file_and_by_environment_and_logins_stay_valid(file, tmp_path, monkeypatch):
@@ -137,9 +143,9 @@ def test_addresses_by_file_and_by_environment_and_logins_stay_valid(file, tmp_pa
     text = text.replace('uri = "mongodb://127.0.0.1:2/"', 'uri_file = "d.uri"')
     text = text.replace('"127.0.0.1:9092"\n', '"127.0.0.1:9092"\nclient = "client.properties"\n')
     path = file(text + 'user_file = "connect.user"\nsecrets = "secrets"\nbootstrap = "kafka:9092"\n')
-    found = back_file(path)
+    found = reverse_file_text(path)
     assert "secret\n" not in found and "u:p" not in found and "v:q" not in found
-    back = read(write_back_file(path))
+    back = read(write_reverse_file(path))
     assert back == reversed_by_hand(read(path))
     assert back.secrets == tmp_path / "secrets" / "shop-back.properties"
 
@@ -148,30 +154,30 @@ def test_the_file_is_for_its_owner_and_is_not_written_over(file):
     path = file(MINIMAL)
     old = os.umask(0)
     try:
-        back = write_back_file(path)
+        back = write_reverse_file(path)
     finally:
         os.umask(old)
     assert back.name == "shop-back.toml" and stat.S_IMODE(back.stat().st_mode) == 0o600
-    assert write_back_file(path) == back
-    assert read(back) == parse(other_refused(path), back)
+    assert write_reverse_file(path) == back
+    assert read(back) == parse(checked_reverse_file(path), back)
     back.write_text(back.read_text() + "# mine\n")
     with pytest.raises(TowpathError, match="move it away"):
-        write_back_file(path)
+        write_reverse_file(path)
     assert back.read_text().endswith("# mine\n")
 
 
 def test_names_that_get_too_long_and_the_plain_mode_are_refused(file):
     longest = "s" * 59
-    assert read(write_back_file(file(MINIMAL.replace('"shop"', f'"{longest}"')))).name == f"{longest}-back"
-    with pytest.raises(Refused, match="needs a name of 59 at most"):
-        back_file(file(MINIMAL.replace('"shop"', f'"{longest}s"')))
+    assert read(write_reverse_file(file(MINIMAL.replace('"shop"', f'"{longest}"')))).name == f"{longest}-back"
+    with pytest.raises(Refused, match="needs a name of at most 59"):
+        reverse_file_text(file(MINIMAL.replace('"shop"', f'"{longest}s"')))
     with pytest.raises(Refused, match='mode = "plain"'):
-        back_file(file(PLAIN))
+        reverse_file_text(file(PLAIN))
 
 
 def test_topics_of_the_two_ways_are_not_each_other_s(file):
     path = file(MINIMAL)
-    there, back = read(path), read(write_back_file(path))
+    there, back = read(path), read(write_reverse_file(path))
     for one, other in ((there, back), (back, there)):
         pattern = one.selection.topic_regex(one.name)
         assert re.fullmatch(pattern, f"{one.name}.shop.orders")
@@ -188,5 +194,5 @@ def names(pipeline):
 
 def test_what_is_not_written_yet_can_be_used_also_with_passwords(file):
     path = file(MINIMAL.replace("mongodb://", "mongodb://u:p@"))
-    back = parse(other_refused(path), path.with_name("shop-back.toml"))
+    back = parse(checked_reverse_file(path), path.with_name("shop-back.toml"))
     assert back == reversed_by_hand(read(path)) and not path.with_name("shop-back.toml").exists()

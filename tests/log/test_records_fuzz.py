@@ -21,7 +21,7 @@ from towpath.log.dead_letters import dead_letter
 from towpath.log.integrity import Cut, Scan
 from towpath.log.records import Record, is_key, record, source_milliseconds
 from towpath.log.unprotected import Part
-from towpath.repair.targets import of_file, refused, unreadable
+from towpath.repair.targets import document_of, of_file, unreadable
 from towpath.replay.verdict import _key
 from verifier.raw import id_key
 
@@ -181,4 +181,4 @@ def test_times_are_utc_and_say_so() -> None:
 
 def test_a_dead_letter_of_no_document_is_about_none() -> None:
     for key in (b"", b"\xff" * 9, b"null", KEY[:-1], DEEP):
-        assert refused(None, "shop.shop.orders", key) is None  # type: ignore[arg-type]  # not looked at
+        assert document_of(None, "shop.shop.orders", key) is None  # type: ignore[arg-type]  # not looked at

@@ -179,7 +179,7 @@ def test_a_moment_is_rebuilt_exactly_and_only_one_that_the_log_can_tell(
     load.run(100)
     pipeline.wait()
     said = third.refused(pipeline, "--until", f"{before.time}:{before.inc}")
-    assert "before the earliest moment that can be rebuilt" in said
+    assert "before the earliest point in time that can be rebuilt" in said
     assert "is beyond what has been captured" in third.refused(pipeline, "--until", "2099-01-01T00:00:00Z")
     for text, expected in known:
         found = third.replay(pipeline, "--empty", "--yes", "--until", text)
@@ -214,7 +214,7 @@ def test_a_replay_goes_on_after_the_command_is_interrupted_and_the_worker_killed
     assert "--replay far" in said
     assert 0 < half < count, f"killed too late: {half} documents were there"
     embedded.start(stack.directory, workers.FIRST)
-    assert "begun with no options" in third.refused(pipeline, "--name", "far", "--follow")
+    assert "started with no options" in third.refused(pipeline, "--name", "far", "--follow")
     assert "--name far" in third.refused(pipeline, "--name", "other")
     assert third.replay(pipeline, "--name", "far")["whole"]
     third.assert_same(pipeline, "docs", at_least=count)
@@ -272,7 +272,7 @@ def test_a_damaged_destination_is_rebuilt_also_when_that_is_killed(pipeline: Pip
             running.kill()
     shown = json.loads(subprocess.run([TOWPATH, "status", pipeline.file, "--json"], stdout=subprocess.PIPE).stdout)
     assert (shown["rebuild"]["only"], shown["rebuild"]["records"] >= count) == ([pipeline.namespace("docs")], True)
-    assert "was begun and is not over" in towpath("replay", pipeline.file, "--rebuild", expect=2).stderr
+    assert "has started and is not finished" in towpath("replay", pipeline.file, "--rebuild", expect=2).stderr
     found = json.loads(towpath("replay", pipeline.file, *only, "--json").stdout)
     assert (found["whole"], found["documents"]) == (True, {pipeline.namespace("docs"): count})
     pipeline.wait()
@@ -329,7 +329,7 @@ def test_a_replay_whose_log_is_deleted_under_it_stops_and_is_to_be_begun_anew(pi
     [shown] = pipeline.status()["replays"]
     assert (shown["state"], shown["reasons"]) == ("FAILED", [reason])
     said = third.refused(pipeline, "--name", "gap", "--follow")
-    assert "TWP-LOG-GAP" in said and "begin anew" in said
+    assert "TWP-LOG-GAP" in said and "start again" in said
     assert third.documents(pipeline, "docs").count_documents({}) == 100
     towpath("remove", pipeline.file, "--replay", "gap")
     found = third.replay(pipeline, "--name", "gap", "--empty", "--yes", "--force", "--follow", expect=1)

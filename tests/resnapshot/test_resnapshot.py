@@ -152,7 +152,7 @@ def _is_right_in_the_log(pipeline: Pipeline, lost: str, place: Path) -> None:
     """A moment before the end of the resnapshot is refused, and a replay holds nothing that was deleted meanwhile."""
     with mongod.start_replica_set(place / "other", name="other", sizes=MongodSizes(cache_gb=0.25)) as other:
         to = ("replay", pipeline.file, "--destination", other.uri, "--name", "other")
-        assert f"earliest moment that can be rebuilt: {offset(pipeline)['copied']}" in words(
+        assert f"earliest point in time that can be rebuilt: {offset(pipeline)['copied']}" in words(
             *to, "--until", lost, expect=2
         )
         words(*to, expect=0)

@@ -19,7 +19,7 @@ from towpath.events import CutoverNote, Told
 from towpath.events import Step as StepDone
 from towpath.pipeline import Pipeline
 from towpath.text import utc
-from towpath.verification.verdict_file import Example, Found
+from towpath.verification.verdict_file import Example, VerificationResult
 from verifier import Tally, Verdict
 from verifier.differences import Pair
 
@@ -35,7 +35,7 @@ def verdict_page(place: Path, pipeline: Pipeline) -> str:
     tally = Tally(Pair("shop.orders", "archive.orders"), expected=10, documents=8, notes=[HOSTILE])
     tally.kinds = Counter({"missing": 1, "different": 2})
     example = Example("shop.orders", HOSTILE, "missing", [("a.b", "1", None)], '{"a": 1}', None)
-    write_report(place, pipeline, Found(Verdict([tally], seconds=2.0), [example]))
+    write_report(place, pipeline, VerificationResult(Verdict([tally], seconds=2.0), [example]))
     return place.read_text()
 
 

@@ -60,7 +60,7 @@ def test_it_tells_what_differs_and_how_old_it_is() -> None:
     assert found.words == "following: no differences; 1,500 compared, 3 records, 0.5 s behind, 0 s ago"
     worse = replace(found, missing=2, order=1, waiting=4, unsettled=5)
     assert worse.differences == 3
-    assert "2 missing, 1 order, 4 looked at again, 5 not to be judged;" in worse.words
+    assert "2 missing, 1 order, 4 to be compared again, 5 unsettled;" in worse.words
 
 
 def test_one_that_nobody_keeps_any_more_is_not_said_to_follow() -> None:

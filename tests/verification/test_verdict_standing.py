@@ -18,7 +18,7 @@ from towpath.events import Difference, as_line
 from towpath.pipeline import Compaction
 from towpath.verification import follow_state, verdict_file
 from towpath.verification.follow_state import FollowState
-from towpath.verification.full_verdict import Standing
+from towpath.verification.full_verdict import VerdictContext
 from towpath.verification.scope import Origin
 
 NOW = Origin(
@@ -54,7 +54,7 @@ def test_one_of_before_the_deployment_does_not_count() -> None:
 
 
 def test_single_collections_do_not_end_the_life() -> None:
-    assert NOW.doubt_of_life(replace(NOW, uuids={"source": {}, "destination": {}}, selection={})) == ""
+    assert NOW.deployment_doubt(replace(NOW, uuids={"source": {}, "destination": {}}, selection={})) == ""
 
 
 def verdict(id: str, at: str, **more: Any) -> dict[str, Any]:
@@ -79,15 +79,15 @@ STORED = verdict("one", "10:00:00")
     ],
 )
 def test_the_destination_has_the_last_word(stored: Any, here: Any, believed: str | None, words: str) -> None:
-    found, doubt = Standing(NOW, "", stored, "").believed(here)
+    found, doubt = VerdictContext(NOW, "", stored, "").newest_full(here)
     assert (found and found["id"]) == believed
     assert words in doubt and bool(words) == bool(doubt)
 
 
 def test_without_an_answer_nothing_counts() -> None:
-    assert Standing(None, "no answer", STORED, "").believed(None)[1].endswith("cannot be told: no answer")
+    assert VerdictContext(None, "no answer", STORED, "").newest_full(None)[1].endswith("cannot be told: no answer")
     here = verdict("one", "10:00:00", at_destination=True)
-    assert Standing(NOW, "", None, "not authorised").believed(here)[1].endswith("not authorised")
+    assert VerdictContext(NOW, "", None, "not authorised").newest_full(here)[1].endswith("not authorised")
 
 
 PIPELINE: Any = SimpleNamespace(name="shop", compaction=None)
@@ -109,14 +109,14 @@ LEFT = FollowState(
     ],
 )
 def test_one_that_follows_goes_on_only_where_nothing_is_missed(left: FollowState, firsts: Any, words: str) -> None:
-    why = left.refuses(replace(LEFT, at=2_000.0), PIPELINE, firsts)
+    why = left.reason_to_restart(replace(LEFT, at=2_000.0), PIPELINE, firsts)
     assert words in why and bool(words) == bool(why)
 
 
 def test_deletes_may_be_gone_from_a_compacted_log() -> None:
     compacted: Any = SimpleNamespace(name="shop", compaction=Compaction(1, 1_000_000))
-    assert LEFT.refuses(replace(LEFT, at=2_000.0), compacted, {}) == ""
-    assert "longer ago" in LEFT.refuses(replace(LEFT, at=2_000.1), compacted, {})
+    assert LEFT.reason_to_restart(replace(LEFT, at=2_000.0), compacted, {}) == ""
+    assert "longer ago" in LEFT.reason_to_restart(replace(LEFT, at=2_000.1), compacted, {})
 
 
 EXTRA = Difference(namespace="shop.a", destination_namespace="shop.a", id=0, id_bson="00", kind="extra", paths=())
@@ -173,9 +173,9 @@ def test_a_verdict_that_was_replaced_is_not_struck(state: Path) -> None:
     place = verdict_file.path("shop")
     counts = {"clean": False, "missing": 0, "extra": 1, "different": 0, "order": 0, "id": "two"}
     place.write_text(EXTRA.line + as_line(counts))
-    verdict_file.strike(place, lambda namespace, id: True, "one")
+    verdict_file.remove_repaired(place, lambda namespace, id: True, "one")
     assert verdict_file.counts(place) == counts
-    verdict_file.strike(place, lambda namespace, id: True, "two")
+    verdict_file.remove_repaired(place, lambda namespace, id: True, "two")
     assert (verdict_file.counts(place)["extra"], verdict_file.counts(place)["clean"]) == (0, True)
 
 

@@ -17,7 +17,7 @@ from towpath.cli.verify import verify
 from towpath.errors import TowpathError
 from towpath.events import as_line
 from towpath.verification import verdict_file
-from towpath.verification.verdict_file import Example, Found, figures
+from towpath.verification.verdict_file import Example, VerificationResult, figures
 from verifier import Different, Extra, Missing, Pair, Progress, Tally, Verdict
 from verifier.values import paths
 
@@ -62,28 +62,28 @@ def test_what_is_not_utf_8_is_shown_as_bytes() -> None:
     ],
 )
 def test_a_headline_says_no_more_than_what_was_seen(found: Tally, wanted: str) -> None:
-    assert Found(verdict(found)).headline == found.verdict == wanted
+    assert VerificationResult(verdict(found)).headline == found.verdict == wanted
     assert verdict(found).clean == (wanted in ("same", "screened"))
 
 
 def test_the_text_names_counts_paths_and_what_digests_do_not_see(capsys: pytest.CaptureFixture[str]) -> None:
     found = tally(notes=["shop.orders is odd"])
     found.kinds["different"] = 3
-    show(Found(verdict(found), [Example.of(Different("shop.orders", ID, ONE, OTHER))]))
+    show(VerificationResult(verdict(found), [Example.of(Different("shop.orders", ID, ONE, OTHER))]))
     said = capsys.readouterr().out
     assert "shop.orders → archive.orders" in said
     assert "note: shop.orders is odd" in said
     assert 'n: {"$numberInt": "5"} at the source, {"$numberLong": "5"} at the destination' in said
     assert "and 2 more" in said
     assert "not the same: 10 documents in 2.0 s, 5 a second, 20 bytes a document in replies" in said
-    show(Found(verdict(tally(way="screened"))))
+    show(VerificationResult(verdict(tally(way="screened"))))
     assert SCREEN_LIMITS in capsys.readouterr().out
 
 
 def test_the_last_line_of_json_has_the_counts() -> None:
     found = tally()
     found.kinds["missing"] = 1
-    last = figures(Found(verdict(found)))
+    last = figures(VerificationResult(verdict(found)))
     assert {
         name: last[name] for name in ("clean", "compared", "missing", "extra", "different", "order", "seconds")
     } == {

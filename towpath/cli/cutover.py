@@ -15,13 +15,13 @@ import click
 from towpath.cli.options import duration, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.report.cutover import write_report
 from towpath.cutover import fail_back, steps
-from towpath.cutover.events import Telling
-from towpath.cutover.gate import Limits, gate, gate_back, looked, red
-from towpath.cutover.pause import Checked
+from towpath.cutover.events import Reporter
+from towpath.cutover.gate import Limits, fail_back_gate, gate, red, run_checks
+from towpath.cutover.pause import IncrementalVerification
 from towpath.cutover.preconditions import Preconditions
-from towpath.cutover.reverse_pipeline import write_back_file
-from towpath.cutover.sides import Sides, looked_at
-from towpath.cutover.steps import Asked, NotUndone, undo, undone
+from towpath.cutover.reverse_pipeline import write_reverse_file
+from towpath.cutover.sides import Sides, read_sides
+from towpath.cutover.steps import CutoverOptions, NotUndone, undo, undone
 from towpath.cutover.writes import hook
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.events import Check, CutoverNote, Gate, Switch, Told
@@ -118,16 +118,16 @@ def cutover(
             "give one of --undo and --dry-run: --dry-run checks readiness, which --undo does not need"
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    reporter = Telling(print_json if as_json else _print_event, say)
+    reporter = Reporter(print_json if as_json else _print_event, say)
     limits = Limits(max_lag, verified_within.total_seconds())
-    options = Asked(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
+    options = CutoverOptions(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
     with ExitStack() as stack:
         session = stack.enter_context(opened(file))
         if not session.pipeline.exactly_once:
             raise Refused(f'{file}: a cutover needs mode = "exactly-once", which stores positions with the documents')
         if not dry_run:
             stack.enter_context(alone(session.pipeline.name, "cutover"))
-        sides = looked_at(
+        sides = read_sides(
             session, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back
         )
         command = _Command(sides, options, reporter, dry_run, report, has_back=not no_way_back)
@@ -149,8 +149,8 @@ def _print_event(event: Told) -> None:
 @dataclass(slots=True)
 class _Command:
     sides: Sides
-    options: Asked
-    reporter: Telling
+    options: CutoverOptions
+    reporter: Reporter
     dry_run: bool
     report_path: Path | None
     has_back: bool
@@ -187,14 +187,14 @@ class _Command:
             say("an earlier cutover was interrupted; undoing it first")
             self.sides.take()
             undo(self.sides, self.reporter)
-            if self.has_back is not (self.sides.back is not None):
+            if self.has_back is not (self.sides.reverse is not None):
                 self._fail("the earlier cutover is undone; run the same command again")
-        session = self.sides.it
+        session = self.sides.forward
         session.require_deployed()
-        checks = gate(session, self.options.limits, blocks=self.options.blocks, back=self.sides.back)
+        checks = gate(session, self.options.limits, blocks=self.options.blocks, reverse=self.sides.reverse)
         self._report_gate([*checks, *self._preconditions(returns=False)])
-        if self.sides.back is not None and not self.sides.back.file.exists():
-            write_back_file(session.file)
+        if self.sides.reverse is not None and not self.sides.reverse.file.exists():
+            write_reverse_file(session.file)
         seconds = self._perform(lambda: self.sides.enter("to the destination"), steps.before, steps.cut_over)
         self._report_switch("destination", seconds)
 
@@ -211,15 +211,15 @@ class _Command:
             say("an earlier fail back was interrupted; undoing it first")
             undo(self.sides, self.reporter)
         if self.state == "over":
-            back = self.sides.back
+            back = self.sides.reverse
             assert back is not None
             back.require_deployed()
             preconditions = self._preconditions(returns=True)
             if not (self.dry_run or red(preconditions)):
                 fail_back.open_source(self.sides, self.options, self.reporter)
-            # if the source still blocks writes, the reverse pipeline cannot apply: `gate_back` could not pass
+            # if the source still blocks writes, the reverse pipeline cannot apply: `fail_back_gate` could not pass
             is_blocked = self.sides.marker.blocked and red(preconditions)
-            checks = [] if is_blocked else gate_back(back, self.options.limits, blocks=self.options.blocks)
+            checks = [] if is_blocked else fail_back_gate(back, self.options.limits, blocks=self.options.blocks)
             self._report_gate([*checks, *preconditions])
             seconds = self._perform(lambda: self.sides.enter("back to the source"), fail_back.before, fail_back.go_back)
             self._report_switch("source", seconds)
@@ -235,12 +235,12 @@ class _Command:
     def _preconditions(self, *, returns: bool) -> list[Check]:
         sides, answers = self.sides, not self.dry_run
         preconditions = Preconditions(
-            sides.it, sides.back, self.options, self.report_path, returns=returns, answers=answers
+            sides.forward, sides.reverse, self.options, self.report_path, returns=returns, answers=answers
         )
-        return looked(preconditions.looks())
+        return run_checks(preconditions.checks())
 
     def _report_gate(self, checks: list[Check]) -> None:
-        self.reporter.tell(Gate(words="", checks=checks))
+        self.reporter.report(Gate(words="", checks=checks))
         if failed := red(checks):
             names = ", ".join(check.name for check in failed)
             self._fail(f"not started, nothing is changed: {names} {'is' if len(failed) == 1 else 'are'} red")
@@ -251,11 +251,11 @@ class _Command:
     def _perform(
         self,
         enter: Callable[[], None],
-        before: Callable[[Sides, Asked, Telling], Checked],
-        go: Callable[[Sides, Asked, Checked, Telling], float],
+        before: Callable[[Sides, CutoverOptions, Reporter], IncrementalVerification],
+        go: Callable[[Sides, CutoverOptions, IncrementalVerification, Reporter], float],
     ) -> float:
         enter()
-        say(f"if this command is killed, undo it with: towpath cutover {self.sides.it.file} --undo")
+        say(f"if this command is killed, undo it with: towpath cutover {self.sides.forward.file} --undo")
         try:
             with undone(self.sides, self.reporter):
                 return go(self.sides, self.options, before(self.sides, self.options, self.reporter), self.reporter)
@@ -270,7 +270,7 @@ class _Command:
 
     def _report_switch(self, side: Literal["source", "destination"], seconds: float) -> None:
         words = f"the {side} is primary: redirect the writers there (writes were stopped for {seconds:.1f} s)"
-        self.reporter.tell(Switch(words=words, primary=side, pause_seconds=round(seconds, 3)))
+        self.reporter.report(Switch(words=words, primary=side, pause_seconds=round(seconds, 3)))
         if self.options.switch_with is not None:
             try:
                 hook(self.options.switch_with)
@@ -286,7 +286,7 @@ class _Command:
             words += f"; it has every change up to the source's cluster time {marker.moment}"
         if marker is not None and marker.blocked:
             words += f"; the source blocks writes; to unblock it by hand: {MONGOSH_UNDO}"
-        if self.sides.back is not None and side == "destination":
+        if self.sides.reverse is not None and side == "destination":
             words += f"; to fail back: {self._back_command}"
         self._report_end(words)
         self._write()
@@ -299,7 +299,7 @@ class _Command:
         raise click.exceptions.Exit(_NOT_DONE)
 
     def _report_end(self, words: str, error: Mapping[str, str] | None = None) -> None:
-        self.reporter.tell(CutoverNote(event="end", words=words, error=error))
+        self.reporter.report(CutoverNote(event="end", words=words, error=error))
 
     def _write(self) -> None:
         if self.report_path is not None:
@@ -315,4 +315,4 @@ class _Command:
 
     @property
     def _back_command(self) -> str:
-        return f"towpath cutover {self.sides.it.file} --back"
+        return f"towpath cutover {self.sides.forward.file} --back"

@@ -16,7 +16,7 @@ from towpath.errors import MongoUnreachable, TowpathError
 from towpath.pipeline import Pipeline
 from towpath.preflight.everything import require_ready
 from towpath.replay import connector
-from towpath.replay.plan import every, find, left_behind
+from towpath.replay.plan import find, find_all, find_leftovers
 from towpath.schema import apply, plan
 from towpath.schema.plan import EMPTY, Plan
 from towpath.session import Session
@@ -106,7 +106,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         if label is not None:
             _remove_replay(session, label, dry_run=dry_run)
             return
-        replays = every(session.connect, session.pipeline) if log else ()
+        replays = find_all(session.connect, session.pipeline) if log else ()
         topics = pipeline_topics(session.pipeline, session.topics.all()) if log else []
         if dry_run:
             for name in (*(replay.name for replay in replays), *session.pipeline.connectors, *topics):
@@ -123,9 +123,9 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
 
 
 def _remove_replay(session: Session, label: str, *, dry_run: bool) -> None:
-    replay = find(session.connect, session.pipeline, label) or left_behind(session.topics, session.pipeline, label)
+    replay = find(session.connect, session.pipeline, label) or find_leftovers(session.topics, session.pipeline, label)
     if replay is None:
-        names = ", ".join(existing.label for existing in every(session.connect, session.pipeline)) or "none"
+        names = ", ".join(existing.label for existing in find_all(session.connect, session.pipeline)) or "none"
         raise TowpathError(f"{session.pipeline.name} has no replay {label}; existing replays: {names}")
     if dry_run:
         say(f"would remove {replay.name}")

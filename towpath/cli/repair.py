@@ -19,9 +19,9 @@ from towpath.events import Reread
 from towpath.log import reread_requests
 from towpath.pipeline import Pipeline
 from towpath.repair import targets
-from towpath.repair.rereads import Left, Mended, Repaired
+from towpath.repair.rereads import NotRepaired, Outcome, Repaired
 from towpath.repair.rereads import repair as reread
-from towpath.repair.targets import Wanted
+from towpath.repair.targets import DocumentRef
 from towpath.schema import unreplicated
 from towpath.session import Session
 from towpath.state_files import FOLLOW, lock
@@ -75,7 +75,7 @@ def repair(
         raise click.exceptions.Exit(1)
 
 
-def _targets(session: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[Wanted]:
+def _targets(session: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[DocumentRef]:
     if ids is not None:
         return targets.of_file(session.pipeline, *ids)
     return (
@@ -91,7 +91,7 @@ def _verdict_files(pipeline: Pipeline) -> list[Path]:
     return [verdict_file.path(pipeline.name), *([followed] if followed.exists() else [])]
 
 
-def _show(documents: Iterable[Wanted], *, as_json: bool) -> None:
+def _show(documents: Iterable[DocumentRef], *, as_json: bool) -> None:
     counts: Counter[str] = Counter()
     for document in documents:
         counts[document.namespace] += 1
@@ -113,24 +113,26 @@ def _strike_mended(pipeline: Pipeline, *, of_verdict: bool) -> Iterator[set[tupl
     finally:
         if of_verdict and mended:
             last, *followed = _verdict_files(pipeline)
-            verdict_file.strike(last, lambda namespace, id: (namespace, id_key(id)) in mended)
+            verdict_file.remove_repaired(last, lambda namespace, id: (namespace, id_key(id)) in mended)
             with state_files.locked(lock(pipeline.name, FOLLOW)) as holder:
                 for place in () if holder else followed:  # a running `verify --follow` removes them itself
-                    verdict_file.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended)
-                    follow_state.strike(pipeline.name, verdict_file.counts(place))
+                    verdict_file.remove_repaired(place, lambda namespace, id: (namespace, id_key(id)) in mended)
+                    follow_state.update_counts(pipeline.name, verdict_file.counts(place))
 
 
-def _report(session: Session, outcomes: Iterable[Repaired], same: set[tuple[str, Key]], *, as_json: bool) -> int:
+def _report(session: Session, outcomes: Iterable[Outcome], same: set[tuple[str, Key]], *, as_json: bool) -> int:
     """Print each outcome, and add the repaired documents to `same`. Returns the number of those not repaired."""
     start, mended, left = time.monotonic(), Counter[str](), Counter[str]()
     for outcome in outcomes:
-        (mended if isinstance(outcome, Mended) else left)[outcome.wanted.namespace] += 1
-        if isinstance(outcome, Mended):
-            same.add((outcome.wanted.namespace, id_key(outcome.wanted.id)))
+        (mended if isinstance(outcome, Repaired) else left)[outcome.document.namespace] += 1
+        if isinstance(outcome, Repaired):
+            same.add((outcome.document.namespace, id_key(outcome.document.id)))
         if as_json:
             print_json(_outcome_event(session.pipeline, outcome))
-        elif isinstance(outcome, Left) and left.total() <= _MAX_LINES:
-            click.echo(f"left     {outcome.wanted.namespace} {_id(outcome.wanted)}: {outcome.kind}: {outcome.why}")
+        elif isinstance(outcome, NotRepaired) and left.total() <= _MAX_LINES:
+            click.echo(
+                f"left     {outcome.document.namespace} {_id(outcome.document)}: {outcome.kind}: {outcome.reason}"
+            )
     seconds = round(time.monotonic() - start, 1)
     if as_json:
         print_json(events.Repaired(mended=mended.total(), left=left.total(), seconds=seconds))
@@ -143,17 +145,17 @@ def _report(session: Session, outcomes: Iterable[Repaired], same: set[tuple[str,
     return left.total()
 
 
-def _reread_event(document: Wanted) -> Reread:
+def _reread_event(document: DocumentRef) -> Reread:
     return Reread(namespace=document.namespace, id=verdict_file.shown_id(document.id), id_bson=document.id.hex())
 
 
-def _outcome_event(pipeline: Pipeline, outcome: Repaired) -> Reread:
-    destination = pipeline.renames.destination(outcome.wanted.namespace)
-    event = replace(_reread_event(outcome.wanted), destination_namespace=destination)
-    if isinstance(outcome, Mended):
+def _outcome_event(pipeline: Pipeline, outcome: Outcome) -> Reread:
+    destination = pipeline.renames.destination(outcome.document.namespace)
+    event = replace(_reread_event(outcome.document), destination_namespace=destination)
+    if isinstance(outcome, Repaired):
         return replace(event, result="mended")
-    return replace(event, result="left", kind=outcome.kind, reason=outcome.why)
+    return replace(event, result="left", kind=outcome.kind, reason=outcome.reason)
 
 
-def _id(document: Wanted) -> str:
+def _id(document: DocumentRef) -> str:
     return extended_json(document.id) or document.id.hex()

@@ -104,9 +104,9 @@ def replay(
     end = point_in_time(until) if until else None
     with opened(file) as session:
         if uri is None:
-            verdict = rebuilding.rebuild(session, rebuilding.Asked(only, force, timeout), Terminal(yes))
+            verdict = rebuilding.rebuild(session, rebuilding.RebuildOptions(only, force, timeout), Terminal(yes))
         else:
-            options = steps.Asked(uri, label, only, end, follow, empty, force, timeout)
+            options = steps.ReplayOptions(uri, label, only, end, follow, empty, force, timeout)
             verdict = steps.replay(session, options, Terminal(yes))
         _report(verdict, as_json=as_json)
 
@@ -116,7 +116,7 @@ def _report(verdict: Verdict, *, as_json: bool) -> None:
     if as_json:
         print_json(verdict.event)
     else:
-        for line in verdict.words():
+        for line in verdict.lines():
             click.echo(line)
     if not verdict.is_whole:
         raise click.exceptions.Exit(1)

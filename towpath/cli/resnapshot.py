@@ -17,14 +17,14 @@ from towpath.errors import Refused
 from towpath.events import as_line
 from towpath.log import reread_requests
 from towpath.repair import targets
-from towpath.repair.rereads import Left, repair
-from towpath.repair.targets import Wanted
+from towpath.repair.rereads import NotRepaired, repair
+from towpath.repair.targets import DocumentRef
 from towpath.resnapshot import Captured
 from towpath.session import Session
 from towpath.verification import full_verdict
-from towpath.verification.run import Asked, differences
+from towpath.verification.run import VerifyRequest, differences
 from towpath.verification.scope import pairs
-from towpath.verification.verdict_file import Examples, Found, figures
+from towpath.verification.verdict_file import Examples, VerificationResult, figures
 from verifier import Options, Verification
 
 _LOST_FOR = 60.0  # seconds to wait for a server that does not answer during the comparison
@@ -64,7 +64,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         name = _start(session, name, only)
         _complete(session, name, only, timeout)
         verdict = verify.run(
-            session, pairs(session.pipeline, only), _options(), Asked(False, only=only), as_json=as_json
+            session, pairs(session.pipeline, only), _options(), VerifyRequest(False, only=only), as_json=as_json
         )
     verify.end(verdict.verdict, verdict.differences)
 
@@ -143,9 +143,9 @@ def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float
     _compare(session, only)
     with passing(session) as passed:
         outcomes = repair(session, _to_reread(session, only), passed, timeout, say)
-        left = [outcome for outcome in outcomes if isinstance(outcome, Left)]
+        left = [outcome for outcome in outcomes if isinstance(outcome, NotRepaired)]
     for outcome in left[:10]:
-        say(f"left {outcome.wanted.namespace} {outcome.wanted.id.hex()}: {outcome.kind}: {outcome.why}")
+        say(f"left {outcome.document.namespace} {outcome.document.id.hex()}: {outcome.kind}: {outcome.reason}")
     resnapshots.close(pipeline, session.connect, session.topics, name, timeout)
 
 
@@ -162,7 +162,7 @@ def _compare(session: Session, only: tuple[str, ...]) -> None:
         )
         for difference in differences(session, verification, examples, resumable=False):
             file.write(difference.line)
-        file.write(as_line(figures(Found(verification.verdict, examples.found, None))))
+        file.write(as_line(figures(VerificationResult(verification.verdict, examples.found, None))))
 
 
 def _differences_file(session: Session) -> Path:
@@ -170,7 +170,7 @@ def _differences_file(session: Session) -> Path:
     return state_files.folder(session.pipeline.name) / "resnapshot.jsonl"
 
 
-def _to_reread(session: Session, only: tuple[str, ...]) -> Iterator[Wanted]:
+def _to_reread(session: Session, only: tuple[str, ...]) -> Iterator[DocumentRef]:
     """Documents that differ, and dead letters, whose documents may be deleted at the source."""
     yield from targets.of_verdicts([_differences_file(session)])
     if not session.pipeline.exactly_once:

@@ -62,7 +62,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
 
 
 def _as_json(session: Session, status: Status) -> dict[str, Any]:
-    reports = Verified.look(session, status.topic_ids).as_json() | replay_states.report(session).as_json()
+    reports = Verified.read(session, status.topic_ids).as_json() | replay_states.report(session).as_json()
     reports |= {"ddl": unreplicated.as_json(session, status.ddl)}
     return status.as_json() | reports | {"log": log_figures.report(session, status.ends).as_json()}
 
@@ -119,7 +119,7 @@ def _watch_screen(session: Session) -> Status | None:
 def _screen(session: Session, status: Status) -> RenderableType:
     return screen(
         status,
-        Verified.look(session, status.topic_ids),
+        Verified.read(session, status.topic_ids),
         replay_states.report(session),
         log_figures.report(session, status.ends),
         unreplicated.lines(session, status.ddl),

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from towpath.text import counted
 from towpath.verification.scope import Metadata
-from towpath.verification.verdict_file import KINDS, Found
+from towpath.verification.verdict_file import KINDS, VerificationResult
 from verifier import Tally, Verdict
 
 _WIDE = 1000  # columns; without a terminal, no line is wrapped
@@ -23,7 +23,7 @@ SCREEN_LIMITS = (
 )
 
 
-def show(result: Found) -> None:
+def show(result: VerificationResult) -> None:
     """Print a verdict for people."""
     console = Console()
     console.width = console.width if console.is_terminal else _WIDE
@@ -49,7 +49,7 @@ def _notes(verdict: Verdict) -> Iterator[str]:
     yield from (f"trouble: {trouble}" for trouble in verdict.trouble)
 
 
-def _examples(result: Found) -> Iterator[str]:
+def _examples(result: VerificationResult) -> Iterator[str]:
     for example in result.examples:
         yield ""
         yield f"{example.namespace} {_short(example.id)}: {example.kind}"
@@ -73,7 +73,7 @@ def _metadata(metadata: Metadata | None) -> Iterator[str]:
             yield from (f"    run at the destination: {line}" for line in difference.command.splitlines())
 
 
-def _end(result: Found) -> Iterator[str]:
+def _end(result: VerificationResult) -> Iterator[str]:
     verdict = result.verdict
     yield ""
     rate = f"{verdict.compared / verdict.seconds:,.0f} a second" if verdict.seconds else ""
@@ -84,7 +84,7 @@ def _end(result: Found) -> Iterator[str]:
         yield SCREEN_LIMITS
 
 
-def _metadata_summary(result: Found) -> str:
+def _metadata_summary(result: VerificationResult) -> str:
     if result.metadata is None:
         return ""
     held = len(result.metadata.held_back)

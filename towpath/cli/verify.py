@@ -26,9 +26,9 @@ from towpath.session import Session
 from towpath.state_files import following_alone, journaled
 from towpath.verification import run as verification
 from towpath.verification.follower import follow
-from towpath.verification.run import Asked, Beginning, Newest
+from towpath.verification.run import FollowStart, Newest, VerifyRequest
 from towpath.verification.scope import metadata, pairs
-from towpath.verification.verdict_file import Found
+from towpath.verification.verdict_file import VerificationResult
 from verifier import Options, Pair, Recheck, Verdict
 
 _EXAMPLES = 10  # differences that are shown in full
@@ -138,9 +138,9 @@ def verify(
         if with_metadata is None:
             with_metadata = recent is None
         definitions = metadata(session.pipeline, only) if with_metadata else None
-        run_options = Asked(alone or quiet, recent, definitions, only, ddl)
-        beginning = Beginning.look(session, run_options, options) if follows else None
-        if beginning and beginning.goes_on:
+        run_options = VerifyRequest(alone or quiet, recent, definitions, only, ddl)
+        beginning = FollowStart.find(session, run_options, options) if follows else None
+        if beginning and beginning.continues:
             result = _without_comparing(run_options, as_json=as_json)
         else:
             compared = [] if recent else pairs(session.pipeline, only)
@@ -155,12 +155,12 @@ def verify(
     end(result.verdict, result.differences)
 
 
-def _without_comparing(run_options: Asked, *, as_json: bool) -> Found:
+def _without_comparing(run_options: VerifyRequest, *, as_json: bool) -> VerificationResult:
     """The result of a follower that continues from a verdict: only options, views and indexes are compared."""
     show_event = print_json if as_json else _print
     for definition in run_options.definitions:
         show_event(definition)
-    return Found(Verdict([]), (), run_options.metadata)
+    return VerificationResult(Verdict([]), (), run_options.metadata)
 
 
 def _print(event: Event) -> None:
@@ -173,7 +173,13 @@ def _print(event: Event) -> None:
 
 
 def _follow(
-    session: Session, beginning: Beginning, result: Found, run_options: Asked, options: Options, *, as_json: bool
+    session: Session,
+    beginning: FollowStart,
+    result: VerificationResult,
+    run_options: VerifyRequest,
+    options: Options,
+    *,
+    as_json: bool,
 ) -> int:
     """Follow until interrupted, and print each difference once it is proven. Returns their number at the end.
 
@@ -185,7 +191,7 @@ def _follow(
     with nullcontext() if run_options.alone else asking(session) as passed:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopping a service counts as an interrupt
         say("comparing documents that change, until interrupted; `towpath status` shows the progress")
-        known = beginning.known(session.pipeline.name)
+        known = beginning.known_differences(session.pipeline.name)
         state = follow(session, beginning.state, known, passed, show_event, run_options.only, options)
     if as_json:
         print_json(Followed(**state.as_json()))
@@ -226,11 +232,11 @@ def run(
     session: Session,
     compared: list[Pair],
     options: Options,
-    run_options: Asked,
+    run_options: VerifyRequest,
     *,
     as_json: bool,
     report: Path | None = None,
-) -> Found:
+) -> VerificationResult:
     """Compare, and print the differences and the verdict."""
     with comparison_bar() as update:
         show_event = print_json if as_json else lambda event: None

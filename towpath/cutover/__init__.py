@@ -1,7 +1,7 @@
-"""A cutover: the destination becomes primary, and the way back.
+"""A cutover: the destination becomes primary; and the fail back to the source.
 
-`gate` holds what must be true before, `preconditions` what the pause takes. `comparison` compares the documents that
-the newest records are about, `write_stop` ends the writes, `pause` bounds the time without writes, `late_writes`
-watches for writes after that. `steps` are the steps, `fail_back` those of the return, `undo` takes them back, `events`
-is what happens. `reverse_pipeline` and `reverse_file` make the pipeline of the other direction.
+`gate` checks what must hold before, `preconditions` what the pause needs. `writes` stops the writes and watches for
+late ones, `pause` bounds the time without writes and verifies in it. `steps` holds the steps and their undo,
+`fail_back` the steps of the return, `sides` both directions with their marker, `events` the reporter.
+`reverse_pipeline` creates the pipeline of the other direction and its file.
 """

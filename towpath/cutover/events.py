@@ -1,4 +1,4 @@
-"""What happens in a cutover, as events: each is handed to who shows them, and all are kept for the report."""
+"""The events of a cutover: each is shown at once and kept for the report."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from towpath.session import Say
 
 
 @dataclass(slots=True)
-class Telling:
-    """`show` is given each event, `say` the words about a step that begins."""
+class Reporter:
+    """`show` receives each event, `say` a line for each step that starts."""
 
     show: Callable[[Told], None]
     say: Say
     events: list[Told] = field(default_factory=list)
-    doing: str = ""
-    """The step that was begun last."""
+    current_step: str = ""
+    """The step that started last."""
 
-    def tell(self, event: Told) -> None:
+    def report(self, event: Told) -> None:
         event = replace(event, at=datetime.now(UTC))
         self.events.append(event)
         self.show(event)
 
     @contextmanager
-    def step(self, words: str) -> Iterator[dict[str, int]]:
-        """Something that takes a while; `documents` and `commands` that are put into what it gives are told with it."""
-        self.say(f"{words} …")
-        self.doing = words
-        begun, figures = time.monotonic(), dict[str, int]()
+    def step(self, name: str) -> Iterator[dict[str, int]]:
+        """Time a step. Its event contains the counts `documents` and `commands` that the body puts into the dict."""
+        self.say(f"{name} …")
+        self.current_step = name
+        start, figures = time.monotonic(), dict[str, int]()
         yield figures
-        seconds = round(time.monotonic() - begun, 3)
-        shown = "".join(f", {count:,} {name}" for name, count in figures.items())
-        told = f"{words}: {seconds:.1f} s{shown}"
-        counts = figures.get("documents"), figures.get("commands")
-        self.tell(Step(words=told, step=words, seconds=seconds, documents=counts[0], commands=counts[1]))
+        seconds = round(time.monotonic() - start, 3)
+        counts = "".join(f", {count:,} {unit}" for unit, count in figures.items())
+        documents, commands = figures.get("documents"), figures.get("commands")
+        words = f"{name}: {seconds:.1f} s{counts}"
+        self.report(Step(words=words, step=name, seconds=seconds, documents=documents, commands=commands))

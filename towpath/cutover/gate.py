@@ -1,11 +1,10 @@
-"""What must hold before a cutover begins: one list, each line green or red. Nothing is changed by looking."""
+"""What must hold before a cutover begins: a list of checks, each green or red. The checks change nothing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pymongo.errors import PyMongoError
@@ -21,11 +20,11 @@ from towpath.status.collector import read_status
 from towpath.status.figures import Status
 from towpath.supervisor.dead_letters import DeadLetterRetries
 from towpath.text import counted, duration
-from towpath.verification.full_verdict import Verified, age, words
+from towpath.verification.full_verdict import Verified, age, summary
 from towpath.verification.scope import metadata
 from verifier import VerifierError
 
-_SHOWN = 3  # of many findings
+_SHOWN = 3  # findings in one line; the rest is only counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,130 +33,127 @@ class Limits:
 
     lag: float
     verified: float
-    """How old a full verification may be."""
+    """Largest age of the last full verification."""
 
 
-Look = Callable[[], Check]
+def gate(session: Session, limits: Limits, *, blocks: bool, reverse: Session | None) -> list[Check]:
+    """All checks before a cutover to the destination; `reverse` is the reverse pipeline, if one is to be created.
 
-
-def gate(it: Session, limits: Limits, *, blocks: bool, back: Session | None) -> list[Check]:
-    """All checks of a pipeline that is to be cut over to its destination; `back` is the way back, where one is wanted.
-
-    `blocks`: whether writes to the source are to be blocked.
+    `blocks`: whether the cutover blocks writes to the source.
     """
-    return [*_pipeline(it, limits), _of(_verified, it, limits), *_besides(it, blocks), *(_way(back) if back else ())]
+    checks = [*_pipeline(session, limits), _guarded("verified", _verified, session, limits), *_common(session, blocks)]
+    return [*checks, _guarded("way back", _reverse_pipeline, reverse)] if reverse else checks
 
 
-def gate_back(back: Session, limits: Limits, *, blocks: bool) -> list[Check]:
-    """All checks before the return; what was changed since the cutover is verified by the return itself."""
-    return [*_pipeline(back, limits), *_besides(back, blocks)]
+def fail_back_gate(reverse: Session, limits: Limits, *, blocks: bool) -> list[Check]:
+    """All checks before a fail back, which itself verifies what was changed since the cutover."""
+    return [*_pipeline(reverse, limits), *_common(reverse, blocks)]
 
 
-def _of(check: Callable[..., Check], *arguments: Any) -> Check:
-    """A check that cannot be made is red."""
+def _guarded(name: str, check: Callable[..., Check], *arguments: Any) -> Check:
+    """The result of `check`; red with this name when it cannot be made."""
     try:
         return check(*arguments)
     except (TowpathError, VerifierError, PyMongoError) as error:
-        name, told = check.__name__.strip("_").replace("_", " "), fields(error)
-        return Check(name, False, getattr(error, "sentence", str(error)), told["advice"], told["where"], told["code"])
+        parts = fields(error)
+        sentence = getattr(error, "sentence", str(error))
+        return Check(name, False, sentence, parts["advice"], parts["where"], parts["code"])
 
 
-def looked(checks: Iterable[Look]) -> list[Check]:
-    """These as well."""
-    return [_of(check) for check in checks]
+def run_checks(checks: Iterable[Callable[[], Check]]) -> list[Check]:
+    return [_guarded(check.__name__.replace("_", " "), check) for check in checks]
 
 
-def _pipeline(it: Session, limits: Limits) -> Iterator[Check]:
+def _pipeline(session: Session, limits: Limits) -> Iterator[Check]:
     try:
-        found = read_status(it.pipeline, it.connect, it.topics)
+        status = read_status(session.pipeline, session.connect, session.topics)
     except (TowpathError, PyMongoError) as error:
-        yield Check("connectors", False, str(error), f"towpath status {it.file}")
+        yield Check("connectors", False, str(error), f"towpath status {session.file}")
         return
-    yield _connectors(it, found)
-    copied = sum(copied.done for copied in found.snapshot)
-    words = "done" if found.snapshot_done else f"{copied:,} of {counted(len(found.snapshot), 'collection')}"
-    yield Check("copy", found.snapshot_done, words, f"towpath status {it.file} --watch")
-    records = found.lag_records
-    lag = "unknown" if records is None else f"{found.lag_seconds:.1f} s, {counted(records, 'record')}"
-    in_step = records is not None and found.lag_seconds <= limits.lag
-    yield Check("lag", in_step, f"{lag} (limit {limits.lag:g} s)", "wait until it is less, or allow more: --max-lag")
-    waiting = sum(one.requests for one in found.waiting)
+    yield _connectors(session, status)
+    copied = sum(collection.done for collection in status.snapshot)
+    copy = "done" if status.snapshot_done else f"{copied:,} of {counted(len(status.snapshot), 'collection')}"
+    yield Check("copy", status.snapshot_done, copy, f"towpath status {session.file} --watch")
+    records = status.lag_records
+    lag = "unknown" if records is None else f"{status.lag_seconds:.1f} s, {counted(records, 'record')}"
+    in_sync = records is not None and status.lag_seconds <= limits.lag
+    yield Check("lag", in_sync, f"{lag} (limit {limits.lag:g} s)", "wait until it is less, or allow more: --max-lag")
+    waiting = sum(requests.requests for requests in status.waiting)
     advice = "a repair or compaction is under way: wait until it is done"
     yield Check(
         "reading again", not waiting, f"{counted(waiting, 'request')} waiting" if waiting else "nothing", advice
     )
-    yield _of(_set_aside, it)
-    yield _of(_collections, it, found)
+    yield _guarded("set retries", _dead_letters, session)
+    yield _guarded("collections", _collections, session, status)
 
 
-def _connectors(it: Session, found: Status) -> Check:
-    reasons = [f"{one.name}: {reason}" for one in found.connectors for reason in one.failures]
-    reasons += found.trouble
-    good = found.state == "running" and not reasons
-    words = "; ".join([found.state, *reasons[:_SHOWN]])
-    return Check("connectors", good, words, f"towpath status {it.file}; towpath restart {it.file}")
+def _connectors(session: Session, status: Status) -> Check:
+    reasons = [f"{connector.name}: {reason}" for connector in status.connectors for reason in connector.failures]
+    reasons += status.trouble
+    good = status.state == "running" and not reasons
+    finding = "; ".join([status.state, *reasons[:_SHOWN]])
+    return Check("connectors", good, finding, f"towpath status {session.file}; towpath restart {session.file}")
 
 
-def _set_aside(it: Session) -> Check:
-    retries = DeadLetterRetries(it)
+def _dead_letters(session: Session) -> Check:
+    retries = DeadLetterRetries(session)
     for _ in retries.read(time.monotonic()):
         pass
-    words = f"{counted(retries.remaining, 'document')} that the destination refused" if retries.remaining else "nothing"
-    return Check("set aside", not retries.remaining, words, f"towpath repair {it.file} --dead-letters")
+    finding = (
+        f"{counted(retries.remaining, 'document')} that the destination refused" if retries.remaining else "nothing"
+    )
+    return Check("set retries", not retries.remaining, finding, f"towpath repair {session.file} --dead-letters")
 
 
-def _collections(it: Session, found: Status) -> Check:
-    lines = [one.line for one in unreplicated.unsettled(it, found.ddl, remember=False)]
-    words = "; ".join(lines[:_SHOWN]) if lines else "nothing was done to them that the other side has not followed"
-    return Check("collections", not lines, words, f"towpath ddl {it.file}")
+def _collections(session: Session, status: Status) -> Check:
+    lines = [ddl.line for ddl in unreplicated.unsettled(session, status.ddl, remember=False)]
+    finding = "; ".join(lines[:_SHOWN]) if lines else "no DDL that the other side has not followed"
+    return Check("collections", not lines, finding, f"towpath ddl {session.file}")
 
 
-def _verified(it: Session, limits: Limits) -> Check:
-    advice = f"towpath verify {it.file}"
-    found = Verified.look(it)
-    if (full := found.full) is None:
-        return Check("verified", False, found.doubt or "never: no verdict on everything is known", advice)
-    told = words(full)
-    if found.left:
-        told += f"; {counted(found.left, 'difference')} found since"
-        advice = f"towpath repair {it.file}"
-    good = full["verdict"] == "same" and bool(full["clean"]) and age(full) <= limits.verified and not found.left
-    return Check("verified", good, f"{told} (limit {duration(limits.verified)})", advice)
+def _verified(session: Session, limits: Limits) -> Check:
+    advice = f"towpath verify {session.file}"
+    verified = Verified.read(session)
+    if (full := verified.full) is None:
+        return Check("verified", False, verified.doubt or "never: no verdict on everything is known", advice)
+    finding = summary(full)
+    if verified.left:
+        finding += f"; {counted(verified.left, 'difference')} found since"
+        advice = f"towpath repair {session.file}"
+    good = full["verdict"] == "same" and bool(full["clean"]) and age(full) <= limits.verified and not verified.left
+    return Check("verified", good, f"{finding} (limit {duration(limits.verified)})", advice)
 
 
-def _besides(it: Session, blocks: bool) -> Iterator[Check]:
-    yield _of(_metadata, it)
+def _common(session: Session, blocks: bool) -> Iterator[Check]:
+    yield _guarded("metadata", _metadata, session)
     if blocks:
-        yield _of(_block, it)
+        yield _guarded("block", _write_block, session)
 
 
-def _metadata(it: Session) -> Check:
-    found = metadata(it.pipeline, ())
-    words = "; ".join(f"{one.pair.source}: {one.what}" for one in found.differences[:_SHOWN])
+def _metadata(session: Session) -> Check:
+    found = metadata(session.pipeline, ())
+    finding = "; ".join(f"{difference.pair.source}: {difference.what}" for difference in found.differences[:_SHOWN])
     more = len(found.differences) - _SHOWN
-    words += f"; and {more} more" if more > 0 else ""
+    finding += f"; and {more} more" if more > 0 else ""
     same = f"the same, {len(found.held_back)} held back until the cutover"
-    return Check("metadata", not found.differences, words or same, f"towpath prepare {it.file}")
+    return Check("metadata", not found.differences, finding or same, f"towpath prepare {session.file}")
 
 
-def _block(it: Session) -> Check:
-    with connected(it.pipeline.source_uri, "source") as client:
+def _write_block(session: Session) -> Check:
+    with connected(session.pipeline.source_uri, "source") as client:
         trouble = write_block.trouble(client)
     return Check("write block", not trouble, trouble or "the user may block writes", "or leave --block-writes out")
 
 
-def _way(back: Session) -> Iterator[Check]:
-    yield _of(_way_back, back, back.file)
-
-
-def _way_back(back: Session, file: Path) -> Check:
-    errors = [
-        one for one in everything(back, file, create_stopped=back.pipeline.source_connectors) if one.level == "error"
-    ]
-    words = "; ".join(f"{one.subject}: {one.finding}" for one in errors[:_SHOWN])
-    advice = "; ".join(one.advice for one in errors[:_SHOWN])
-    return Check("way back", not errors, words or f"can be begun ({file.name})", f"{advice}; or --no-way-back")
+def _reverse_pipeline(reverse: Session) -> Check:
+    findings = everything(reverse, reverse.file, create_stopped=reverse.pipeline.source_connectors)
+    errors = [finding for finding in findings if finding.level == "error"]
+    lines = "; ".join(f"{error.subject}: {error.finding}" for error in errors[:_SHOWN])
+    advice = "; ".join(error.advice for error in errors[:_SHOWN])
+    return Check(
+        "way back", not errors, lines or f"can be created ({reverse.file.name})", f"{advice}; or --no-way-back"
+    )
 
 
 def red(checks: Sequence[Check]) -> list[Check]:
-    return [one for one in checks if not one.good]
+    return [check for check in checks if not check.good]

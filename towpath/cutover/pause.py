@@ -1,8 +1,8 @@
-"""The pause of a cutover, and the comparisons before it and in it.
+"""The pause of a cutover, and the verification before it and in it.
 
-Nothing in the pause waits longer than its limit or goes on after a late write. The first comparison takes the newest
-records of the log; each further one takes what came since the one before it began, so that the last, in the pause,
-has little left.
+Nothing in the pause waits longer than its limit or goes on after a late write. The first comparison covers the newest
+records of the log; each further one covers the records since the previous one began, so that the last, in the pause,
+has little to do.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from types import FrameType
 
 from towpath import state_files
 from towpath.barrier import asking
-from towpath.cutover.events import Telling
+from towpath.cutover.events import Reporter
 from towpath.cutover.sides import Sides
-from towpath.cutover.writes import Stopping
+from towpath.cutover.writes import WriteStop
 from towpath.errors import Overtaken, TowpathError
 from towpath.events import as_line
 from towpath.kafka.topics import Place
@@ -27,58 +27,58 @@ from towpath.log.lag import pipeline_ends
 from towpath.session import ERRORS, Session
 from towpath.verification import verdict_file
 from towpath.verification.run import RecentVerification
-from towpath.verification.scope import of_now, pairs
-from towpath.verification.verdict_file import Found, figures
+from towpath.verification.scope import current_fields, pairs
+from towpath.verification.verdict_file import VerificationResult, figures
 from verifier import Difference, Namespace, Options, Verdict, Verification
 
-_AGAIN_S = 1.0  # to the next ring, should something have swallowed one
-_GRACE_S = 0.5  # in which a wait that knows the limit says itself what it has seen last
+_REPEAT_S = 1.0  # to the next alarm, in case a library has swallowed one
+_GRACE_S = 0.5  # in which a wait that knows the limit can end by itself and report what it saw last
 _SOON_S = 0.001
 
 
-class _Over(BaseException):
-    """Ends whatever the pause is at, as Ctrl-C does: nothing takes it for a failure of its own and tries again."""
+class _PauseEnded(BaseException):
+    """Ends whatever runs in the pause, as Ctrl-C does: no code mistakes it for a failure of its own and retries."""
 
 
 @dataclass(slots=True)
 class Pause:
-    """`limit` is in seconds, from the moment on at which writes may have ended."""
+    """`limit` is in seconds, counted from when the writes may have ended."""
 
     limit: float
-    telling: Telling
+    reporter: Reporter
     _began: float = 0.0
-    _why: str = ""
+    _reason: str = ""
     _armed: bool = False
 
-    def end_writes(self, sides: Sides, stopping: Stopping) -> None:
-        """Writes may end at any moment of this; where people stop them by hand, when they say so."""
-        if stopping.asks:
-            stopping.ask(self.telling)
+    def end_writes(self, sides: Sides, write_stop: WriteStop) -> None:
+        """End the writes. The pause starts before that, or, when a person stops the writers, once they confirm."""
+        if write_stop.is_manual:
+            write_stop.wait_for_confirmation(self.reporter)
             self._begin()
             return
-        if stopping.blocks:
+        if write_stop.blocks:
             sides.begin("block")
         self._begin()
-        stopping.stop(self.telling, self.left)
+        write_stop.stop(self.reporter, self.remaining)
 
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
-    def left(self, most: float) -> float:
-        """Seconds that a wait may take which would take `most` otherwise."""
+    def remaining(self, most: float) -> float:
+        """Seconds that a wait of at most `most` seconds may take."""
         return max(0.0, min(most, self.limit - self.seconds))
 
-    def end(self, why: str) -> None:
-        """End it now, from any thread."""
-        self._why = self._why or why
+    def end(self, reason: str) -> None:
+        """End the pause now; can be called from any thread. The first reason counts."""
+        self._reason = self._reason or reason
         if self._armed:
-            signal.setitimer(signal.ITIMER_REAL, _SOON_S, _AGAIN_S)
+            signal.setitimer(signal.ITIMER_REAL, _SOON_S, _REPEAT_S)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Inside, in the main thread, whatever waits ends when the pause does; then raises `Red` with the reason."""
-        signal.signal(signal.SIGALRM, self._ring)  # for good: a ring that comes late must not end the process
+    def enforced(self) -> Iterator[None]:
+        """Interrupt the body, in the main thread, when the pause ends; then raise `CheckFailed` with the reason."""
+        signal.signal(signal.SIGALRM, self._on_alarm)  # never reset: a late alarm must not end the process
         try:
             try:
                 self._armed = True
@@ -88,82 +88,92 @@ class Pause:
                 signal.setitimer(signal.ITIMER_REAL, 0)
         except Overtaken:
             raise
-        except (_Over, SystemError, *ERRORS) as error:  # SystemError: what Kafka's client makes of an interrupt
-            if self._why or (self._began and not self.left(self.limit)):
-                raise Red(self._why or self._limit_words(error)) from error
+        except (_PauseEnded, SystemError, *ERRORS) as error:  # SystemError: what Kafka's client raises when interrupted
+            if self._reason or (self._began and not self.remaining(self.limit)):
+                raise CheckFailed(self._reason or self._limit_message(error)) from error
             raise
 
     def _begin(self) -> None:
         self._began = time.monotonic()
-        signal.setitimer(signal.ITIMER_REAL, self.limit + _GRACE_S, _AGAIN_S)
+        signal.setitimer(signal.ITIMER_REAL, self.limit + _GRACE_S, _REPEAT_S)
 
-    def _ring(self, number: int, frame: FrameType | None) -> None:
+    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
         if self._armed:
-            raise _Over
+            raise _PauseEnded
 
-    def _limit_words(self, error: BaseException) -> str:
-        seen = f" ({error})" if isinstance(error, ERRORS) else ""
+    def _limit_message(self, error: BaseException) -> str:
+        detail = f" ({error})" if isinstance(error, ERRORS) else ""
         return (
-            f"the pause in writes has reached its limit of {self.limit:g} s while {self.telling.doing}{seen}; see to"
-            " what holds it up, or allow more: --max-pause"
+            f"the pause in writes has reached its limit of {self.limit:g} s while {self.reporter.current_step}{detail};"
+            " find out what delays it, or allow more: --max-pause"
         )
 
 
-class Red(TowpathError):
-    """Something does not hold that must: the cutover is taken back."""
+class CheckFailed(TowpathError):
+    """A check in the cutover failed: the cutover is undone."""
 
 
 @dataclass(slots=True)
-class Checked:
-    it: Session
-    looked_s: float = 0.0
-    """How long the last look took."""
-    _from: Mapping[Place, int] = field(default_factory=dict)
+class IncrementalVerification:
+    """Each comparison covers the documents that the log names since the previous comparison began.
 
-    def newest(self, records: int) -> int:
-        """Compare what the newest so many records are about; how many documents those are. Raises `Red`."""
-        return self._look(changed_keys.ids(self.it.pipeline, self.it.topics, records, None))
+    Both methods return the number of documents compared, and raise `CheckFailed` when documents differ.
+    """
 
-    def since(self) -> int:
-        """What came since the last look began; of the whole log if there was none. Raises `Red`."""
-        return self._look(changed_keys.ids_after(self.it.pipeline, self.it.topics, self._from))
+    session: Session
+    duration_s: float = 0.0
+    """How long the last comparison took."""
+    _start: Mapping[Place, int] = field(default_factory=dict)
 
-    def _look(self, touched: Iterable[tuple[Namespace, bytes]]) -> int:
-        began = time.monotonic()
-        ends = {place: end for place, (_, end) in pipeline_ends(self.it.pipeline, self.it.topics).items()}
-        compared = _compare(self.it, touched)
-        self._from, self.looked_s = ends, time.monotonic() - began
+    def verify_newest(self, records: int) -> int:
+        """Compare the documents of the newest `records` records."""
+        return self._compare(changed_keys.ids(self.session.pipeline, self.session.topics, records, None))
+
+    def verify_new(self) -> int:
+        """Compare the documents of the records since the last comparison began; of the whole log if it is the first."""
+        return self._compare(changed_keys.ids_after(self.session.pipeline, self.session.topics, self._start))
+
+    def _compare(self, changed: Iterable[tuple[Namespace, bytes]]) -> int:
+        begin = time.monotonic()
+        ends = {place: end for place, (_, end) in pipeline_ends(self.session.pipeline, self.session.topics).items()}
+        compared = _compare(self.session, changed)
+        self._start, self.duration_s = ends, time.monotonic() - begin
         return compared
 
 
-def _compare(it: Session, touched: Iterable[tuple[Namespace, bytes]]) -> int:
-    with asking(it) as passed:
-        verification = RecentVerification(it, touched, (), Options(), passed=passed)
-        found = list(verification)
-    _refuse(it, found, verification.verdict, "the newest records", f"repair {it.file}")
+def _compare(session: Session, changed: Iterable[tuple[Namespace, bytes]]) -> int:
+    with asking(session) as passed:
+        verification = RecentVerification(session, changed, (), Options(), passed=passed)
+        differences = list(verification)
+    _require_same(session, differences, verification.verdict, "the newest records", f"repair {session.file}")
     return verification.verdict.compared
 
 
-def compare_quiet(it: Session) -> int:
-    """Compare everything by the servers' hashes, while nobody writes; how many documents. Raises `Red`."""
+def compare_quiet(session: Session) -> int:
+    """Compare everything by dbHash, while nobody writes; return the number of documents. Raises `CheckFailed`."""
     verification = Verification(
-        it.pipeline.source_uri, it.pipeline.destination_uri, pairs(it.pipeline, ()), Options(quiet=True)
+        session.pipeline.source_uri, session.pipeline.destination_uri, pairs(session.pipeline, ()), Options(quiet=True)
     )
-    found = list(verification)
-    _refuse(it, found, verification.verdict, "everything", f"repair {it.file}")
+    differences = list(verification)
+    _require_same(session, differences, verification.verdict, "everything", f"repair {session.file}")
     return verification.verdict.compared
 
 
-def _refuse(it: Session, found: list[Difference], verdict: Verdict, of: str, advice: str) -> None:
-    """What differs is kept as the last verdict, which `repair` mends."""
-    if found:
-        destination = it.pipeline.renames.destination
-        place = verdict_file.path(it.pipeline.name)
-        with state_files.writing(place, verdict_file.turn(place)) as file:
-            for one in found:
-                file.write(verdict_file.difference(one, destination(one.namespace)).line)
-            file.write(as_line(figures(Found(verdict)) | {"of": of, "ddl": [], "only": []} | of_now(it)))
-        shown = verdict_file.shown_id(found[0].id)
-        raise Red(f"{len(found):,} documents differ, such as {found[0].namespace} {shown}; run towpath {advice}")
+def _require_same(session: Session, differences: list[Difference], verdict: Verdict, of: str, advice: str) -> None:
+    """Store the differences as the last verdict, which `repair` reads."""
+    if differences:
+        destination = session.pipeline.renames.destination
+        place = verdict_file.path(session.pipeline.name)
+        with state_files.writing(place, verdict_file.locked(place)) as file:
+            for difference in differences:
+                file.write(verdict_file.difference(difference, destination(difference.namespace)).line)
+            file.write(
+                as_line(
+                    figures(VerificationResult(verdict)) | {"of": of, "ddl": [], "only": []} | current_fields(session)
+                )
+            )
+        first = differences[0]
+        example = f"{first.namespace} {verdict_file.shown_id(first.id)}"
+        raise CheckFailed(f"{len(differences):,} documents differ, such as {example}; run towpath {advice}")
     if verdict.trouble:
-        raise Red(f"there is no verdict: {'; '.join(verdict.trouble)}; run towpath verify {it.file}")
+        raise CheckFailed(f"there is no verdict: {'; '.join(verdict.trouble)}; run towpath verify {session.file}")

@@ -1,22 +1,22 @@
 """The reverse pipeline: a pipeline of the other direction, which begins when nobody writes.
 
-To begin it, by whoever knows that nobody writes:
+To begin it, while the caller makes sure that nobody writes:
 
-    make_ready             while all goes on: topics, the sink, which has nothing to do, the source connectors, STOPPED
+    make_ready             beforehand, while writes go on: topics, an idle sink, the source connectors STOPPED
     barrier.wait           of the pipeline: its sink has applied all
     control.stop_sink      of the pipeline; its capture goes on
-    begin                  from here on, what is written at its destination is replicated to its source
+    begin                  from here on, writes to the destination are replicated to the source
 
 To fail back, when nobody writes once more:
 
     barrier.wait           of the reverse pipeline: its sink has applied all
     deployment.remove      the reverse pipeline, with its log
     barrier.wait_captured  of the pipeline: what the reverse pipeline wrote is in its log as well
-    skip_to_end            the pipeline's sink skips that, because it came from its destination
+    skip_to_end            the pipeline's sink skips that, because its destination has it already
     control.resume_sink    of the pipeline
 
-So the two sinks never write at the same time, and neither ever reads what the other wrote. Its pipeline file is
-written from the pipeline's: sides swapped, renames inverted.
+So the two sinks never write at the same time, and neither reads what the other wrote. The file of the reverse pipeline
+is derived from the pipeline's file: sides swapped, renames inverted.
 """
 
 from __future__ import annotations
@@ -45,68 +45,72 @@ from towpath.pipeline import ClusterTime, Pipeline
 from towpath.replay import rebuild_marker
 from towpath.topic_settings import pipeline_topics
 
-_PAUSE = 0.1  # seconds between two looks
-_REMOVE = "`towpath remove --topics` with the file of the way back removes that; then begin again"
+_POLL_S = 0.1
+_REMOVE = "`towpath remove --topics` with the file of the reverse pipeline removes that; then begin again"
 
 
-def plan(back: Pipeline, connect: Connect, topics: Topics) -> list[Change]:
-    """What `make_ready` has to make.
+def plan(reverse: Pipeline, connect: Connect, topics: Topics) -> list[Change]:
+    """What `make_ready` has to create.
 
-    Raises `Refused` when there is anything of an earlier way back, whose position or records would be taken for this
-    one's, and what a deployment raises.
+    Raises `Refused` when anything of an earlier reverse pipeline is left, whose positions or records would be taken for
+    the new one's, and what a deployment raises.
     """
-    there = [name for name in back.source_connectors if connect.config(name) is not None]
-    for connector in statuses(connect, there):  # a status stays for a while when a connector is removed
+    existing = [name for name in reverse.source_connectors if connect.config(name) is not None]
+    for connector in statuses(connect, existing):  # the status of a removed connector stays for a while
         if connector.state not in ("MISSING", "STOPPED"):
-            raise Refused(f"{connector.name} is {connector.state}: the way back is there already; {_REMOVE}")
-    _refuse_used(back, topics)
+            raise Refused(f"{connector.name} is {connector.state}: there is a reverse pipeline already; {_REMOVE}")
+    _refuse_used(reverse, topics)
     return Deployment(
-        Inventory(back, connect, topics, allow_missing=True, create_stopped=back.source_connectors)
+        Inventory(reverse, connect, topics, allow_missing=True, create_stopped=reverse.source_connectors)
     ).plan()
 
 
 def make_ready(
-    back: Pipeline, connect: Connect, topics: Topics, say: Callable[[str], None], timeout: float = 120
+    reverse: Pipeline, connect: Connect, topics: Topics, say: Callable[[str], None], timeout: float = 120
 ) -> None:
-    """Make all that the way back needs, so that `begin` has nothing left to do but to start; again: what is missing.
+    """Create what the reverse pipeline needs and lacks, so that `begin` only has to start it.
 
     `timeout` is in seconds. Raises what `plan` raises.
     """
-    for change in plan(back, connect, topics):
+    for change in plan(reverse, connect, topics):
         say(change.description)
         change.apply()
-    for name in back.source_connectors:
+    for name in reverse.source_connectors:
         wait_stopped(connect, name)
         if connect.offsets(name):  # of a connector of this name that was removed without its log
             forget_offsets(connect, name)
             say(f"forgot the position of an earlier {name}")
-    wait_running(connect, back, timeout, [back.sink_connector])
+    wait_running(connect, reverse, timeout, [reverse.sink_connector])
 
 
-def begin(back: Pipeline, there: Pipeline, connect: Connect, topics: Topics, timeout: float) -> ClusterTime:
-    """Start the capture of the way back that `make_ready` made; return its beginning, in its source's time.
+def begin(reverse: Pipeline, forward: Pipeline, connect: Connect, topics: Topics, timeout: float) -> ClusterTime:
+    """Start the capture of the reverse pipeline from `make_ready`; return the cluster time of its source at the start.
 
-    Everything written there after this returns comes back, and nothing of what the sink of the way `there` wrote,
-    which must be STOPPED. Nobody may write meanwhile. `timeout` is in seconds. Raises `Refused` when it is not so, or
-    something is there already that was captured before; `NotYet` and `TowpathError` when it does not begin.
+    It replicates every write after this returns, and nothing that the sink of `forward` wrote. That sink must be
+    STOPPED, and nobody may write meanwhile. `timeout` is in seconds. Raises `Refused` when the connectors are not
+    STOPPED or have captured before; `NotYet` and `TowpathError` when it does not start.
     """
-    refuse_unstopped(connect, [there.sink_connector, *back.source_connectors])
-    for name in back.source_connectors:
+    refuse_unstopped(connect, [forward.sink_connector, *reverse.source_connectors])
+    for name in reverse.source_connectors:
         if connect.offsets(name):
-            raise Refused(f"{name} has captured before, and would go on there, before this moment; {_REMOVE}")
-    _refuse_used(back, topics)
+            raise Refused(f"{name} has captured before, and would go on from its old position; {_REMOVE}")
+    _refuse_used(reverse, topics)
     waiting = Wait(
-        connect, back.source_connectors, timeout, "the way back has not begun in time", pause=_PAUSE, failed_for=0
+        connect,
+        reverse.source_connectors,
+        timeout,
+        "the reverse pipeline has not started in time",
+        pause=_POLL_S,
+        failed_for=0,
     )
-    for name in back.source_connectors:
+    for name in reverse.source_connectors:
         connect.resume(name)
-    return waiting.until(lambda: _beginning(back, connect))
+    return waiting.until(lambda: _start_of_capture(reverse, connect))
 
 
-def _beginning(back: Pipeline, connect: Connect) -> ClusterTime:
-    """Since when what is written at its source is captured. Raises `NotYet` until all of its source connectors have
-    begun."""
-    starts = {name: read_state(connect, name).start for name in back.source_connectors}
+def _start_of_capture(reverse: Pipeline, connect: Connect) -> ClusterTime:
+    """The cluster time since which writes are captured. Raises `NotYet` until all source connectors have started."""
+    starts = {name: read_state(connect, name).start for name in reverse.source_connectors}
     known = [start for start in starts.values() if start is not None]
     if len(known) < len(starts):
         raise NotYet(f"{', '.join(name for name, start in starts.items() if start is None)} has not committed anything")
@@ -114,11 +118,10 @@ def _beginning(back: Pipeline, connect: Connect) -> ClusterTime:
 
 
 def skip_to_end(pipeline: Pipeline, connect: Connect, topics: Topics) -> int:
-    """Have the sink, which must be STOPPED, pass over all that is in the log; return the number of partitions.
+    """Move the sink, which must be STOPPED, past all that is in the log; return the number of partitions.
 
-    Nobody may write at the source, and capture must have passed all that was written there (`barrier.wait_captured`):
-    what it captures later is applied. Ends are those of all that was written and not the stable ones, which may be in
-    front of what was committed last. Raises `Refused`.
+    Nobody may write at the source, and capture must have caught up (`barrier.wait_captured`): what it captures later is
+    applied. The ends are the high watermarks: the last stable offset may come before the last commit. Raises `Refused`.
     """
     refuse_unmovable(pipeline, connect)
     now = datetime.now(UTC)
@@ -129,7 +132,7 @@ def skip_to_end(pipeline: Pipeline, connect: Connect, topics: Topics) -> int:
 
 
 def refuse_unmovable(pipeline: Pipeline, connect: Connect) -> None:
-    """Raise `Refused` unless the sink can pass over what is in the log."""
+    """Raise `Refused` unless the sink can skip what is in the log."""
     refuse_unstopped(connect, [pipeline.sink_connector])
     with connected(pipeline.destination_uri, "destination") as client:
         if rebuild_marker.marker(client, pipeline) is not None:
@@ -140,68 +143,69 @@ def refuse_unmovable(pipeline: Pipeline, connect: Connect) -> None:
 
 
 def refuse_unstopped(connect: Connect, names: Iterable[str]) -> None:
-    """Raise `Refused` unless these connectors are there, and STOPPED without a task."""
+    """Raise `Refused` unless these connectors exist and are STOPPED without a task."""
     for connector in statuses(connect, names):
         if connector.state != "STOPPED" or connector.tasks:
-            raise Refused(f"{connector.name} is {connector.state} with {len(connector.tasks)} tasks, and not STOPPED")
+            raise Refused(f"{connector.name} is {connector.state} with {len(connector.tasks)} tasks, not STOPPED")
 
 
-def _refuse_used(back: Pipeline, topics: Topics) -> None:
-    """Raise `Refused` when the log holds records, or the sink positions: they are of an earlier way back."""
+def _refuse_used(reverse: Pipeline, topics: Topics) -> None:
+    """Raise `Refused` when the log has records or the sink has positions: an earlier reverse pipeline left them."""
     existing = topics.all()
-    mine = [existing[name] for name in pipeline_topics(back, topics.all()) if name not in back.heartbeat_topics]
-    used = sorted({topic for (topic, _), (_, end) in topics.ends(mine, stable=False).items() if end > 0})
+    own = [existing[name] for name in pipeline_topics(reverse, topics.all()) if name not in reverse.heartbeat_topics]
+    used = sorted({topic for (topic, _), (_, end) in topics.ends(own, stable=False).items() if end > 0})
     if used:
-        raise Refused(f"{', '.join(used[:3])} hold records of an earlier way back; {_REMOVE}")
-    with connected(back.destination_uri, "destination") as client:
-        if any(position.offset > 0 for position in positions.positions(client, back).values()):
-            raise Refused(f"the sink {back.sink_connector} has positions of an earlier way back; {_REMOVE}")
+        raise Refused(f"{', '.join(used[:3])} hold records of an earlier reverse pipeline; {_REMOVE}")
+    with connected(reverse.destination_uri, "destination") as client:
+        if any(position.offset > 0 for position in positions.positions(client, reverse).values()):
+            raise Refused(f"the sink {reverse.sink_connector} has positions of an earlier reverse pipeline; {_REMOVE}")
 
 
-_LONGEST = 64  # characters of a pipeline's name
-_AS_THEY_ARE = ("kafka", "connect", "write")
+_MAX_NAME = 64  # characters of a pipeline's name
+_COPIED_SECTIONS = ("kafka", "connect", "write")
 
 
-def back_file(path: Path) -> str:
-    """The TOML of the pipeline that leads back: from the destination of this file's pipeline to its source.
+def reverse_file_text(path: Path) -> str:
+    """The TOML of the reverse pipeline: from the destination of this file's pipeline to its source.
 
-    It has the same folder, where the files that it names are, and copies nothing. Its log is not compacted: it lives
-    for as long as the way back is open. Raises `BadPipelineFile`, and `Refused` where there can be no way back.
+    It makes no initial copy and does not compact its log, which exists only until the fail back. It belongs into the
+    same folder, because it names the same files. Raises `BadPipelineFile`, and `Refused` where no reverse pipeline is
+    possible.
     """
     pipeline = pipeline_file.read(path)
     if not pipeline.exactly_once:
         raise Refused(
-            f'{pipeline.name} has mode = "plain", whose sink applies changes at least once, so that no moment divides'
-            ' what it wrote from what others write: only pipelines with mode = "exactly-once" have a way back'
+            f'{pipeline.name} has mode = "plain", whose sink applies changes at least once, so that no point in time'
+            ' separates its writes from those of others; a reverse pipeline needs mode = "exactly-once"'
         )
-    selection, renames = reverse(pipeline.selection, pipeline.renames)
-    whole = renamed(pipeline.whole_documents, pipeline.selection, pipeline.renames)
-    said = tomllib.loads(path.read_text(encoding="utf-8"))
+    selection, renames = reverse_selection(pipeline.selection, pipeline.renames)
+    whole = renamed_patterns(pipeline.whole_documents, pipeline.selection, pipeline.renames)
+    sections_of_file = tomllib.loads(path.read_text(encoding="utf-8"))
     sections: dict[str, Mapping[str, Any]] = {
-        "source": said["destination"],
-        "destination": said["source"],
+        "source": sections_of_file["destination"],
+        "destination": sections_of_file["source"],
         "collections": {"include": selection.include, "exclude": selection.exclude},
         "collections.rename": renames.by_source,
         "capture": {"copy": "none", "whole_documents": whole},
-        **{name: said[name] for name in _AS_THEY_ARE if name in said},
-        "log": _some(said.get("log", {}), "retention"),
-        "run": _some(said.get("run", {}), "verify", "repair"),
+        **{name: sections_of_file[name] for name in _COPIED_SECTIONS if name in sections_of_file},
+        "log": _pick(sections_of_file.get("log", {}), "retention"),
+        "run": _pick(sections_of_file.get("run", {}), "verify", "repair"),
     }
-    head = f"# The way back of the pipeline {pipeline.name}, from {path.name}.\n"
+    head = f"# The way back of the pipeline {pipeline.name}, from {path.name}.\n"  # as in existing files
     return head + f"name = {_value(_name(pipeline.name))}\n" + "".join(map(_section, sections, sections.values()))
 
 
-def back_path(path: Path) -> Path:
-    """Where it lies: beside the file."""
+def reverse_file_path(path: Path) -> Path:
+    """The path of the reverse pipeline's file: beside the pipeline's file."""
     return path.with_name(f"{path.stem}-back.toml")
 
 
-def write_back_file(path: Path) -> Path:
-    """Write it beside the file, for its owner only; one that says the same stays.
+def write_reverse_file(path: Path) -> Path:
+    """Write the reverse pipeline's file, readable by its owner only, unless it exists with the same content.
 
-    Raises `TowpathError` for one that says something else, besides what `back_file` raises.
+    Raises `TowpathError` when it exists with other content, and what `reverse_file_text` raises.
     """
-    file, text = back_path(path), other_refused(path)
+    file, text = reverse_file_path(path), checked_reverse_file(path)
     try:
         if not file.exists():
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
@@ -211,28 +215,28 @@ def write_back_file(path: Path) -> Path:
     return file
 
 
-def other_refused(path: Path) -> str:
-    """`back_file`, where it can be written. Raises `TowpathError` when there is a file that says something else."""
-    file, text = back_path(path), back_file(path)
+def checked_reverse_file(path: Path) -> str:
+    """`reverse_file_text`. Raises `TowpathError` when the file exists with other content."""
+    file, text = reverse_file_path(path), reverse_file_text(path)
     try:
         if file.exists() and file.read_text(encoding="utf-8") != text:
-            raise TowpathError(f"{file} is there and is not the way back of {path} as it is now; move it away")
+            raise TowpathError(f"{file} exists and is not the reverse pipeline of {path} as it is now; move it away")
     except OSError as error:
         raise TowpathError(f"cannot read {file}: {error.strerror}") from error
     return text
 
 
 def _name(name: str) -> str:
-    found = f"{name}-back"
-    if len(found) > _LONGEST:
+    reverse_name = f"{name}-back"
+    if len(reverse_name) > _MAX_NAME:
         raise Refused(
-            f"the way back of {name} would be called {found}, and a name has {_LONGEST} characters at most: a pipeline"
-            f" with a way back needs a name of {_LONGEST - len('-back')} at most"
+            f"the reverse pipeline of {name} would be called {reverse_name}, and a name has at most {_MAX_NAME}"
+            f" characters: a pipeline with a reverse pipeline needs a name of at most {_MAX_NAME - len('-back')}"
         )
-    return found
+    return reverse_name
 
 
-def _some(section: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+def _pick(section: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: section[key] for key in keys if key in section}
 
 
@@ -242,45 +246,49 @@ def _section(name: str, values: Mapping[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    """As TOML has it: JSON is, for texts of printable characters, whole numbers, truth values and lists of those."""
+    """A TOML value. JSON is valid TOML for printable strings, integers, booleans and lists of those."""
     return json.dumps(value, ensure_ascii=False)
 
 
-#: Where sinks keep their positions, at the side that they write to. Patterns may take it in; it is nobody's document.
-_OURS = "towpath.*"
+#: Where sinks store their positions, at the side that they write to. A pattern of the user may match it.
+_BOOKKEEPING = "towpath.*"
 
 
-def reverse(selection: Selection, renames: Renames) -> tuple[Selection, Renames]:
-    """What is captured at the destination: exactly what a pipeline of these writes there; and the renames back.
+def reverse_selection(selection: Selection, renames: Renames) -> tuple[Selection, Renames]:
+    """The selection at the destination, which matches exactly what the pipeline writes there, and the inverse renames.
 
-    A pattern that the collections keep their names under stays, and takes in later ones as well. Raises `Refused` where
-    patterns cannot say it.
+    A pattern without renamed collections stays as it is and matches later collections as well. Raises `Refused` where
+    patterns cannot express that.
     """
     moved = _moved(selection, renames)
-    back = {new: old for old, new in moved.items()}
+    inverse = {new: old for old, new in moved.items()}
     for old, new in moved.items():
-        if back[new] != old:
-            raise Refused(f"{old} and {back[new]} are both written to {new}, so there is no way back; see [rename]")
-    kept = tuple(pattern for pattern in selection.include if pattern not in moved)
-    include = (*kept, *(new for new in back if not Selection(kept).matches(new)))
-    left = tuple(old for old in moved if old not in back and Selection(kept).matches(old))
-    found = Selection(include, (*(pattern for pattern in selection.exclude if pattern not in back), *left, _OURS))
-    for new, old in back.items():
-        if not found.matches(new):
+        if inverse[new] != old:
             raise Refused(
-                f"there is no way back for {old}: it is written to {new}, which a pattern of [collections] exclude"
-                " takes in; name in exclude what is to be left out without a *"
+                f"{old} and {inverse[new]} are both written to {new}, so there can be no reverse pipeline; see [rename]"
             )
-    return found, Renames(back)
+    kept = tuple(pattern for pattern in selection.include if pattern not in moved)
+    include = (*kept, *(new for new in inverse if not Selection(kept).matches(new)))
+    excluded = tuple(old for old in moved if old not in inverse and Selection(kept).matches(old))
+    reversed_selection = Selection(
+        include, (*(pattern for pattern in selection.exclude if pattern not in inverse), *excluded, _BOOKKEEPING)
+    )
+    for new, old in inverse.items():
+        if not reversed_selection.matches(new):
+            raise Refused(
+                f"{old} cannot be replicated back: it is written to {new}, which a pattern of [collections] exclude"
+                " matches; list the excluded collections by name, without a *"
+            )
+    return reversed_selection, Renames(inverse)
 
 
-def renamed(patterns: Iterable[str], selection: Selection, renames: Renames) -> tuple[str, ...]:
-    """Patterns of namespaces at the source, as patterns at the destination that take in the same collections."""
-    given, moved = tuple(patterns), _moved(selection, renames)
-    names = (new for old, new in moved.items() if Selection(given).matches(old))
-    return tuple(dict.fromkeys((*(pattern for pattern in given if pattern not in moved), *names)))
+def renamed_patterns(patterns: Iterable[str], selection: Selection, renames: Renames) -> tuple[str, ...]:
+    """Patterns of source namespaces, as patterns at the destination that match the same collections."""
+    source_patterns, moved = tuple(patterns), _moved(selection, renames)
+    names = (new for old, new in moved.items() if Selection(source_patterns).matches(old))
+    return tuple(dict.fromkeys((*(pattern for pattern in source_patterns if pattern not in moved), *names)))
 
 
 def _moved(selection: Selection, renames: Renames) -> dict[str, str]:
-    """The renames that mean something: of what is taken in, to another name."""
+    """The renames with an effect: of selected namespaces, to another name."""
     return {old: new for old, new in renames.by_source.items() if old != new and selection.matches(old)}

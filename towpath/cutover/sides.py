@@ -1,4 +1,4 @@
-"""A pipeline that is cut over, and its way back."""
+"""Both directions of a cutover, the pipeline and its reverse pipeline, and the marker of the cutover."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from towpath.bookkeeping import cutover as cutovers
 from towpath.bookkeeping.cutover import Cutover, State
-from towpath.cutover.reverse_pipeline import back_path, other_refused
+from towpath.cutover.reverse_pipeline import checked_reverse_file, reverse_file_path
 from towpath.cutover.writes import allow
 from towpath.errors import MongoUnreachable, TowpathError
 from towpath.mongo.client import connected
@@ -19,78 +19,82 @@ from towpath.session import Session, opened
 
 @dataclass(slots=True)
 class Sides:
-    """`back` is None where no way back is wanted. `marker` is as it is at the destination."""
+    """`reverse` is None without a reverse pipeline. `marker` is a copy of the one stored at the destination."""
 
-    it: Session
-    back: Session | None
+    forward: Session
+    reverse: Session | None
     marker: Cutover | None = None
 
     @classmethod
-    def of(cls, it: Session, back: Session | None) -> Sides:
-        """With the marker that is there. Raises `MongoUnreachable`."""
-        with connected(it.pipeline.destination_uri, "destination") as client:
-            return cls(it, back, cutovers.read(client, it.pipeline))
+    def read(cls, session: Session) -> Sides:
+        """With the marker that the destination stores, and no reverse pipeline yet. Raises `MongoUnreachable`."""
+        with connected(session.pipeline.destination_uri, "destination") as client:
+            return cls(session, None, cutovers.read(client, session.pipeline))
 
     def begin(self, step: str) -> None:
-        """Write down that a step begins."""
+        """Record in the marker that a step begins."""
         assert self.marker is not None
         self.mark(self.marker.begin(step))
 
     def take(self) -> None:
-        """Have whatever command is at it besides this one end at its next step."""
+        """Take the cutover over: any other command that runs it ends at its next step."""
         assert self.marker is not None
-        with connected(self.it.pipeline.destination_uri, "destination") as client:
+        with connected(self.forward.pipeline.destination_uri, "destination") as client:
             self.marker = replace(self.marker, token=uuid4().hex)
-            cutovers.take(client, self.it.pipeline, self.marker)
+            cutovers.take(client, self.forward.pipeline, self.marker)
 
     def enter(self, state: State) -> None:
         if self.marker is None:
-            self.marker = Cutover(state, (), time.time(), has_back=self.back is not None)
+            self.marker = Cutover(state, (), time.time(), has_back=self.reverse is not None)
             self.take()
         else:
             self.mark(replace(self.marker, state=state, steps=()))
 
     def leave(self, steps: Iterable[str]) -> None:
-        """Write down which steps are left to be undone; with none all is as before."""
+        """Record which steps are still to be undone; if none are, leave the state that these steps began in."""
         assert self.marker is not None
-        left = tuple(steps)
-        if left:
-            self.mark(replace(self.marker, steps=left))
+        if remaining := tuple(steps):
+            self.mark(replace(self.marker, steps=remaining))
         elif self.marker.state == "to the destination":
             self.mark(None)
         else:
             self.enter("over")
 
     def mark(self, marker: Cutover | None) -> None:
-        with connected(self.it.pipeline.destination_uri, "destination") as client:
+        with connected(self.forward.pipeline.destination_uri, "destination") as client:
             if marker is None:
-                cutovers.forget(client, self.it.pipeline)
+                cutovers.forget(client, self.forward.pipeline)
             else:
-                cutovers.write(client, self.it.pipeline, marker)
+                cutovers.write(client, self.forward.pipeline, marker)
         self.marker = marker
 
 
 @contextmanager
-def with_back(it: Session, *, is_there: bool) -> Iterator[Session]:
-    """The way back. A pipeline file that `is_there` already counts as it is; it is not written yet where it is not."""
-    place = back_path(it.file)
-    counts = is_there and place.exists()
-    with opened(place, None if counts else other_refused(it.file), it.say) as back:
-        yield back
+def opened_reverse(session: Session, *, is_there: bool) -> Iterator[Session]:
+    """A session of the reverse pipeline: from its file when the file `is_there`, else from the text it would have."""
+    path = reverse_file_path(session.file)
+    text = None if is_there and path.exists() else checked_reverse_file(session.file)
+    with opened(path, text, session.say) as reverse:
+        yield reverse
 
 
-def looked_at(it: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
-    """Both sides as they are now. Raises `MongoUnreachable`; before an undo the source takes writes even then."""
+def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
+    """Both directions as they are now.
+
+    Raises `MongoUnreachable`; for an undo, it unblocks the source first and raises `TowpathError`.
+    """
     try:
-        sides = Sides.of(it, None)
+        sides = Sides.read(session)
     except MongoUnreachable as error:
         if undoes:
-            allow(it.pipeline.source_uri, "source")
+            allow(session.pipeline.source_uri, "source")
             raise TowpathError(
-                f"writes to the source are allowed; what else was begun is noted at the destination: {error}."
-                " Once it answers, the same command takes the rest back"
+                f"writes to the source are allowed again; the destination records what else to undo: {error}."
+                " Once it answers, the same command undoes the rest"
             ) from error
         raise
     if sides.marker.has_back if sides.marker else has_back and goes_forward:
-        sides.back = stack.enter_context(with_back(it, is_there=not goes_forward or sides.marker is not None))
+        sides.reverse = stack.enter_context(
+            opened_reverse(session, is_there=not goes_forward or sides.marker is not None)
+        )
     return sides

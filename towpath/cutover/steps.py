@@ -26,257 +26,267 @@ import pymongo
 from connectors.control import stop_sink
 from towpath import barrier
 from towpath.cutover import reverse_pipeline
-from towpath.cutover.events import Telling
+from towpath.cutover.events import Reporter
 from towpath.cutover.gate import Limits
-from towpath.cutover.pause import Checked, Pause, compare_quiet
+from towpath.cutover.pause import IncrementalVerification, Pause, compare_quiet
 from towpath.cutover.sides import Sides
-from towpath.cutover.writes import LateWrites, Stopping, allow, writes_through
+from towpath.cutover.writes import LateWrites, WriteStop, allow, writes_through
 from towpath.deploy import deployment
 from towpath.errors import MongoUnreachable, Overtaken, TowpathError
 from towpath.events import CutoverNote
 from towpath.mongo import write_block
-from towpath.mongo.client import connected, open_two_connections, operation_time
+from towpath.mongo.client import connected, operation_time
 from towpath.pipeline import Pipeline
 from towpath.schema import apply
-from towpath.schema import plan as preparing
-from towpath.session import ERRORS, Say, Session
+from towpath.schema import plan as schema_plan
+from towpath.session import ERRORS, Say, Session, unsaid
 
-SHORT_S, LOOKS = 2.0, 5  # the pause begins after a look at what came that took no longer, or after so many
-SWITCH_S = 10.0  # seconds for the last word, which nobody takes back: a destination that is lost then is not primary
+SHORT_S, ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
+SWITCH_S = 10.0  # seconds for the final write, which cannot be undone; without it the destination is not primary
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What the command line asks for."""
+class CutoverOptions:
+    """The options of the command line."""
 
     limits: Limits
     newest: int
     """Records of the log that are verified before the pause."""
     quiet: bool
-    """Whether all documents are compared in the pause, by the servers' hashes."""
+    """Whether all documents are compared in the pause, by dbHash."""
     blocks: bool
     stop_with: str | None
     switch_with: str | None
     timeout: float
-    """Seconds for a step that waits."""
+    """In seconds, for a step that waits."""
     max_pause: float
-    """Seconds that writes are held up, at most."""
+    """Longest pause in the writes, in seconds."""
 
-    def stopping(self, uri: str, side: str) -> Stopping:
-        return Stopping(uri, side, self.stop_with, self.blocks)
+    def write_stop(self, uri: str, side: str) -> WriteStop:
+        return WriteStop(uri, side, self.stop_with, self.blocks)
 
 
-def before(sides: Sides, asked: Asked, telling: Telling) -> Checked:
-    """What takes long and needs no pause. Nothing is changed that matters."""
-    it, looks = sides.it, Checked(sides.it)
-    with telling.step("verifying what the newest records are about") as figures:
-        figures["documents"] = looks.newest(asked.newest)
-    if sides.back is not None:
-        with telling.step("making the way back ready"):
+def before(sides: Sides, options: CutoverOptions, reporter: Reporter) -> IncrementalVerification:
+    """What takes long and needs no pause. Neither side's documents or schema change."""
+    session, verification = sides.forward, IncrementalVerification(sides.forward)
+    with reporter.step("verifying what the newest records are about") as figures:
+        figures["documents"] = verification.verify_newest(options.newest)
+    if sides.reverse is not None:
+        with reporter.step("making the way back ready"):
             sides.begin("ready")
             reverse_pipeline.make_ready(
-                sides.back.pipeline, sides.back.connect, sides.back.topics, it.say, asked.timeout
+                sides.reverse.pipeline, sides.reverse.connect, sides.reverse.topics, session.say, options.timeout
             )
-    catch_up(it, "source", looks, asked, telling)
-    return looks
+    catch_up(session, "source", verification, options, reporter)
+    return verification
 
 
-def catch_up(it: Session, side: str, looks: Checked, asked: Asked, telling: Telling) -> None:
-    """Verify what came meanwhile, until there is little of it. `side` is where the writes are to end.
+def catch_up(
+    session: Session, side: str, verification: IncrementalVerification, options: CutoverOptions, reporter: Reporter
+) -> None:
+    """Verify new records until few are left. `side` is where the writes will end.
 
-    Afterwards every connection is open that the pause needs, also the one of the watch for late writes.
+    Afterwards every connection that the pause needs is open, also those of the watch for late writes.
     """
-    for _ in range(LOOKS):
-        with telling.step("verifying what came since") as figures:
-            figures["documents"] = looks.since()
-        if looks.looked_s < SHORT_S:
+    for _ in range(ROUNDS):
+        with reporter.step("verifying what came since") as figures:
+            figures["documents"] = verification.verify_new()
+        if verification.duration_s < SHORT_S:
             break
-    with connected(it.pipeline.source_uri, side) as client:
-        open_two_connections(client)
-    barrier.wait(it.pipeline, it.connect, it.topics, asked.timeout, it.say)
+    with (
+        connected(session.pipeline.source_uri, side) as client,
+        LateWrites(client, session.pipeline, side, unsaid) as rehearsal,
+    ):
+        rehearsal.catch_up()
+    barrier.wait(session.pipeline, session.connect, session.topics, options.timeout, session.say)
 
 
-def cut_over(sides: Sides, asked: Asked, looks: Checked, telling: Telling) -> float:
-    """From the last write at the source to the destination being primary; seconds of that pause.
+def cut_over(sides: Sides, options: CutoverOptions, verification: IncrementalVerification, reporter: Reporter) -> float:
+    """From the last write at the source to the destination as primary; return the seconds of that pause.
 
-    Raises what speaks against it; then it is to be undone.
+    Raises when a check fails; the caller then has to undo the cutover.
     """
-    it, pause = sides.it, Pause(asked.max_pause, telling)
-    with pause.kept():
-        pause.end_writes(sides, asked.stopping(it.pipeline.source_uri, "source"))
+    session, pause = sides.forward, Pause(options.max_pause, reporter)
+    with pause.enforced():
+        pause.end_writes(sides, options.write_stop(session.pipeline.source_uri, "source"))
         with (
-            connected(it.pipeline.source_uri, "source") as source,
-            LateWrites(source, it.pipeline, "source", pause.end) as late,
+            connected(session.pipeline.source_uri, "source") as source,
+            LateWrites(source, session.pipeline, "source", pause.end) as late_writes,
         ):
-            moment = operation_time(source)
-            settle(it, asked, looks, pause)
-            _turn_round(sides, asked, pause)
-            late.look()
+            last_write = operation_time(source)
+            settle(session, options, verification, pause)
+            _turn_round(sides, options, pause)
+            late_writes.catch_up()
     assert sides.marker is not None
-    over = replace(sides.marker, state="over", moment=str(moment), over=time.time(), blocked=asked.blocks)
+    over = replace(sides.marker, state="over", moment=str(last_write), over=time.time(), blocked=options.blocks)
     with pymongo.timeout(SWITCH_S):
         sides.mark(over)
     return pause.seconds
 
 
-def _turn_round(sides: Sides, asked: Asked, pause: Pause) -> None:
-    """Between two sides that are the same: the sink stops, the way back begins, the forms change sides."""
-    it, back, telling = sides.it, sides.back, pause.telling
-    with telling.step("stopping the sink"):
+def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause) -> None:
+    """While both sides are the same: stop the sink, start the reverse pipeline, and swap the relaxed schema."""
+    session, reverse, reporter = sides.forward, sides.reverse, pause.reporter
+    with reporter.step("stopping the sink"):
         sides.begin("sink")
-        stop_sink(it.pipeline, it.connect)
-    if back is not None:
-        with telling.step("beginning the way back"):
-            reverse_pipeline.begin(back.pipeline, it.pipeline, back.connect, back.topics, pause.left(asked.timeout))
-    with telling.step("putting the destination right") as figures:
+        stop_sink(session.pipeline, session.connect)
+    if reverse is not None:
+        with reporter.step("beginning the way back"):
+            reverse_pipeline.begin(
+                reverse.pipeline, session.pipeline, reverse.connect, reverse.topics, pause.remaining(options.timeout)
+            )
+    with reporter.step("putting the destination right") as figures:
         sides.begin("form")
-        figures["commands"] = put_right(it.pipeline)
-    if back is not None and (not asked.blocks or writes_through(it.pipeline.source_uri, "source")):
-        with telling.step("making the source a destination") as figures:
+        figures["commands"] = restore_schema(session.pipeline)
+    if reverse is not None and (not options.blocks or writes_through(session.pipeline.source_uri, "source")):
+        with reporter.step("making the source a destination") as figures:
             sides.begin("gentle")
-            figures["commands"] = ease(back.pipeline)
+            figures["commands"] = relax_existing_schema(reverse.pipeline)
 
 
-def settle(it: Session, asked: Asked, looks: Checked, pause: Pause) -> None:
-    """Everything that was written is at the other side, and is the same there. Raises `Red`, `NotYet`."""
-    telling = pause.telling
-    with telling.step("applying what is left"):
-        barrier.wait(it.pipeline, it.connect, it.topics, pause.left(asked.timeout), lambda words: None)
-    with telling.step("verifying what came since") as figures:
-        figures["documents"] = looks.since()
-    if asked.quiet:
-        with telling.step("comparing both sides whole") as figures, pymongo.timeout(pause.left(pause.limit)):
-            figures["documents"] = compare_quiet(it)
+def settle(session: Session, options: CutoverOptions, verification: IncrementalVerification, pause: Pause) -> None:
+    """Return once everything that was written is applied and verified. Raises `CheckFailed`, `NotYet`."""
+    reporter = pause.reporter
+    with reporter.step("applying what is left"):
+        barrier.wait(
+            session.pipeline, session.connect, session.topics, pause.remaining(options.timeout), lambda line: None
+        )
+    with reporter.step("verifying what came since") as figures:
+        figures["documents"] = verification.verify_new()
+    if options.quiet:
+        with reporter.step("comparing both sides whole") as figures, pymongo.timeout(pause.remaining(pause.limit)):
+            figures["documents"] = compare_quiet(session)
 
 
-def put_right(pipeline: Pipeline) -> int:
-    """Give the destination the source's own form; the number of commands."""
-    plan = preparing.plan(pipeline, final=True)
+def restore_schema(pipeline: Pipeline) -> int:
+    """Restore the source's schema at the destination; return the number of commands."""
+    plan = schema_plan.plan(pipeline, final=True)
     apply.run(pipeline, plan.steps)
     return len(plan.steps)
 
 
-def ease(pipeline: Pipeline) -> int:
-    """Stop what deletes or refuses at a destination that was there first; the number of commands."""
-    plan = preparing.plan_in_place(pipeline)
+def relax_existing_schema(pipeline: Pipeline) -> int:
+    """Relax what would delete or reject documents at a destination with a schema of its own; the number of commands."""
+    plan = schema_plan.plan_in_place(pipeline)
     apply.run(pipeline, plan.steps)
     return len(plan.steps)
 
 
-def soften(pipeline: Pipeline) -> int:
-    """Give the destination the form that takes replicated changes unharmed; the number of commands."""
-    plan = preparing.plan(pipeline, overwrite=True)
+def relax_schema(pipeline: Pipeline) -> int:
+    """Give the destination a relaxed schema, which accepts all replicated changes; return the number of commands."""
+    plan = schema_plan.plan(pipeline, overwrite=True)
     apply.run(pipeline, plan.steps)
     return len(plan.steps)
 
 
-_ASKED_S = 2.0  # writes wait meanwhile, and the destination may be what does not answer
+_RECLAIM_S = 2.0  # short: writes wait meanwhile, and the destination may be what does not answer
 
 
 class NotUndone(TowpathError):
-    """Something could not be taken back; the message says what to run."""
+    """Some steps could not be undone; the message says what to run."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """How a step is taken back, in words that say what it does."""
+class _Undo:
+    """How to undo a step of the marker. `words` name what is undone, `by_hand` how to do it without Towpath."""
 
     step: str
     words: str
-    undo: Callable[[], object]
+    run: Callable[[], object]
     by_hand: str = ""
-    after_all: bool = True
-    """Whether it waits for all before it to be taken back."""
+    in_order: bool = True
+    """Whether it runs only if every undo before it succeeded."""
 
 
 @contextmanager
-def undone(sides: Sides, telling: Telling) -> Iterator[None]:
-    """Takes everything back when something is raised inside, unless another command is at it by now, which does.
+def undone(sides: Sides, reporter: Reporter) -> Iterator[None]:
+    """Undo everything when the body raises, unless another command has taken the cutover over: that one does it.
 
-    Raises `NotUndone` when that fails, and `Overtaken`.
+    Raises `NotUndone` when the undo fails, and `Overtaken`.
     """
     try:
         yield
     except Overtaken:
         raise
     except BaseException as error:
-        sides.it.say("" if isinstance(error, KeyboardInterrupt) else f"towpath: {error}")
-        with suppress(MongoUnreachable), pymongo.timeout(_ASKED_S):  # nobody else can be at it then
-            sides.mark(sides.marker)
-        undo(sides, telling)
+        sides.forward.say("" if isinstance(error, KeyboardInterrupt) else f"towpath: {error}")
+        with suppress(MongoUnreachable), pymongo.timeout(_RECLAIM_S):
+            sides.mark(sides.marker)  # raises Overtaken when another command has taken over
+        undo(sides, reporter)
         raise
 
 
-def undo(sides: Sides, telling: Telling) -> None:
-    """Take back what the marker says was begun; writes are let through first. Raises `NotUndone`."""
+def undo(sides: Sides, reporter: Reporter) -> None:
+    """Undo the steps that the marker names, the write block first. Raises `NotUndone`."""
     assert sides.marker is not None
     going_back = sides.marker.state == "back to the source"
-    left, failed = list(sides.marker.steps), list[str]()
-    with _undisturbed(sides.it.say):
-        for way in _ways_back(sides) if going_back else _ways(sides):
-            if way.step in left and not (failed and way.after_all):
+    steps, failures = list(sides.marker.steps), list[str]()
+    with _uninterrupted(sides.forward.say):
+        for action in _fail_back_undos(sides) if going_back else _cutover_undos(sides):
+            if action.step in steps and not (failures and action.in_order):
                 try:
-                    way.undo()
-                    left.remove(way.step)
-                    telling.tell(CutoverNote(event="undone", words=f"undone: {way.words}"))
+                    action.run()
+                    steps.remove(action.step)
+                    reporter.report(CutoverNote(event="undone", words=f"undone: {action.words}"))
                 except ERRORS as error:
-                    failed.append(f"{way.words}: {error}{way.by_hand}")
+                    failures.append(f"{action.words}: {error}{action.by_hand}")
         try:
-            sides.leave(left)
+            sides.leave(steps)
         except ERRORS as error:
-            failed.append(f"the note at the destination of what was begun: {error}")
-    for words in failed:
-        telling.tell(CutoverNote(event="left", words=f"not undone: {words}"))
-    if failed:
-        raise NotUndone(f"not all could be undone; once that answers again: towpath cutover {sides.it.file} --undo")
-    words = f"everything is as before: the {'destination' if going_back else 'source'} is primary"
-    telling.tell(CutoverNote(event="undone", words=words))
-
-
-def _ways(sides: Sides) -> Iterator[_Way]:
-    """What comes from the way back must be gone before the sink writes again, or changes would go round."""
-    it, back = sides.it, sides.back
-    yield _allow(it.pipeline, "source")
-    if back is not None:
-        yield _Way("gentle", "the form of the source", lambda: put_right(back.pipeline))
-    yield _Way("form", "the form of the destination", lambda: soften(it.pipeline))
-    if back is not None:
-        yield _Way(
-            "ready",
-            "the way back",
-            lambda: deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=_nothing),
+            failures.append(f"the cutover marker at the destination: {error}")
+    for failure in failures:
+        reporter.report(CutoverNote(event="left", words=f"not undone: {failure}"))
+    if failures:
+        raise NotUndone(
+            f"not all could be undone; once that answers again: towpath cutover {sides.forward.file} --undo"
         )
-    yield _Way("sink", "the stop of the sink", lambda: it.connect.resume(it.pipeline.sink_connector))
+    words = f"everything is as before: the {'destination' if going_back else 'source'} is primary"
+    reporter.report(CutoverNote(event="undone", words=words))
 
 
-def _ways_back(sides: Sides) -> Iterator[_Way]:
-    back = sides.back
-    assert back is not None
-    yield _allow(back.pipeline, "destination")
-    yield _Way("form", "the form of the source", lambda: ease(back.pipeline))
-    yield _Way("sink", "the stop of the way back's sink", lambda: back.connect.resume(back.pipeline.sink_connector))
+def _cutover_undos(sides: Sides) -> Iterator[_Undo]:
+    """The reverse pipeline must be gone before the sink resumes, or changes would travel in a circle."""
+    session, reverse = sides.forward, sides.reverse
+    yield _allow(session.pipeline, "source")
+    if reverse is not None:
+        yield _Undo("gentle", "the schema change of the source", lambda: restore_schema(reverse.pipeline))
+    yield _Undo("form", "the schema change of the destination", lambda: relax_schema(session.pipeline))
+    if reverse is not None:
+        yield _Undo(
+            "ready",
+            "the reverse pipeline",
+            lambda: deployment.remove(reverse.pipeline, reverse.connect, reverse.topics, log=True, say=unsaid),
+        )
+    yield _Undo("sink", "the stop of the sink", lambda: session.connect.resume(session.pipeline.sink_connector))
 
 
-def _allow(pipeline: Pipeline, side: str) -> _Way:
-    by_hand = f"; if writes to the {side} are refused still, by hand: {write_block.MONGOSH_UNDO}"
-    return _Way("block", f"the stop of writes to the {side}", lambda: allow(pipeline.source_uri, side), by_hand, False)
+def _fail_back_undos(sides: Sides) -> Iterator[_Undo]:
+    reverse = sides.reverse
+    assert reverse is not None
+    yield _allow(reverse.pipeline, "destination")
+    yield _Undo("form", "the schema change of the source", lambda: relax_existing_schema(reverse.pipeline))
+    yield _Undo(
+        "sink",
+        "the stop of the reverse pipeline's sink",
+        lambda: reverse.connect.resume(reverse.pipeline.sink_connector),
+    )
 
 
-def _nothing(words: str) -> None:
-    """Nobody needs to read each name that is removed."""
+def _allow(pipeline: Pipeline, side: str) -> _Undo:
+    by_hand = f"; if the {side} still blocks writes, unblock it by hand: {write_block.MONGOSH_UNDO}"
+    return _Undo("block", f"the write block of the {side}", lambda: allow(pipeline.source_uri, side), by_hand, False)
 
 
 @contextmanager
-def _undisturbed(say: Say) -> Iterator[None]:
-    """A second Ctrl-C does not end this half-way."""
+def _uninterrupted(say: Say) -> Iterator[None]:
+    """A second Ctrl-C does not interrupt the body."""
 
-    def patience(number: int, frame: FrameType | None) -> None:
-        say("what was begun is being taken back; that is not interrupted")
+    def refuse(number: int, frame: FrameType | None) -> None:
+        say("undoing the cutover; this cannot be interrupted")
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, patience) for number in numbers]
+    previous = {number: signal.signal(number, refuse) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        for number, handler in previous.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""How the writes to a cluster end, and who writes after that: the stop itself, and late writes."""
+"""Stopping the writes to a cluster, and watching for late writes after that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pymongo.change_stream import ChangeStream
 from pymongo.errors import ConnectionFailure, PyMongoError
 
 from towpath.bookkeeping.positions import DATABASE
-from towpath.cutover.events import Telling
+from towpath.cutover.events import Reporter
 from towpath.errors import TowpathError
 from towpath.events import CutoverNote
 from towpath.mongo import write_block
@@ -33,17 +33,17 @@ from verifier.errors import Unsuitable
 from verifier.proof import token_time
 from verifier.reads import Client, brief, now
 
-#: Who says that the writes have ended, or what ends them.
+#: Advice when nobody can confirm that the writes have stopped.
 ANSWER = "answer with Enter, or use --stop-with or --block-writes"
-#: The program at a command's beginning; what is quoted, or for the shell to expand, only the shell knows.
+#: The program that a command starts with, unless it is quoted or expanded by the shell.
 _PROGRAM = re.compile(r"\s*([\w@%+:,./-]+)(?=[\s;&|]|$)")
-_HOOK_S = 600  # seconds that a command of the user's may take
-_BLOCK_S, _TOLD_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
+_HOOK_S = 600  # seconds that a command of the user may take
+_BLOCK_S, _REPORT_S = 33.0, 3.0  # seconds for open transactions to end, and of those to find out whose they are
 
 
 @dataclass(frozen=True, slots=True)
-class Stopping:
-    """`uri` and `side` are of the cluster; `command` is the user's; `blocks` has the server refuse writes."""
+class WriteStop:
+    """How to stop the writes to the cluster `side` at `uri`: by the user's `command`, by a write block, or by hand."""
 
     uri: str
     side: str
@@ -51,31 +51,31 @@ class Stopping:
     blocks: bool
 
     @property
-    def asks(self) -> bool:
-        """Whether somebody has to say that the writes have ended."""
+    def is_manual(self) -> bool:
+        """Whether a person has to stop the writes and confirm it."""
         return self.command is None and not self.blocks
 
-    def ask(self, telling: Telling) -> None:
-        """Return when somebody says that nobody writes any more. Raises `TowpathError` when nobody can."""
+    def wait_for_confirmation(self, reporter: Reporter) -> None:
+        """Return when somebody confirms that the writes have stopped. Raises `TowpathError` when nobody can."""
         words = f"Stop all writes to {self._where} now, then press Enter; Ctrl-C leaves all as it is"
-        telling.tell(CutoverNote(event="stop writes", words=words))
+        reporter.report(CutoverNote(event="stop writes", words=words))
         if not sys.stdin.readline():
             raise TowpathError(f"nobody said that the writes are stopped: standard input has ended; {ANSWER}")
 
-    def stop(self, telling: Telling, left: Callable[[float], float]) -> None:
-        """Return when nobody writes any more, as far as can be told. Raises `TowpathError`.
+    def stop(self, reporter: Reporter, remaining: Callable[[float], float]) -> None:
+        """Run the command and block the writes, as configured. Raises `TowpathError`.
 
-        `left` tells how many of so many seconds a wait may take.
+        `remaining` limits a number of seconds to what the pause still allows.
         """
         if self.command is not None:
-            with telling.step("stopping the writers"):
+            with reporter.step("stopping the writers"):
                 hook(self.command)
         if self.blocks:
-            with telling.step(f"blocking writes to {self._where}"), connected(self.uri, self.side) as client:
-                write_block.block(client, patience=left(_BLOCK_S) - _TOLD_S)
+            with reporter.step(f"blocking writes to {self._where}"), connected(self.uri, self.side) as client:
+                write_block.block(client, patience=remaining(_BLOCK_S) - _REPORT_S)
             if self.command is None:
-                words = f"writes to {self._where} are refused from now on"
-                telling.tell(CutoverNote(event="stop writes", words=words))
+                words = f"writes to {self._where} are blocked from now on"
+                reporter.report(CutoverNote(event="stop writes", words=words))
 
     @property
     def _where(self) -> str:
@@ -83,33 +83,33 @@ class Stopping:
 
 
 def hook(command: str) -> None:
-    """Run a command of the user's; what it prints goes to standard error. Raises `TowpathError` when it fails."""
+    """Run a command of the user; its output goes to standard error. Raises `TowpathError` when it fails."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, shell=True, timeout=_HOOK_S, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise TowpathError(f"{command!r} did not end within {_HOOK_S} s") from error
-    if done.returncode:
-        raise TowpathError(f"{command!r} ended with exit status {done.returncode}")
+    if process.returncode:
+        raise TowpathError(f"{command!r} ended with exit status {process.returncode}")
 
 
-def why_not(command: str) -> str:
-    """Why the shell cannot run a command, as far as that is seen without running it; empty when nothing is."""
-    read = subprocess.run(["/bin/sh", "-n", "-c", command], capture_output=True, text=True, check=False)
-    if read.returncode:
-        return f"{command!r} is no command: {read.stderr.strip()}"
+def command_problem(command: str) -> str:
+    """Why the shell cannot run a command, as far as can be seen without running it; empty if nothing is wrong."""
+    syntax = subprocess.run(["/bin/sh", "-n", "-c", command], capture_output=True, text=True, check=False)
+    if syntax.returncode:
+        return f"{command!r} is not a valid command: {syntax.stderr.strip()}"
     program = _PROGRAM.match(command)
     if program is None or shutil.which(program[1]):
         return ""
     if "/" in program[1]:
-        return f"{program[1]} is not there, or cannot be executed"
-    known = subprocess.run(["/bin/sh", "-c", 'command -v "$0"', program[1]], capture_output=True, check=False)
-    return f"there is no command {program[1]}" if known.returncode else ""
+        return f"{program[1]} does not exist or cannot be executed"
+    lookup = subprocess.run(["/bin/sh", "-c", 'command -v "$0"', program[1]], capture_output=True, check=False)
+    return f"there is no command {program[1]}" if lookup.returncode else ""
 
 
-def unanswered() -> str:
-    """Why nobody answers on standard input; empty when somebody may."""
+def stdin_problem() -> str:
+    """Why nobody can answer on standard input; empty if somebody can."""
     try:
         file, mode = sys.stdin.fileno(), os.fstat(sys.stdin.fileno())
     except (AttributeError, OSError, ValueError):
@@ -123,33 +123,33 @@ def unanswered() -> str:
 
 
 def allow(uri: str, side: str) -> None:
-    """Let writes through again. Raises `TowpathError` with what does so by hand."""
+    """Unblock writes. Raises `TowpathError` with how to do so by hand."""
     with connected(uri, side) as client:
         write_block.unblock(client)
 
 
 def writes_through(uri: str, side: str) -> bool:
-    """Whether this user's writes are taken while those of applications are refused."""
+    """Whether this user can write while the cluster blocks the writes of applications."""
     with connected(uri, side) as client:
         return write_block.writes_through(client)
 
 
 _AWAIT_MS = 50
-_AGAIN_S, _LOOK_S, _JOIN_S = 0.2, 0.02, 1.0
+_RETRY_S, _POLL_S, _JOIN_S = 0.2, 0.02, 1.0
 _DOCUMENT = "documentKey"
 
 
 class LateWrites:
-    """Watches on a thread, from its making on, everything that a pipeline takes in: also collections to come.
+    """Watches everything that a pipeline captures, on a thread and from its creation on; also new collections.
 
-    `end` is called once, with words, for the first write, or when writes cannot be seen. Raises `Unsuitable` for a
+    It calls `end` once, with a message, for the first write, or when it cannot watch. Raises `Unsuitable` for a
     standalone, which has no change streams.
     """
 
     def __init__(self, client: Client, pipeline: Pipeline, side: str, end: Callable[[str], None]) -> None:
         since = now(client)
         if since is None:
-            raise Unsuitable(f"the {side} is a standalone mongod, on which writes cannot be seen")
+            raise Unsuitable(f"the {side} is a standalone mongod, which has no change stream to watch for writes")
         self._client, self._pipeline, self._side, self._end = client, pipeline, side, end
         self._since = self._seen = since
         self._stopped = threading.Event()
@@ -161,13 +161,13 @@ class LateWrites:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stopped.set()
-        self._thread.join(_JOIN_S)  # a server that does not answer is not waited for
+        self._thread.join(_JOIN_S)  # does not wait for a server that does not answer
 
-    def look(self) -> None:
-        """Return once all that was written up to this call has been looked at; not at all after a late write."""
+    def catch_up(self) -> None:
+        """Return once the watch has passed every write before this call; after a late write, never return."""
         until = now(self._client) or self._since
         while self._seen < until:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -176,10 +176,10 @@ class LateWrites:
                     self._follow(stream)
                     return
             except ConnectionFailure:
-                self._stopped.wait(_AGAIN_S)
+                self._stopped.wait(_RETRY_S)
             except PyMongoError as error:
                 if not self._stopped.is_set():
-                    self._end(f"cannot see whether anything is written to the {self._side}: {brief(error)}")
+                    self._end(f"cannot watch the {self._side} for writes: {brief(error)}")
                 return
 
     def _follow(self, stream: ChangeStream[Any]) -> None:
@@ -188,23 +188,23 @@ class LateWrites:
             if event is None:
                 self._seen = token_time(stream.resume_token)
             elif event["clusterTime"] > self._since:
-                self._end(self._words(event))
+                self._end(self._message(event))
                 return
 
-    def _words(self, event: Mapping[str, Any]) -> str:
+    def _message(self, event: Mapping[str, Any]) -> str:
         id = event.get(_DOCUMENT, {}).get("_id")
-        shown = "" if id is None else f" of _id {dumps(id, json_options=RELAXED_JSON_OPTIONS, ensure_ascii=False)}"
+        document = "" if id is None else f" of _id {dumps(id, json_options=RELAXED_JSON_OPTIONS, ensure_ascii=False)}"
         at = event["clusterTime"].as_datetime().strftime("%Y-%m-%d %H:%M:%S UTC")
         return (
-            f"writes went on although they were to have ended: {event['namespace']} got the {event['operationType']}"
-            f"{shown} at {at}, at the {self._side}. Documents that expire count as well: then try again, or with"
-            " --block-writes, under which none expires"
+            f"writes continued after the stop: {event['namespace']} got the {event['operationType']}{document} at {at}"
+            f" on the {self._side}. Documents deleted by a TTL index count as well: then try again, or use"
+            " --block-writes, which stops TTL deletes"
         )
 
 
-def watch(client: Client, pipeline: Pipeline, **where: Any) -> ChangeStream[Any]:
-    """A change stream of what the pipeline takes in; `namespace` is an event's, `renamed` what a collection became."""
-    taken_in = {"$regex": pipeline.selection.namespace_regex}
+def watch(client: Client, pipeline: Pipeline, **start: Any) -> ChangeStream[Any]:
+    """A change stream of what the pipeline captures, with the added fields `namespace` and `renamed` (the new name)."""
+    selected = {"$regex": pipeline.selection.namespace_regex}
     stages: list[Mapping[str, Any]] = [
         {
             "$project": {
@@ -213,6 +213,6 @@ def watch(client: Client, pipeline: Pipeline, **where: Any) -> ChangeStream[Any]
                 "renamed": {"$concat": ["$to.db", ".", "$to.coll"]},
             }
         },
-        {"$match": {"ns.db": {"$ne": DATABASE}, "$or": [{"namespace": taken_in}, {"renamed": taken_in}]}},
+        {"$match": {"ns.db": {"$ne": DATABASE}, "$or": [{"namespace": selected}, {"renamed": selected}]}},
     ]
-    return client.watch(stages, max_await_time_ms=_AWAIT_MS, **where)
+    return client.watch(stages, max_await_time_ms=_AWAIT_MS, **start)

@@ -1,6 +1,6 @@
-"""Repair: documents are read again by the source connector, come through the log in order, and are compared.
+"""Repair: the source connector re-reads documents, they pass through the log in order, and are compared afterwards.
 
-Nothing is written to the destination but by the pipeline itself.
+Only the pipeline itself writes to the destination.
 """
 
 from __future__ import annotations
@@ -14,66 +14,70 @@ from pymongo import MongoClient
 from towpath import barrier
 from towpath.log import dead_letters, reread_requests
 from towpath.mongo.client import connected
-from towpath.repair.targets import Wanted, refused, unreadable
+from towpath.repair.targets import DocumentRef, document_of, unreadable
 from towpath.session import Session
 from towpath.text import counted
 from verifier import Namespace, Pair, Passed, Recheck
-from verifier.collections import outcomes
+from verifier.collections import outcomes as settled_outcomes
 from verifier.proof import Same, Unsettled
 from verifier.raw import Key, id_key
 from verifier.settlement import Settling
 
-#: What is asked for, applied and compared before the next is begun: memory stays bounded.
-_AT_ONCE, _BYTES = 20_000, 8 << 20
+#: Limits of a batch, which is re-read, applied and compared before the next: memory stays bounded.
+_DOCUMENTS, _BYTES = 20_000, 8 << 20
 
 Client = MongoClient[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
-    """A document that is the same on both sides now."""
+class Repaired:
+    """A document that is equal on both sides now."""
 
-    wanted: Wanted
+    document: DocumentRef
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """A document that is not; `kind` is missing, extra, different, order, or unknown."""
+class NotRepaired:
+    """A document that is not equal; `kind` is missing, extra, different, order, or unknown."""
 
-    wanted: Wanted
+    document: DocumentRef
     kind: str
-    why: str
+    reason: str
 
 
-Repaired = Mended | Left
+Outcome = Repaired | NotRepaired
 
 
 def repair(
-    it: Session, wanted: Iterable[Wanted], passed: Passed | None, timeout: float, say: Callable[[str], None]
-) -> Iterator[Repaired]:
-    """Repair these documents, a batch at a time, and tell of each what came of it.
+    session: Session,
+    documents: Iterable[DocumentRef],
+    passed: Passed | None,
+    timeout: float,
+    say: Callable[[str], None],
+) -> Iterator[Outcome]:
+    """Repair these documents in batches; yield the outcome of each.
 
-    `timeout` is in seconds, for each batch to be re-read and applied. Raises `Refused` where nobody would read
-    again, `NotYet` when a batch is not applied in time; what was asked for until then is applied all the same.
+    `timeout` is in seconds, for each batch to be re-read and applied. Raises `Refused` where no connector would answer
+    the re-read requests, `NotYet` when a batch is not applied in time; requests that were sent are still applied.
     """
-    it.require_deployed()
+    session.require_deployed()
     with (
-        connected(it.pipeline.source_uri, "source") as source,
-        connected(it.pipeline.destination_uri, "destination") as destination,
+        connected(session.pipeline.source_uri, "source") as source,
+        connected(session.pipeline.destination_uri, "destination") as destination,
     ):
-        for batch in _batches(wanted):
-            documents = counted(sum(map(len, batch.values())), "document")
-            say(f"asking for {documents} of {counted(len(batch), 'namespace')}")
-            yield from _batch(it, source, destination, batch, passed, timeout, say)
+        for batch in _batches(documents):
+            count = counted(sum(map(len, batch.values())), "document")
+            say(f"requesting {count} of {counted(len(batch), 'namespace')}")
+            yield from _batch(session, source, destination, batch, passed, timeout, say)
 
 
-def _batches(wanted: Iterable[Wanted]) -> Iterator[dict[Namespace, list[bytes]]]:
+def _batches(documents: Iterable[DocumentRef]) -> Iterator[dict[Namespace, list[bytes]]]:
     batch: dict[Namespace, dict[Key, bytes]] = {}
     count = size = 0
-    for one in wanted:
-        batch.setdefault(one.namespace, {})[id_key(one.id)] = one.id
-        count, size = count + 1, size + len(one.id)
-        if count == _AT_ONCE or size > _BYTES:
+    for document in documents:
+        batch.setdefault(document.namespace, {})[id_key(document.id)] = document.id
+        count, size = count + 1, size + len(document.id)
+        if count == _DOCUMENTS or size > _BYTES:
             yield {namespace: list(ids.values()) for namespace, ids in batch.items()}
             batch, count, size = {}, 0, 0
     if batch:
@@ -81,35 +85,36 @@ def _batches(wanted: Iterable[Wanted]) -> Iterator[dict[Namespace, list[bytes]]]
 
 
 def _batch(
-    it: Session,
+    session: Session,
     source: Client,
     destination: Client,
     batch: Mapping[Namespace, list[bytes]],
     passed: Passed | None,
     timeout: float,
     say: Callable[[str], None],
-) -> Iterator[Repaired]:
-    pipeline, topics = it.pipeline, it.topics
+) -> Iterator[Outcome]:
+    pipeline, topics = session.pipeline, session.topics
     letters = dead_letters.end(pipeline, topics)
-    odd = [(namespace, id, why) for namespace, ids in batch.items() for id in ids if (why := unreadable(id))]
-    for namespace, id, why in odd:
-        yield Left(Wanted(namespace, id), "unknown", f"{why}, by which no driver can ask for it")
-    no = {(namespace, id) for namespace, id, _ in odd}
-    asked = {namespace: [id for id in ids if (namespace, id) not in no] for namespace, ids in batch.items()}
-    for namespace in asked:
+    odd = [(namespace, id, reason) for namespace, ids in batch.items() for id in ids if (reason := unreadable(id))]
+    for namespace, id, reason in odd:
+        yield NotRepaired(DocumentRef(namespace, id), "unknown", f"{reason}, by which no driver can query it")
+    skipped = {(namespace, id) for namespace, id, _ in odd}
+    requested = {namespace: [id for id in ids if (namespace, id) not in skipped] for namespace, ids in batch.items()}
+    for namespace in requested:
         reread_requests.refuse_unanswered(pipeline, topics, namespace)
-    for namespace, ids in asked.items():
+    for namespace, ids in requested.items():
         reread_requests.write(pipeline, topics, namespace, ids)
-    barrier.wait(pipeline, it.connect, topics, timeout, say)
-    reasons = _Reasons(it, letters)
-    for namespace, ids in asked.items():
+    barrier.wait(pipeline, session.connect, topics, timeout, say)
+    reasons = _Reasons(session, letters)
+    for namespace, ids in requested.items():
         pair = Pair(namespace, pipeline.renames.destination(namespace))
-        left = {id_key(one.wanted.id): one for one in _left(source, destination, pair, ids, passed, reasons, say)}
+        outcomes = _not_repaired(source, destination, pair, ids, passed, reasons, say)
+        left = {id_key(outcome.document.id): outcome for outcome in outcomes}
         yield from left.values()
-        yield from (Mended(Wanted(namespace, id)) for id in ids if id_key(id) not in left)
+        yield from (Repaired(DocumentRef(namespace, id)) for id in ids if id_key(id) not in left)
 
 
-def _left(
+def _not_repaired(
     source: Client,
     destination: Client,
     pair: Pair,
@@ -117,34 +122,34 @@ def _left(
     passed: Passed | None,
     reasons: _Reasons,
     say: Callable[[str], None],
-) -> Iterator[Left]:
-    for outcome in outcomes(Settling(source, destination, Recheck(), passed, say=say), pair, ids):
-        wanted = Wanted(outcome.namespace, outcome.id)
+) -> Iterator[NotRepaired]:
+    for outcome in settled_outcomes(Settling(source, destination, Recheck(), passed, say=say), pair, ids):
+        document = DocumentRef(outcome.namespace, outcome.id)
         if isinstance(outcome, Unsettled):
-            yield Left(wanted, "unknown", f"it could not be judged: {outcome.why}")
+            yield NotRepaired(document, "unknown", f"it could not be settled: {outcome.why}")
         elif not isinstance(outcome, Same):
-            yield Left(wanted, outcome.kind, reasons.of(wanted))
+            yield NotRepaired(document, outcome.kind, reasons.of(document))
 
 
 class _Reasons:
-    """Why documents are not mended, by the dead letters that came in since an offset."""
+    """Why documents are not repaired, from the dead letters since an offset."""
 
-    def __init__(self, it: Session, start: int) -> None:
-        self._it, self._start = it, start
+    def __init__(self, session: Session, start: int) -> None:
+        self._session, self._start = session, start
         self._known: dict[tuple[Namespace, Key], str] | None = None
 
-    def of(self, wanted: Wanted) -> str:
+    def of(self, document: DocumentRef) -> str:
         if self._known is None:
             self._known = dict(self._read())
-        said = self._known.get((wanted.namespace, id_key(wanted.id)))
-        return said or "it was re-read and applied; does something else write to the destination?"
+        reason = self._known.get((document.namespace, id_key(document.id)))
+        return reason or "it was re-read and applied; does something else write to the destination?"
 
     def _read(self) -> Iterator[tuple[tuple[Namespace, Key], str]]:
-        pipeline, topics = self._it.pipeline, self._it.topics
+        pipeline, topics = self._session.pipeline, self._session.topics
         if pipeline.dead_letter_topic not in topics.all():
             return
         for letter in dead_letters.letters(pipeline, topics, follow=False, start=self._start):
-            wanted = refused(pipeline, letter.place[0], letter.key)
-            if wanted is not None:
+            document = document_of(pipeline, letter.place[0], letter.key)
+            if document is not None:
                 code = f" ({letter.code})" if letter.code else ""
-                yield (wanted.namespace, id_key(wanted.id)), f"the destination refuses it: {letter.reason}{code}"
+                yield (document.namespace, id_key(document.id)), f"the destination refuses it: {letter.reason}{code}"

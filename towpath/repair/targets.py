@@ -1,4 +1,4 @@
-"""Which documents are to be repaired: those of a verdict, of a file, or of the dead letters."""
+"""The documents to repair: those of a verdict, of a file, or of the dead letters."""
 
 from __future__ import annotations
 
@@ -30,80 +30,80 @@ _INT32 = struct.Struct("<i")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A document to be read again: the source's name of its namespace, and BSON `{_id: …}`."""
+class DocumentRef:
+    """A document to re-read: its source namespace, and BSON `{_id: …}`."""
 
     namespace: Namespace
     id: bytes
 
 
-def of_verdicts(places: Iterable[Path]) -> Iterator[Wanted]:
-    """What these verdicts name, each document once. Raises `TowpathError` when one is not there, or not whole."""
+def of_verdicts(places: Iterable[Path]) -> Iterator[DocumentRef]:
+    """The documents in these verdicts, each once. Raises `TowpathError` when a file is missing or incomplete."""
     seen: set[tuple[Namespace, Key]] = set()
     for place in places:
-        for named in verdict_file.read(place):
-            if (mark := (named.namespace, id_key(named.key))) not in seen:
-                seen.add(mark)
-                yield Wanted(named.namespace, named.key)
+        for difference in verdict_file.read(place):
+            if (key := (difference.namespace, id_key(difference.key))) not in seen:
+                seen.add(key)
+                yield DocumentRef(difference.namespace, difference.key)
 
 
-def of_file(pipeline: Pipeline, name: str, file: TextIO) -> Iterator[Wanted]:
-    """Lines of Extended JSON, each an `_id`, or an object that has one. `name` may be the destination's."""
+def of_file(pipeline: Pipeline, name: str, file: TextIO) -> Iterator[DocumentRef]:
+    """Lines of Extended JSON, each an `_id` or an object with one. `name` may be the namespace at the destination."""
     namespace = source_name(pipeline, name)
     for number, line in enumerate(file, 1):
         if line.strip():
             try:
-                yield Wanted(namespace, _id(line))
+                yield DocumentRef(namespace, _id(line))
             except (ValueError, TypeError, *NOT_BSON) as error:
                 raise TowpathError(
-                    f"{file.name}, line {number}: {line.strip()[:80]!r} is no Extended JSON of an _id ({error});"
+                    f"{file.name}, line {number}: {line.strip()[:80]!r} is not the Extended JSON of an _id ({error});"
                     ' write {"$oid": "…"} for an ObjectId, "…" for a string'
                 ) from error
 
 
 def _id(line: str) -> bytes:
-    found = loads(line, json_options=_READ)
-    whole = isinstance(found, SON) and "_id" in found
-    return bson.encode(SON([("_id", found["_id"] if whole else found)]))
+    value = loads(line, json_options=_READ)
+    is_document = isinstance(value, SON) and "_id" in value
+    return bson.encode(SON([("_id", value["_id"] if is_document else value)]))
 
 
 def source_name(pipeline: Pipeline, name: Namespace) -> Namespace:
-    """The source's name of a namespace that may be given by its name at the destination.
+    """The source namespace for a name that may be the one at the destination.
 
-    A pattern can match that as well; documents that are asked for by the wrong name would not be found at the source,
-    and be deleted. So a renamed namespace's own names go first.
+    Renames go before patterns, which can match the destination's name too: documents requested under a wrong name would
+    not be found at the source, and would be deleted.
     """
     if name in pipeline.renames.by_source:
         return name
     return next((old for old, new in pipeline.renames.by_source.items() if new == name), name)
 
 
-def of_dead_letters(pipeline: Pipeline, topics: Topics) -> Iterator[Wanted]:
-    """What the destination refused, each document once."""
+def of_dead_letters(pipeline: Pipeline, topics: Topics) -> Iterator[DocumentRef]:
+    """The documents that the destination refused, each once."""
     seen: set[tuple[str, Key]] = set()
     for letter in letters(pipeline, topics, follow=False):
-        wanted = refused(pipeline, letter.place[0], letter.key)
-        if wanted is not None and (mark := (wanted.namespace, id_key(wanted.id))) not in seen:
-            seen.add(mark)
-            yield wanted
+        document = document_of(pipeline, letter.place[0], letter.key)
+        if document is not None and (key := (document.namespace, id_key(document.id))) not in seen:
+            seen.add(key)
+            yield document
 
 
-def refused(pipeline: Pipeline, topic: str, key: bytes | None) -> Wanted | None:
-    """The document that a record with this key is about; None where the key is not one of ours."""
-    return Wanted(namespace_of(pipeline.name, topic), key) if is_key(key) else None
+def document_of(pipeline: Pipeline, topic: str, key: bytes | None) -> DocumentRef | None:
+    """The document of a record with this key; None if the key is not one of Towpath's."""
+    return DocumentRef(namespace_of(pipeline.name, topic), key) if is_key(key) else None
 
 
 def unreadable(id: bytes) -> str:
-    """Why no driver can ask for a document by this BSON `{_id: …}`; empty when one can.
+    """Why no driver can query a document by this BSON `{_id: …}`; empty if one can.
 
-    What is not asked for exactly is not found, and would be taken for deleted.
+    A query that is not exact finds no document, which would then count as deleted.
     """
-    why = next(_odd(list(elements(id))), "")
-    return f"its _id holds {why}" if why else ""
+    oddity = next(_oddities(list(elements(id))), "")
+    return f"its _id holds {oddity}" if oddity else ""
 
 
-def _odd(fields: list[Element]) -> Iterator[str]:
-    """What a driver would mend on the way, in these fields and inside them."""
+def _oddities(fields: list[Element]) -> Iterator[str]:
+    """What a driver would change when it encodes these fields, at any depth."""
     if len({field.name for field in fields}) < len(fields):
         yield "a name twice"
     for kind, name, value in fields:
@@ -113,16 +113,16 @@ def _odd(fields: list[Element]) -> Iterator[str]:
             yield "a regular expression with options out of order"
         elif kind == _BINARY and value[4] == _OLD and value[5:9] != _INT32.pack(len(value) - 9):
             yield "an old binary with a wrong length in it"
-        elif kind == ARRAY and [one.name for one in elements(value)] != _places(value):
+        elif kind == ARRAY and [element.name for element in elements(value)] != _indexes(value):
             yield "an array with odd names"
         elif kind in (DOCUMENT, ARRAY):
-            yield from _odd(list(elements(value)))
+            yield from _oddities(list(elements(value)))
         elif kind == _CODE_WITH_SCOPE:
-            yield from _odd(list(elements(value[8 + _INT32.unpack_from(value, 4)[0] :])))
+            yield from _oddities(list(elements(value[8 + _INT32.unpack_from(value, 4)[0] :])))
 
 
-def _places(array: bytes) -> list[bytes]:
-    return [str(place).encode() for place, _ in enumerate(elements(array))]
+def _indexes(array: bytes) -> list[bytes]:
+    return [str(index).encode() for index, _ in enumerate(elements(array))]
 
 
 def _text(kind: int, value: bytes) -> bytes:

@@ -1,1 +1,1 @@
-"""The log written to a destination: to another one, up to a point in time, or the pipeline's own anew."""
+"""Apply the log to another destination, up to a point in time, or rebuild the pipeline's own destination."""

@@ -1,4 +1,4 @@
-"""A replay's connector: made, followed until all is applied, and removed again with all it needed."""
+"""A replay's connector: create it, wait until it has applied the log, remove it with all it needed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the d
 
 
 def begin(replay: Replay, connect: Connect, topics: Topics, say: Callable[[str], None]) -> None:
-    """Make what the replay needs, its connector last. What a replay of this name left behind is forgotten."""
+    """Create what the replay needs, its connector last. Delete the positions of an earlier replay of this name."""
     settings = TOPIC_SETTINGS | retention_settings(replay.pipeline.retention_ms)
     if replay.dead_letter_topic not in topics.all():
         topics.create(replay.dead_letter_topic, 1, replay.pipeline.replication_factor, settings)
         say(f"created topic {replay.dead_letter_topic}")
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
         positions.forget(client, replay.sink)
-        if replay.plan.forced:  # a sink that finds a beginning gone stops
+        if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, replay.sink, late_starts(replay.plan.log), datetime.now(UTC))
     write_secrets(replay)
     put(connect, replay.name, definition(replay), replay.secrets, _ADVICE)
@@ -43,15 +43,15 @@ def begin(replay: Replay, connect: Connect, topics: Topics, say: Callable[[str],
 
 
 def write_secrets(replay: Replay) -> bool:
-    """Write the file from which the workers read the destination's URI, where it is not as it should be."""
+    """Write the file from which the workers read the destination's URI; return whether it differed."""
     text = credentials.replay_properties(replay.sink, replay.destination.name)
     if differs := credentials.differs(replay.secrets, text):
         credentials.write(replay.secrets, text)
     return differs
 
 
-def go_on(replay: Replay, connect: Connect, say: Callable[[str], None]) -> None:
-    """Have a replay that is there run: with the URI as it was given now, what has failed or was stopped once more."""
+def resume(replay: Replay, connect: Connect, say: Callable[[str], None]) -> None:
+    """Run an existing replay again with the current URI: restart it if it has failed, resume it if it was stopped."""
     if write_secrets(replay):
         connect.restart(replay.name, only_failed=False)
         say(f"wrote {replay.secrets} and restarted {replay.name}, for the new address or password")
@@ -64,41 +64,41 @@ def go_on(replay: Replay, connect: Connect, say: Callable[[str], None]) -> None:
         say(f"resumed {replay.name}, which was {connector.state}")
 
 
-def course(replay: Replay, connect: Connect, topics: Topics) -> Course:
-    """Its way through the log as it was when the replay began."""
-    return Course(replay.sink, replay.name, REPLAY_SIDE, connect, topics, dict(replay.plan.log))
+def sink_progress(replay: Replay, connect: Connect, topics: Topics) -> SinkProgress:
+    """The replay's progress through the log as it was when the replay began."""
+    return SinkProgress(replay.sink, replay.name, REPLAY_SIDE, connect, topics, dict(replay.plan.log))
 
 
-def overtaken(replay: Replay, topics: Topics) -> list[str]:
-    """Partitions in words whose log is no longer one that the replay can go on in: see `towpath.log.bounds`."""
+def lost_partitions(replay: Replay, topics: Topics) -> list[str]:
+    """Descriptions of the partitions whose log the replay cannot continue in: see `towpath.log.bounds`."""
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
-        done = positions.positions(client, replay.sink)
-    return [found.words for found in broken_within(replay.plan.log, topics, done)]
+        applied = positions.positions(client, replay.sink)
+    return [gap.words for gap in broken_within(replay.plan.log, topics, applied)]
 
 
-def moved_heads(pipeline: Pipeline, log: Log, topics: Topics) -> dict[tuple[str, int], tuple[int, str]]:
-    """Partitions whose beginning the brokers have deleted since `log` was looked at: their first offset now, words."""
+def deleted_heads(pipeline: Pipeline, log: Log, topics: Topics) -> list[str]:
+    """What retention has deleted since `log` was read: partitions with the range of offsets."""
     now = topics.ends(change_topics(pipeline, (), topics.all()))
-    return {
-        place: (now[place][0], f"{place[0]}, partition {place[1]}: {first:,} to {now[place][0] - 1:,}")
+    return [
+        f"{place[0]}, partition {place[1]}: {first:,} to {now[place][0] - 1:,}"
         for place, (first, _) in log.items()
         if place in now and now[place][0] > first
-    }
+    ]
 
 
 def counts(replay: Replay) -> Counts:
-    """What its tasks have done."""
+    """The counters of its tasks, summed."""
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
         return sum((task.counts for task in positions.task_states(client, replay.sink)), Counts())
 
 
-def refused(sink: Pipeline, topics: Topics, start: int) -> list[DeadLetter]:
-    """What the destination has refused since its dead-letter topic ended at `start`: each record once."""
+def dead_letters_since(sink: Pipeline, topics: Topics, start: int) -> list[DeadLetter]:
+    """The dead letters since the dead-letter topic ended at offset `start`, each record once."""
     return list({letter.place: letter for letter in letters(sink, topics, follow=False, start=start)}.values())
 
 
 def stop(replay: Replay, connect: Connect) -> None:
-    """Stop the replay's connector; once this returns, none of its tasks is left."""
+    """Stop the replay's connector; return when none of its tasks is left."""
     connect.stop(replay.name)
     wait_stopped(connect, replay.name)
 
@@ -106,8 +106,8 @@ def stop(replay: Replay, connect: Connect) -> None:
 def remove(replay: Replay, connect: Connect, topics: Topics, *, keep_letters: bool, say: Callable[[str], None]) -> None:
     """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
 
-    With `keep_letters` that topic stays unless it is empty. A destination that does not answer keeps the positions:
-    a replay of the same name that begins there forgets them.
+    With `keep_letters` the topic stays unless it is empty. If the destination does not answer, the positions stay
+    there; the next replay of the same name deletes them.
     """
     if connect.config(replay.name) is not None:
         stop(replay, connect)
@@ -127,14 +127,14 @@ def remove(replay: Replay, connect: Connect, topics: Topics, *, keep_letters: bo
         say(f"deleted topic {topic.name}")
 
 
-_PAUSE = 0.5  # seconds between two looks
-_AGAIN = "mend the cause and give the same command again: it goes on where it was"
-_WINDOW = 20  # looks by which the rate is reckoned
+_POLL_S = 0.5
+_RUN_AGAIN = "fix the cause and run the same command again: it continues where it stopped"
+_WINDOW = 20  # polls over which the rate is computed
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Offsets of the log, which are records but for the marks of transactions and what the cleaner took."""
+    """Counted in offsets of the log: records, transaction markers, and offsets that compaction has removed."""
 
     done: int
     of: int
@@ -142,22 +142,22 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """At the present rate; None while nothing moves."""
+        """At the present rate; None while the sink applies nothing."""
         return (self.of - self.done) / self.per_second if self.per_second > 0 else None
 
 
 def progress(log: Log, done: Mapping[Place, int]) -> Progress:
-    """How much of a stretch of the log is done."""
-    left = sum(end - start for start, end in gaps(log, done).values())
-    of = sum(end - first for first, end in log.values())
-    return Progress(of - left, of)
+    """How much of a range of the log is applied."""
+    remaining = sum(end - start for start, end in gaps(log, done).values())
+    total = sum(end - first for first, end in log.values())
+    return Progress(total - remaining, total)
 
 
 @dataclass(slots=True)
-class Course:
-    """A sink on its way through a stretch of the log.
+class SinkProgress:
+    """Follows a sink through a range of the log.
 
-    `sink` is the pipeline whose sink it is, or a replay's; `side` says for people which cluster it writes to.
+    `sink` is the pipeline or replay that the sink belongs to; `side` names in messages the cluster that it writes to.
     """
 
     sink: Pipeline
@@ -166,18 +166,23 @@ class Course:
     connect: Connect
     topics: Topics
     log: dict[Place, tuple[int, int]]
-    _seen: dict[Place, int] = field(default_factory=dict)
-    _looks: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    _previous: dict[Place, int] = field(default_factory=dict)
+    _polls: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
-    def run(self, timeout: float, tell: Callable[[Progress], None], say: Callable[[str], None]) -> None:
-        """Return once all is applied. Raises `TowpathError` when the sink has failed, is gone, or has not moved
-        for `timeout` seconds; a part that does not answer meanwhile is waited for as long."""
+    def wait_until_applied(
+        self, timeout: float, report: Callable[[Progress], None], say: Callable[[str], None]
+    ) -> None:
+        """Return once the range is applied.
+
+        Raises `TowpathError` when the sink has failed, is gone, or has applied nothing for `timeout` seconds. It waits
+        as long for a server that does not answer.
+        """
         waiting = Wait(
             self.connect,
             [self.connector],
             timeout,
-            f"{self.connector} has not come any further for {timeout:.0f} s",
-            pause=_PAUSE,
+            f"{self.connector} has applied nothing for {timeout:.0f} s",
+            pause=_POLL_S,
             passing=(TowpathError,),
             say=say,
         )
@@ -185,13 +190,13 @@ class Course:
 
         def applied() -> None:
             nonlocal done
-            found = self.look()
-            tell(found)
-            if found.done != done:
-                done = found.done
+            progress = self.read()
+            report(progress)
+            if progress.done != done:
+                done = progress.done
                 waiting.extend()
-            if found.done < found.of:
-                raise NotYet(f"it has applied {found.done:,} of {found.of:,} records")
+            if progress.done < progress.of:
+                raise NotYet(f"it has applied {progress.done:,} of {progress.of:,} records")
 
         try:
             waiting.until(applied)
@@ -200,28 +205,28 @@ class Course:
         except TowpathError as error:
             if error.code in CODES:
                 raise
-            raise TowpathError(str(error), _AGAIN, where=error.where, code=error.code) from error
+            raise TowpathError(str(error), _RUN_AGAIN, where=error.where, code=error.code) from error
         self._refuse_broken()
 
-    def look(self) -> Progress:
-        """How far it is now. Where it stands before the end, what is left is looked at: there may be no record."""
+    def read(self) -> Progress:
+        """The progress now. A partition without progress counts as applied if the rest of it holds no records."""
         with connected(self.sink.destination_uri, self.side) as client:
-            done = {place: found.offset for place, found in positions.positions(client, self.sink).items()}
-        left = gaps(self.log, done)
-        standing = {place: gap for place, gap in left.items() if self._seen.get(place) == gap[0]}
-        peeked = peek(self.topics, still_there(standing, self.topics), most=0)
-        for place in standing:
+            done = {place: position.offset for place, position in positions.positions(client, self.sink).items()}
+        remaining = gaps(self.log, done)
+        unmoved = {place: gap for place, gap in remaining.items() if self._previous.get(place) == gap[0]}
+        peeked = peek(self.topics, still_there(unmoved, self.topics), most=0)
+        for place in unmoved:
             if place not in peeked or not peeked[place].records:
                 done[place] = self.log[place][1]
-        self._seen = {place: start for place, (start, _) in left.items()}
-        found_now = progress(self.log, done)
-        self._looks.append((time.monotonic(), found_now.done))
-        (then, before), (now, after) = self._looks[0], self._looks[-1]
-        return Progress(found_now.done, found_now.of, (after - before) / (now - then) if now > then else 0.0)
+        self._previous = {place: start for place, (start, _) in remaining.items()}
+        current = progress(self.log, done)
+        self._polls.append((time.monotonic(), current.done))
+        (then, before), (now, after) = self._polls[0], self._polls[-1]
+        return Progress(current.done, current.of, (after - before) / (now - then) if now > then else 0.0)
 
     def _refuse_broken(self) -> None:
-        """What is gone from the log looks like what is applied."""
+        """Records that are gone from the log look like applied ones: raise `TowpathError` for them."""
         with connected(self.sink.destination_uri, self.side) as client:
-            done = positions.positions(client, self.sink)
-        if found := broken_within(self.log, self.topics, done):
-            raise TowpathError(f"{self.connector} has not applied all of the log: {found[0].words}")
+            applied = positions.positions(client, self.sink)
+        if breaks := broken_within(self.log, self.topics, applied):
+            raise TowpathError(f"{self.connector} has not applied all of the log: {breaks[0].words}")

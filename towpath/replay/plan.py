@@ -1,7 +1,7 @@
 """A replay: a sink of its own reads a pipeline's topics from the beginning and writes them to another destination.
 
-Its plan lies in the connector's configuration, so that the connector's being there is the replay's being there, and
-whoever asks next knows what it was begun with.
+The connector's configuration stores the plan: the replay exists exactly while its connector exists, and every later
+command can read the options that it was started with.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from towpath.pipeline import ClusterTime, Pipeline, cluster_time
 
 PLAN = "towpath.replay"
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
-#: An ordinal that no cluster time has: a moment with it stands for the whole second.
+#: An ordinal that no cluster time has: a point in time with it means the end of that second.
 END_OF_SECOND = 2**31 - 1
-_TAKEN = ("sink", "source", "source-whole")  # `<pipeline>-replay-sink` is the sink of a pipeline of that name
+_RESERVED = ("sink", "source", "source-whole")  # `<pipeline>-replay-sink` is the sink of a pipeline of that name
 
 #: Of each partition: the first offset, and the end.
 Log = Mapping[Place, tuple[int, int]]
@@ -37,28 +37,28 @@ Log = Mapping[Place, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a replay was begun with."""
+    """The options of a replay and the state of the log when it started."""
 
     only: tuple[str, ...]
-    """Patterns of namespaces, the source's names; none for all of the pipeline."""
+    """Patterns of source namespaces; empty for all of the pipeline."""
     until: ClusterTime | None
     follow: bool
     forced: bool
-    """Whether it was begun although the log is not whole."""
+    """Whether it started although the log is not whole."""
     began: float
     """Seconds since the epoch."""
     letters: int
-    """The end of its dead-letter topic then."""
+    """The end offset of its dead-letter topic at the start."""
     log: Log
-    """Where the log began and ended then."""
+    """Where the log began and ended at the start."""
 
-    def is_asked(self, only: Iterable[str], until: ClusterTime | None, *, follow: bool) -> bool:
-        """Whether the same is asked for again."""
+    def matches(self, only: Iterable[str], until: ClusterTime | None, *, follow: bool) -> bool:
+        """Whether these are the options that it was started with."""
         return (set(self.only), self.until, self.follow) == (set(only), until, follow)
 
     @property
     def words(self) -> str:
-        """What it was asked for, as options."""
+        """Its options, as on the command line."""
         options = [f"--only {pattern}" for pattern in self.only]
         options += [f"--until {self.until}"] if self.until else []
         return " ".join(options + (["--follow"] if self.follow else [])) or "no options"
@@ -75,15 +75,15 @@ class Plan:
         }
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Plan:
+    def from_json(cls, value: Mapping[str, Any]) -> Plan:
         return cls(
-            only=tuple(told["only"]),
-            until=cluster_time(told["until"]) if told["until"] else None,
-            follow=bool(told["follow"]),
-            forced=bool(told["forced"]),
-            began=float(told["began"]),
-            letters=int(told["letters"]),
-            log={(topic, partition): (first, end) for topic, partition, first, end in told["log"]},
+            only=tuple(value["only"]),
+            until=cluster_time(value["until"]) if value["until"] else None,
+            follow=bool(value["follow"]),
+            forced=bool(value["forced"]),
+            began=float(value["began"]),
+            letters=int(value["letters"]),
+            log={(topic, partition): (first, end) for topic, partition, first, end in value["log"]},
         )
 
 
@@ -99,7 +99,7 @@ class Replay:
 
     @property
     def name(self) -> str:
-        """Of its connector; its positions are kept under it as well."""
+        """The name of its connector; its positions are stored under it as well."""
         return name_of(self.pipeline, self.label)
 
     @property
@@ -112,7 +112,7 @@ class Replay:
 
     @property
     def sink(self) -> Pipeline:
-        """The pipeline with the replay's name, secrets and destination: what its sink and its positions go by."""
+        """The pipeline with the replay's name, secrets and destination, for its sink and its positions."""
         return replace(
             self.pipeline, name=self.name, secrets=self.secrets, destination_uri=self.uri or "", whole_documents=()
         )
@@ -136,25 +136,25 @@ def secrets_of(pipeline: Pipeline, label: str) -> Path:
 
 
 def default_label(destination: ReplicaSet) -> str:
-    """The same for the same replica set."""
+    """A label that is the same for the same replica set."""
     return hashlib.sha256(str(destination).encode()).hexdigest()[:8]
 
 
 def refuse_label(label: str) -> None:
-    if not LABEL.fullmatch(label) or label in _TAKEN:
+    if not LABEL.fullmatch(label) or label in _RESERVED:
         raise Refused(
-            f"{label!r} cannot be the label of a replay: letters, digits and '-', 32 of them at most, and none of"
-            f" {', '.join(_TAKEN)}"
+            f"{label!r} cannot be the label of a replay: use at most 32 letters, digits and '-', and none of"
+            f" {', '.join(_RESERVED)}"
         )
 
 
 def chosen(pipeline: Pipeline, only: Iterable[str]) -> Selection:
-    """The namespaces of the pipeline, or those of them that match one of the patterns."""
+    """The namespaces of the pipeline; with patterns, those that match one of them."""
     return replace(pipeline.selection, only=tuple(only))
 
 
 def late_starts(log: Log) -> dict[Place, int]:
-    """The partitions of a stretch of the log whose beginning was gone when it was looked at, and where they began."""
+    """The partitions whose beginning was gone when the log was read, with their first offset."""
     return {place: first for place, (first, _) in log.items() if first > 0}
 
 
@@ -165,16 +165,16 @@ def change_topics(pipeline: Pipeline, only: Iterable[str], existing: Mapping[str
 
 
 def namespaces(pipeline: Pipeline, log: Log) -> list[str]:
-    """The source's names of all namespaces in a stretch of the log."""
+    """All source namespaces in a range of the log."""
     return sorted({namespace_of(pipeline.name, topic) for topic, _ in log})
 
 
 def definition(replay: Replay) -> dict[str, str]:
-    """The configuration of the replay's connector: the pipeline's sink, with what is its own."""
+    """The configuration of the replay's connector: the pipeline's sink, with the replay's own settings."""
     sink, plan = replay.sink, replay.plan
     config = definitions(sink)[sink.sink_connector]
     config["database"] = replay.pipeline.database
-    if plan.follow:  # collections that come in later come in here as well
+    if plan.follow:  # also replicates collections that are created later
         config["topics.regex"] = replay.selection.topic_regex(replay.pipeline.name)
     else:
         del config["topics.regex"]
@@ -188,37 +188,37 @@ def definition(replay: Replay) -> dict[str, str]:
 
 
 def find(connect: Connect, pipeline: Pipeline, label: str) -> Replay | None:
-    """The replay of that label, if there is one."""
+    """The replay with this label; None if there is none."""
     config = connect.config(name_of(pipeline, label))
     return None if config is None else _replay(pipeline, label, config)
 
 
-def every(connect: Connect, pipeline: Pipeline) -> tuple[Replay, ...]:
-    """All replays of a pipeline that are there."""
+def find_all(connect: Connect, pipeline: Pipeline) -> tuple[Replay, ...]:
+    """All existing replays of a pipeline."""
     prefix = name_of(pipeline, "")
-    found = {name: connect.config(name) for name in connect.names() if name.startswith(prefix)}
+    configs = {name: connect.config(name) for name in connect.names() if name.startswith(prefix)}
     return tuple(
         _replay(pipeline, name.removeprefix(prefix), config)
-        for name, config in found.items()
+        for name, config in configs.items()
         if config is not None and config.get(REPLAY_OF) == pipeline.name
     )
 
 
 def _replay(pipeline: Pipeline, label: str, config: Mapping[str, str]) -> Replay:
     try:
-        plan = Plan.of(json.loads(config[PLAN]))
+        plan = Plan.from_json(json.loads(config[PLAN]))
         destination = ReplicaSet.parse(config[DESTINATION_SET])
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise TowpathError(
-            f"the connector {name_of(pipeline, label)} is not a replay's, or was not made by this version of Towpath"
+            f"the connector {name_of(pipeline, label)} is not a replay, or another version of Towpath created it"
             f" ({error!r}); delete it in Kafka Connect, or choose another --name"
         ) from error
     return Replay(pipeline, label, destination, credentials.read_destination(secrets_of(pipeline, label)), plan)
 
 
-def left_behind(topics: Topics, pipeline: Pipeline, label: str) -> Replay | None:
-    """What there is of a replay without its connector: dead letters that were kept, or a removal that was killed."""
+def find_leftovers(topics: Topics, pipeline: Pipeline, label: str) -> Replay | None:
+    """What is left of a replay without its connector: dead letters that were kept, or the rest of a killed removal."""
     plan = Plan((), None, follow=False, forced=False, began=0.0, letters=0, log={})
     uri = credentials.read_destination(secrets_of(pipeline, label))
-    found = Replay(pipeline, label, ReplicaSet("", ()), uri, plan)
-    return found if uri is not None or found.dead_letter_topic in topics.all() else None
+    replay = Replay(pipeline, label, ReplicaSet("", ()), uri, plan)
+    return replay if uri is not None or replay.dead_letter_topic in topics.all() else None

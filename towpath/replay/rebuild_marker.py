@@ -1,6 +1,6 @@
 """A rebuild: a pipeline's own destination is emptied, and its sink applies the log from the beginning.
 
-A marker at the destination comes first and goes last, so that whoever comes after a kill knows what to go on with.
+A marker at the destination is written first and deleted last, so that a rebuild can continue after a kill.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from towpath.log.bounds import still_there
 from towpath.log.lag import measure
 from towpath.mongo.client import briefly
 from towpath.pipeline import Pipeline
-from towpath.replay.connector import Course
+from towpath.replay.connector import SinkProgress
 from towpath.replay.plan import Log, late_starts
 
-#: What is being done: the namespaces are emptied, or the log is applied.
+#: Whether the namespaces are being emptied or the log is being applied.
 Phase = Literal["emptying", "applying"]
 Client = MongoClient[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """The marker: what was asked for, and where the log began and ended then."""
+    """The marker: the options, and where the log began and ended at the start."""
 
     only: tuple[str, ...]
     forced: bool
     began: float
     """Seconds since the epoch."""
     letters: int
-    """The end of the dead-letter topic then."""
+    """The end offset of the dead-letter topic at the start."""
     log: Log
     phase: Phase = "emptying"
 
@@ -50,22 +50,22 @@ class Rebuild:
 
 
 def marker(client: Client, pipeline: Pipeline) -> Rebuild | None:
-    """The rebuild that is under way, or was interrupted; None when there is none."""
-    found = _markers(client).find_one({"_id": pipeline.name})
-    if found is None:
+    """The rebuild that is running or was interrupted; None if there is none."""
+    document = _markers(client).find_one({"_id": pipeline.name})
+    if document is None:
         return None
     return Rebuild(
-        only=tuple(found["only"]),
-        forced=bool(found["forced"]),
-        began=float(found["began"]),
-        letters=int(found["letters"]),
-        log={(one["topic"], one["partition"]): (one["first"], one["end"]) for one in found["log"]},
-        phase=found["phase"],
+        only=tuple(document["only"]),
+        forced=bool(document["forced"]),
+        began=float(document["began"]),
+        letters=int(document["letters"]),
+        log={(part["topic"], part["partition"]): (part["first"], part["end"]) for part in document["log"]},
+        phase=document["phase"],
     )
 
 
 def mark(client: Client, pipeline: Pipeline, rebuild: Rebuild) -> None:
-    """Write the marker; also when another phase begins."""
+    """Write the marker at the start, and again for each phase."""
     document = {
         "only": list(rebuild.only),
         "forced": rebuild.forced,
@@ -92,21 +92,22 @@ def _markers(client: Client) -> Collection[dict[str, Any]]:
 
 
 def forget_positions(client: Client, pipeline: Pipeline, topics: Iterable[str]) -> None:
-    """Forget how far these topics are applied.
+    """Delete the positions of these topics.
 
-    Before anything is emptied: a transaction of a task that Connect has lost sight of finds no position any more, and
-    is aborted.
+    This must come before any namespace is emptied: an open transaction of a task that Connect has lost track of finds
+    no position then, and aborts.
     """
     offsets = client.get_database(DATABASE, write_concern=WriteConcern("majority"))[positions.OFFSETS]
     for topic in topics:
-        one = {"pipeline": pipeline.name, "topic": topic}
-        offsets.delete_many({"_id": {"$gte": one, "$lte": {**one, "partition": MaxKey()}}})  # a range: it has an index
+        prefix = {"pipeline": pipeline.name, "topic": topic}
+        offsets.delete_many({"_id": {"$gte": prefix, "$lte": {**prefix, "partition": MaxKey()}}})  # uses the _id index
 
 
 def begin_late(client: Client, pipeline: Pipeline, rebuild: Rebuild) -> None:
-    """Have the sink, which must be STOPPED, begin where the log began, of a log that was found not to be whole.
+    """Move the sink, which must be STOPPED, to the first offsets of a log that is not whole.
 
-    A sink that finds a beginning gone stops."""
+    Otherwise the sink stops where the beginning is gone.
+    """
     if rebuild.forced:
         positions.skip_to(client, pipeline, late_starts(rebuild.log), datetime.now(UTC))
 
@@ -119,14 +120,14 @@ def empty(client: Client, targets: Mapping[str, int], say: Callable[[str], None]
         client.get_database(database, write_concern=WriteConcern("majority"))[collection].delete_many({})
 
 
-def course(pipeline: Pipeline, rebuild: Rebuild, connect: Connect, topics: Topics) -> Course:
-    """The sink's way through the log as it was when the rebuild began."""
-    return Course(pipeline, pipeline.sink_connector, "destination", connect, topics, dict(rebuild.log))
+def sink_progress(pipeline: Pipeline, rebuild: Rebuild, connect: Connect, topics: Topics) -> SinkProgress:
+    """The sink's progress through the log as it was when the rebuild began."""
+    return SinkProgress(pipeline, pipeline.sink_connector, "destination", connect, topics, dict(rebuild.log))
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A rebuild as `status` shows it."""
+    """A rebuild with its progress, as `status` shows it."""
 
     rebuild: Rebuild
     done: int
@@ -148,14 +149,15 @@ class State:
 
 
 def look(pipeline: Pipeline, topics: Topics) -> State | None:
-    """The rebuild that is under way. Raises `MongoUnreachable` when the destination, which tells, does not answer."""
+    """The rebuild that is running. Raises `MongoUnreachable` when the destination, which stores it, does not answer."""
     if not pipeline.exactly_once:
         return None
     with briefly(pipeline.destination_uri, "destination") as client:
-        found = marker(client, pipeline)
-        if found is None:
+        rebuild = marker(client, pipeline)
+        if rebuild is None:
             return None
-        done = {place: applied.offset for place, applied in positions.positions(client, pipeline).items()}
-    of = sum(end - first for first, end in found.log.values())
-    applied = 0 if found.phase == "emptying" else of - measure(topics, still_there(found.log, topics), done).records
-    return State(found, applied, of)
+        offsets = {place: position.offset for place, position in positions.positions(client, pipeline).items()}
+    total = sum(end - first for first, end in rebuild.log.values())
+    if rebuild.phase == "emptying":
+        return State(rebuild, 0, total)
+    return State(rebuild, total - measure(topics, still_there(rebuild.log, topics), offsets).records, total)

@@ -1,4 +1,4 @@
-"""The steps of `towpath replay` into another destination."""
+"""The steps of `towpath replay` to another destination."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from towpath.mongo_uri import without_credentials
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.replay import connector, rebuild_marker
 from towpath.replay import preconditions as refuse
-from towpath.replay.connector import Course, Progress
+from towpath.replay.connector import Progress, SinkProgress
 from towpath.replay.plan import Log, Plan, Replay, default_label, find, name_of, namespaces, refuse_label
-from towpath.replay.verdict import Verdict, lacking
+from towpath.replay.verdict import Verdict, missing_lines
 from towpath.session import Say, Session
 from towpath.text import counted, utc
 
@@ -30,8 +30,8 @@ Client = MongoClient[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Asked:
-    """What a replay is asked for. `uri` may hold a password; `label` None takes the destination's."""
+class ReplayOptions:
+    """`uri` may contain a password; without a `label`, it is derived from the destination."""
 
     uri: str
     label: str | None
@@ -44,35 +44,38 @@ class Asked:
 
 
 class Watcher(Protocol):
-    """Who looks on while a replay or a rebuild works, and is asked before documents are deleted."""
+    """Shows the progress of a replay or a rebuild, and confirms that documents may be deleted."""
 
     def checking(self) -> AbstractContextManager[Callable[[int, int], None]]:
-        """Is given how many records of the log are read before it begins, and of how many."""
+        """Receives how many records of the log have been checked, and of how many."""
 
     def applying(self) -> AbstractContextManager[Callable[[Progress], None]]:
-        """Is given how far it has come."""
+        """Receives the progress of the sink."""
 
     def confirm(self, question: str) -> None:
-        """Returns for a yes, and raises for a no."""
+        """Return for a yes, raise for a no."""
 
 
-def replay(it: Session, asked: Asked, watcher: Watcher) -> Verdict:
-    """Run a replay to its end, or go on with the one that is there. Raises with words for what is refused."""
-    it.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
-    refuse.refuse_plain(it.pipeline)
-    with connected(asked.uri, REPLAY_SIDE) as client:
+def replay(session: Session, options: ReplayOptions, watcher: Watcher) -> Verdict:
+    """Run a replay to its end, or continue an existing one. Raises `Refused` for what is not supported."""
+    session.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
+    refuse.refuse_plain(session.pipeline)
+    with connected(options.uri, REPLAY_SIDE) as client:
         destination = replay_set(client)
-    label = asked.label or default_label(destination)
+    label = options.label or default_label(destination)
     refuse_label(label)
-    found = find(it.connect, it.pipeline, label)
+    existing = find(session.connect, session.pipeline, label)
     running = (
-        _gone_on(it, asked, found, destination, watcher) if found else _begun(it, asked, label, destination, watcher)
+        _resume(session, options, existing, destination, watcher)
+        if existing
+        else _begin(session, options, label, destination, watcher)
     )
-    what = f"replay {label}"
-    it.say(f"{what}: {length(running.replay.plan.log)}, to {without_credentials(asked.uri)}")
-    follow_up = f"`towpath remove PIPELINE --replay {label}` gives it up"
-    run(connector.course(running.replay, it.connect, it.topics), asked.timeout, what, follow_up, it.say, watcher)
-    return _ended(it, running, what, watcher)
+    name = f"replay {label}"
+    session.say(f"{name}: {length(running.replay.plan.log)}, to {without_credentials(options.uri)}")
+    hint = f"`towpath remove PIPELINE --replay {label}` gives it up"
+    progress = connector.sink_progress(running.replay, session.connect, session.topics)
+    run(progress, options.timeout, name, hint, session.say, watcher)
+    return _finish(session, running, name, watcher)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,162 +86,170 @@ class _Running:
     resumed: bool
 
 
-def _begun(it: Session, asked: Asked, label: str, destination: ReplicaSet, watcher: Watcher) -> _Running:
-    """A replay that was not there before, with its connector."""
-    pipeline, inventory = it.pipeline, Inventory(it.pipeline, it.connect, it.topics)
-    topics = refuse.selected(pipeline, asked.only, inventory.existing)
+def _begin(session: Session, options: ReplayOptions, label: str, destination: ReplicaSet, watcher: Watcher) -> _Running:
+    """Start a new replay: all checks, then its connector."""
+    pipeline, inventory = session.pipeline, Inventory(session.pipeline, session.connect, session.topics)
+    topics = refuse.selected(pipeline, options.only, inventory.existing)
     refuse.refuse_name_taken(pipeline, label, inventory.existing)
-    refuse.refuse_source(inventory, destination, it.say)
-    refuse.refuse_own_destination(inventory, destination, it.say)
-    now = refuse.captured(pipeline, it.connect)
-    refuse.refuse_uncopied(pipeline, force=asked.force)
-    if not asked.follow:
-        refuse.refuse_copying(pipeline, now, asked.only)
-    if asked.until is not None:
-        refuse.refuse_moment(pipeline, asked.until, now)
-    log = it.topics.ends(topics)
+    refuse.refuse_source(inventory, destination, session.say)
+    refuse.refuse_own_destination(inventory, destination, session.say)
+    capture = refuse.capture_state(pipeline, session.connect)
+    refuse.refuse_uncopied(pipeline, force=options.force)
+    if not options.follow:
+        refuse.refuse_copying(pipeline, capture, options.only)
+    if options.until is not None:
+        refuse.refuse_until(pipeline, options.until, capture)
+    log = session.topics.ends(topics)
     targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, log)]
     refuse.refuse_written(inventory, label, destination, targets)
-    filled = _filled(asked, targets)
-    found = checked(it, log, now.copied, watcher, until=asked.until, force=asked.force)
-    if filled:
-        watcher.confirm(question(filled, asked.uri))
-        with connected(asked.uri, REPLAY_SIDE) as client:
-            rebuild_marker.empty(client, filled, it.say)
-    letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, label)), it.topics)
-    plan = Plan(asked.only, asked.until, asked.follow, found is not None, time.time(), letters, log)
-    begun = Replay(pipeline, label, destination, asked.uri, plan)
-    connector.begin(begun, it.connect, it.topics, it.say)
-    return _Running(begun, found, resumed=False)
+    to_delete = _documents_to_delete(options, targets)
+    check = check_log(session, log, capture.copied, watcher, until=options.until, force=options.force)
+    if to_delete:
+        watcher.confirm(question(to_delete, options.uri))
+        with connected(options.uri, REPLAY_SIDE) as client:
+            rebuild_marker.empty(client, to_delete, session.say)
+    letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, label)), session.topics)
+    plan = Plan(options.only, options.until, options.follow, check is not None, time.time(), letters, log)
+    replay = Replay(pipeline, label, destination, options.uri, plan)
+    connector.begin(replay, session.connect, session.topics, session.say)
+    return _Running(replay, check, resumed=False)
 
 
-def _gone_on(it: Session, asked: Asked, found: Replay, destination: ReplicaSet, watcher: Watcher) -> _Running:
-    """The replay of that label, which was interrupted, or follows."""
-    if not found.destination.is_same(destination) or not found.plan.is_asked(
-        asked.only, asked.until, follow=asked.follow
-    ):
+def _resume(
+    session: Session, options: ReplayOptions, existing: Replay, destination: ReplicaSet, watcher: Watcher
+) -> _Running:
+    """Continue the replay with this label, which was interrupted or follows."""
+    plan, label = existing.plan, existing.label
+    same_options = plan.matches(options.only, options.until, follow=options.follow)
+    if not existing.destination.is_same(destination) or not same_options:
         raise Refused(
-            f"there is a replay {found.label} to {found.destination} already, begun with {found.plan.words}; give the"
-            " same again to go on with it, another --name for one beside it, or give it up: towpath remove PIPELINE"
-            f" --replay {found.label}"
+            f"there is a replay {label} to {existing.destination} already, started with {plan.words}; give the same"
+            " options to continue it, another --name for one beside it, or give it up: towpath remove PIPELINE"
+            f" --replay {label}"
         )
-    found = Replay(found.pipeline, found.label, found.destination, asked.uri, found.plan)
-    lost = connector.overtaken(found, it.topics)
+    replay = replace(existing, uri=options.uri)
+    lost = connector.lost_partitions(replay, session.topics)
     if lost:
         raise Refused(
-            "the log no longer holds what the replay had not applied yet: " + "; ".join(lost) + "; begin anew: towpath"
-            f" remove PIPELINE --replay {found.label}, then replay with --empty"
+            "the log no longer holds what the replay had not applied yet: " + "; ".join(lost) + "; start again: towpath"
+            f" remove PIPELINE --replay {label}, then replay with --empty"
         )
-    it.say(f"replay {found.label}: going on with what was begun at {utc(found.plan.began)}")
-    connector.go_on(found, it.connect, it.say)
-    copied = refuse.captured(it.pipeline, it.connect).copied
-    lacks = checked(it, found.plan.log, copied, watcher, until=None, force=True) if found.plan.forced else None
-    return _Running(found, lacks, resumed=True)
+    session.say(f"replay {label}: continuing the replay started at {utc(plan.began)}")
+    connector.resume(replay, session.connect, session.say)
+    copied = refuse.capture_state(session.pipeline, session.connect).copied
+    check = check_log(session, plan.log, copied, watcher, until=None, force=True) if plan.forced else None
+    return _Running(replay, check, resumed=True)
 
 
-def checked(
-    it: Session, log: Log, copied: ClusterTime | None, watcher: Watcher, *, until: ClusterTime | None, force: bool
+def check_log(
+    session: Session, log: Log, copied: ClusterTime | None, watcher: Watcher, *, until: ClusterTime | None, force: bool
 ) -> LogCheck | None:
-    """What the log lacks; None when it is whole. Says what it lacks and raises `NotWhole`, unless `force`."""
-    with watcher.checking() as tell:
-        found = check(it.pipeline, it.topics, namespaces(it.pipeline, log), copied, tell)
-    found = replace(found, cut_short=_cut_short(it, log))
+    """What the log lacks; None when it is whole. Unless `force`, prints what it lacks and raises `NotWhole`."""
+    with watcher.checking() as report:
+        result = check(session.pipeline, session.topics, namespaces(session.pipeline, log), copied, report)
+    result = replace(result, cut_short=_cut_short(session, log))
     if until is not None:
-        refuse.refuse_too_early(until, found.earliest)
-    if found.is_whole:
+        refuse.refuse_too_early(until, result.earliest)
+    if result.is_whole:
         return None
     if not force:
-        for line in lacking(found):
-            it.say(line)
-        if found.cut_short:
-            it.say("what was cut short or made again is begun anew by `towpath remove PIPELINE --topics` and `deploy`")
+        for line in missing_lines(result):
+            session.say(line)
+        if result.cut_short:
+            session.say(
+                "for topics that were truncated or recreated, start again: `towpath remove PIPELINE --topics`, `deploy`"
+            )
         raise NotWhole(
             "the log cannot rebuild all documents, and nothing was changed. --force rebuilds what can be rebuilt, and"
-            " lists the rest; `towpath repair --ids` re-reads documents at the source, which puts them whole into"
-            " the log"
+            " lists the rest; `towpath repair --ids` re-reads documents at the source, which writes them whole"
+            " to the log"
         )
-    return found
+    return result
 
 
-def _cut_short(it: Session, log: Log) -> Mapping[Place, str]:
-    """As the pipeline's destination tells; one that is lost is a reason for a replay, and keeps none from beginning."""
+def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
+    """Partitions that were truncated or recreated, by the positions at the pipeline's destination.
+
+    A lost destination is a reason for a replay, so it does not prevent one.
+    """
     try:
-        return bounds.cut_short(it.pipeline, it.topics, log)
+        return bounds.cut_short(session.pipeline, session.topics, log)
     except MongoUnreachable as error:
-        it.say(f"cannot make sure that no topic of the log was cut short or made again: {error}")
+        session.say(f"cannot check whether a topic of the log was truncated or recreated: {error}")
         return {}
 
 
-def _filled(asked: Asked, targets: Iterable[str]) -> dict[str, int]:
-    """What the namespaces hold, and is to be deleted. Raises `Refused` when it is not."""
-    with connected(asked.uri, REPLAY_SIDE) as client:
-        filled = refuse.holding(client, targets)
-    if not asked.empty:
-        refuse.refuse_filled(filled)
-    return filled
+def _documents_to_delete(options: ReplayOptions, targets: Iterable[str]) -> dict[str, int]:
+    """Documents to delete, by namespace. Raises `Refused` for documents without --empty."""
+    with connected(options.uri, REPLAY_SIDE) as client:
+        counts = refuse.document_counts(client, targets)
+    if not options.empty:
+        refuse.refuse_documents(counts)
+    return counts
 
 
-def question(filled: Mapping[str, int], uri: str) -> str:
-    """To be answered with a yes before documents are deleted."""
-    count, address = sum(filled.values()), without_credentials(uri)
-    return f"Delete all {count:,} documents of {refuse.listed(filled)} at {address}?"
+def question(counts: Mapping[str, int], uri: str) -> str:
+    """The confirmation question before documents are deleted."""
+    count, address = sum(counts.values()), without_credentials(uri)
+    return f"Delete all {count:,} documents of {refuse.format_counts(counts)} at {address}?"
 
 
-def run(course: Course, timeout: float, what: str, follow_up: str, say: Say, watcher: Watcher) -> None:
-    with watcher.applying() as tell:
+def run(progress: SinkProgress, timeout: float, name: str, hint: str, say: Say, watcher: Watcher) -> None:
+    """Wait until the log is applied. Raises `TowpathError` on Ctrl-C, with what continues and `hint`."""
+    with watcher.applying() as report:
         try:
-            course.run(timeout, tell, say)
+            progress.wait_until_applied(timeout, report, say)
         except KeyboardInterrupt:
             raise TowpathError(
-                f"{what}: goes on in Kafka Connect. The same command again shows how far it is, and ends it;"
-                f" {follow_up}"
+                f"{name}: goes on in Kafka Connect. Run the same command again to see its progress and to finish it;"
+                f" {hint}"
             ) from None
 
 
-def _ended(it: Session, running: _Running, what: str, watcher: Watcher) -> Verdict:
-    """The verdict; unless it follows, the replay is over and removed."""
+def _finish(session: Session, running: _Running, name: str, watcher: Watcher) -> Verdict:
+    """The verdict. Unless it follows, the replay ends and is removed."""
     replay = running.replay
     plan = replay.plan
     if not plan.follow:
-        connector.stop(replay, it.connect)
+        connector.stop(replay, session.connect)
     verdict = Verdict(
-        what=what,
+        name=name,
         records=connector.counts(replay).records,
         counted=True,
-        documents=documents(it.pipeline, replay.sink.destination_uri, REPLAY_SIDE, plan.log),
+        documents=documents(session.pipeline, replay.sink.destination_uri, REPLAY_SIDE, plan.log),
         seconds=time.time() - plan.began,
         until=plan.until,
         following=plan.follow,
         check=running.check,
         resumed=running.resumed,
-        uncopied=it.pipeline.copy.method == "none",
-        refused=connector.refused(replay.sink, it.topics, plan.letters),
+        uncopied=session.pipeline.copy.method == "none",
+        refused=connector.dead_letters_since(replay.sink, session.topics, plan.letters),
         letters=replay.dead_letter_topic,
-        heads=[words for _, words in connector.moved_heads(it.pipeline, plan.log, it.topics).values()],
-        earliest=None if plan.until is None else _overrun(it, plan.log, plan.until, watcher),
+        deleted=connector.deleted_heads(session.pipeline, plan.log, session.topics),
+        earliest=None if plan.until is None else _overrun(session, plan.log, plan.until, watcher),
     )
     if not plan.follow:
-        connector.remove(replay, it.connect, it.topics, keep_letters=True, say=it.say)
+        connector.remove(replay, session.connect, session.topics, keep_letters=True, say=session.say)
     return verdict
 
 
-def _overrun(it: Session, log: Log, until: ClusterTime, watcher: Watcher) -> ClusterTime | None:
-    """The earliest moment that can be rebuilt by now, when that is later than `until`."""
-    copied = refuse.captured(it.pipeline, it.connect).copied
-    with watcher.checking() as tell:
-        earliest = check(it.pipeline, it.topics, namespaces(it.pipeline, log), copied, tell).earliest
+def _overrun(session: Session, log: Log, until: ClusterTime, watcher: Watcher) -> ClusterTime | None:
+    """The earliest point in time that can be rebuilt now, if it is later than `until`."""
+    copied = refuse.capture_state(session.pipeline, session.connect).copied
+    with watcher.checking() as report:
+        earliest = check(session.pipeline, session.topics, namespaces(session.pipeline, log), copied, report).earliest
     return earliest if earliest is not None and until < earliest else None
 
 
 def documents(pipeline: Pipeline, uri: str, side: str, log: Log) -> dict[str, int]:
-    """How many documents the destination's namespaces hold."""
-    found = {}
+    """Namespace at the destination → its number of documents, estimated."""
+    counts = {}
     with connected(uri, side) as client:
         for name in namespaces(pipeline, log):
             target = pipeline.renames.destination(name)
             database, collection = target.split(".", 1)
-            found[target] = client[database][collection].estimated_document_count()
-    return found
+            counts[target] = client[database][collection].estimated_document_count()
+    return counts
 
 
 def length(log: Log) -> str:

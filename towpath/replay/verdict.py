@@ -1,4 +1,4 @@
-"""What a replay or a rebuild came to, in words and as JSON."""
+"""The result of a replay or a rebuild, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from towpath.log.dead_letters import DeadLetter
 from towpath.log.integrity import BrokenKey, Headless, LogCheck
 from towpath.log.records import readable
 from towpath.pipeline import ClusterTime
-from towpath.replay.preconditions import shown
+from towpath.replay.preconditions import format_time
 from towpath.text import counted, duration, utc
 
-_SHOWN, _TOLD = 20, 1_000  # to people, and as JSON
+_SHOWN, _IN_JSON = 20, 1_000  # items in text and in JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`records` are those that were applied; what keeps the destination from being whole comes after `following`."""
+    """`records` were applied. The fields after `following` say why the destination is not whole."""
 
-    what: str
+    name: str
     records: int
     counted: bool
-    """By the tasks; else by offsets, to which the marks of transactions belong."""
+    """Whether the tasks counted the records; else they are counted in offsets, with transaction markers."""
     documents: Mapping[str, int]
-    """At the destination now: namespace → documents."""
+    """At the destination now: namespace → number of documents."""
     seconds: float
     until: ClusterTime | None
     following: bool
     check: LogCheck | None
-    """What the log was found to lack before; None when it was whole."""
+    """What the log lacked at the start; None when it was whole."""
     resumed: bool
-    """Whether it was there before, so that its seconds are since then."""
+    """Whether this run continued an earlier one; `seconds` then counts from its start."""
     uncopied: bool
-    """Whether the log never had what the source held at its beginning."""
+    """Whether the log has no initial copy."""
     refused: Sequence[DeadLetter]
     letters: str
     """The topic of the dead letters."""
-    heads: Sequence[str] = ()
-    """What the brokers deleted of the log meanwhile."""
+    deleted: Sequence[str] = ()
+    """Descriptions of what retention deleted from the log meanwhile."""
     earliest: ClusterTime | None = None
-    """The earliest moment that can be rebuilt, when that is later than the one asked for by now."""
+    """The earliest point in time that can be rebuilt now, if it is later than `until`."""
 
     @property
     def is_whole(self) -> bool:
-        return not (self.check or self.uncopied or self.refused or self.heads or self.earliest)
+        return not (self.check or self.uncopied or self.refused or self.deleted or self.earliest)
 
     @property
     def event(self) -> Replayed:
         return Replayed(
-            done=self.what,
+            done=self.name,
             whole=self.is_whole,
             records=self.records,
             documents=self.documents,
@@ -61,39 +61,39 @@ class Verdict:
             following=self.following,
             refused=len(self.refused),
             dead_letters=[
-                {"namespace": one.namespace, "key": _key(one.key), "code": one.code, "reason": one.reason}
-                for one in self.refused[:_TOLD]
+                {"namespace": letter.namespace, "key": _key(letter.key), "code": letter.code, "reason": letter.reason}
+                for letter in self.refused[:_IN_JSON]
             ],
             dead_letter_topic=self.letters if self.refused else None,
             uncopied=self.uncopied,
-            missing=missing(self.check),
-            deleted_meanwhile=self.heads,
+            missing=missing_json(self.check),
+            deleted_meanwhile=self.deleted,
             earliest=str(self.earliest) if self.earliest else None,
         )
 
-    def words(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         documents = f"{sum(self.documents.values()):,} documents in {counted(len(self.documents), 'namespace')}"
         rate = f"{self.records / max(self.seconds, 0.001):,.0f} a second"
-        now = ", and follows from now on" if self.following else ""
-        upto = f", as of {shown(self.until)}" if self.until else ""
+        follows = ", and follows from now on" if self.following else ""
+        until = f", as of {format_time(self.until)}" if self.until else ""
         about = "" if self.counted else "about "
         took = f"{about}{self.records:,} records in {duration(self.seconds)}, {rate}"
         if self.resumed:
-            took = f"{about}{self.records:,} records since it was begun {duration(self.seconds)} ago"
-        yield f"{self.what}: applied {took}; {documents}{upto}{now}"
+            took = f"{about}{self.records:,} records since it started {duration(self.seconds)} ago"
+        yield f"{self.name}: applied {took}; {documents}{until}{follows}"
         if self.uncopied:
             yield 'missing  what the source held when the log began ([capture] copy = "none")'
-        yield from lacking(self.check)
-        for head in self.heads:
+        yield from missing_lines(self.check)
+        for head in self.deleted:
             yield f"deleted by retention meanwhile, and perhaps not applied: {head}"
         if self.earliest and self.until:
             yield (
-                f"Kafka's cleaner has passed {shown(self.until)} meanwhile, so that what it took may be missing; the"
-                f" earliest moment that can be rebuilt now is {shown(self.earliest)}"
+                f"Kafka has compacted the log past {format_time(self.until)} meanwhile, so documents may be missing;"
+                f" the earliest point in time that can be rebuilt now is {format_time(self.earliest)}"
             )
         yield from self._letters()
         if not self.is_whole:
-            yield f"{self.what}: not whole"
+            yield f"{self.name}: not whole"
 
     def _letters(self) -> Iterator[str]:
         for letter in self.refused[:_SHOWN]:
@@ -106,51 +106,56 @@ class Verdict:
             yield f"{len(self.refused):,} records that the destination refused are in the topic {self.letters}"
 
 
-def lacking(check: LogCheck | None) -> Iterator[str]:
-    """What the log lacks to rebuild everything, for people."""
+def missing_lines(check: LogCheck | None) -> Iterator[str]:
+    """What the log lacks to rebuild everything, as lines of text."""
     if check is None:
         return
-    for one in check.headless:
-        yield f"missing  {_headless(one)}"
-    for (topic, partition), words in check.cut_short.items():
-        yield f"missing  {topic}, partition {partition}: {words}"
+    for partition in check.headless:
+        yield f"missing  {_headless(partition)}"
+    for (topic, number), reason in check.cut_short.items():
+        yield f"missing  {topic}, partition {number}: {reason}"
     for key in check.broken[:_SHOWN]:
         yield f"missing  {key.namespace} {_key(key.key)}: updates without their document, from {_place(key)} on"
     by_namespace = Counter(key.namespace for key in check.broken)
     if len(check.broken) > _SHOWN:
         yield f"         and {len(check.broken) - _SHOWN:,} more documents"
     for namespace, count in sorted(by_namespace.items()):
-        yield f"{namespace}: {count:,} documents cannot be rebuilt: the log has updates of them, and not the documents"
+        yield f"{namespace}: {count:,} documents cannot be rebuilt: the log has their updates, but not the documents"
 
 
-def missing(check: LogCheck | None) -> list[dict[str, Any]]:
-    """The same as JSON: what is gone of a topic, and documents that cannot be rebuilt."""
+def missing_json(check: LogCheck | None) -> list[dict[str, Any]]:
+    """The same as JSON: what is gone from topics, and documents that cannot be rebuilt."""
     if check is None:
         return []
     return [
         *(
             {
-                "namespace": one.namespace,
-                "partition": one.partition,
-                "first_offset": one.first_offset,
-                "first_time_ms": one.first_time_ms,
+                "namespace": item.namespace,
+                "partition": item.partition,
+                "first_offset": item.first_offset,
+                "first_time_ms": item.first_time_ms,
             }
-            for one in check.headless
+            for item in check.headless
         ),
-        *({"topic": topic, "partition": one, "reason": words} for (topic, one), words in check.cut_short.items()),
         *(
-            {"namespace": one.namespace, "partition": one.partition, "offset": one.offset, "key": _key(one.key)}
-            for one in check.broken
+            {"topic": topic, "partition": number, "reason": reason}
+            for (topic, number), reason in check.cut_short.items()
+        ),
+        *(
+            {"namespace": item.namespace, "partition": item.partition, "offset": item.offset, "key": _key(item.key)}
+            for item in check.broken
         ),
     ]
 
 
-def _headless(one: Headless) -> str:
+def _headless(partition: Headless) -> str:
     gone = "everything so far"
-    if one.first_time_ms is not None:
-        gone = f"what came in before {utc(one.first_time_ms / 1000)}"
-    last = one.first_offset - 1
-    return f"{one.namespace}, partition {one.partition}: retention has deleted {gone} (offsets up to {last:,})"
+    if partition.first_time_ms is not None:
+        gone = f"what came in before {utc(partition.first_time_ms / 1000)}"
+    last = partition.first_offset - 1
+    return (
+        f"{partition.namespace}, partition {partition.partition}: retention has deleted {gone} (offsets up to {last:,})"
+    )
 
 
 def _place(key: BrokenKey) -> str:

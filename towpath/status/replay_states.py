@@ -17,7 +17,7 @@ from towpath.log.lag import measure
 from towpath.mongo.client import REPLAY_SIDE, briefly
 from towpath.pipeline import Pipeline
 from towpath.replay import rebuild_marker
-from towpath.replay.plan import Replay, change_topics, every
+from towpath.replay.plan import Replay, change_topics, find_all
 from towpath.session import Session
 
 
@@ -63,7 +63,7 @@ class State:
 
 def read_states(pipeline: Pipeline, connect: Connect, topics: Topics) -> tuple[State, ...]:
     """All replays of the pipeline, as they are now."""
-    return tuple(_state(replay, connect, topics) for replay in every(connect, pipeline))
+    return tuple(_state(replay, connect, topics) for replay in find_all(connect, pipeline))
 
 
 def _state(replay: Replay, connect: Connect, topics: Topics) -> State:

@@ -16,7 +16,7 @@ from operator import attrgetter
 from towpath.events import BadLine, Reread, parse
 from towpath.log import dead_letters
 from towpath.mongo.client import briefly
-from towpath.repair.targets import Wanted, refused
+from towpath.repair.targets import DocumentRef, document_of
 from towpath.session import Session
 from towpath.supervisor.children import Child
 from towpath.supervisor.restarts import Backoff
@@ -40,7 +40,7 @@ _DocumentId = tuple[Namespace, Key]
 class Refusal:
     """A document with a dead letter, and the destination's error."""
 
-    target: Wanted
+    target: DocumentRef
     code: str
     reason: str
 
@@ -92,7 +92,7 @@ class DeadLetterRetries:
             if time.monotonic() > until:
                 end = letter.at
                 break
-            target = refused(self.session.pipeline, letter.place[0], letter.key)
+            target = document_of(self.session.pipeline, letter.place[0], letter.key)
             if target is not None and self.session.pipeline.selection.matches(target.namespace):
                 refusal = Refusal(target, letter.code, letter.reason)
                 fresh.pop(refusal.document_id, None)  # the newest go to the end

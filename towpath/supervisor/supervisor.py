@@ -17,6 +17,7 @@ from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fiel
 from towpath.events import Ddl, Failed, Gap, Note, Repair, Restart, RunEnd, State
 from towpath.log import bounds
 from towpath.schema import unreplicated
+from towpath.schema.unreplicated import UnreplicatedDdl
 from towpath.session import TROUBLE, Session
 from towpath.status import log_figures
 from towpath.status.collector import read_status
@@ -26,7 +27,7 @@ from towpath.supervisor.dead_letters import DeadLetterRetries
 from towpath.supervisor.restarts import Backoff, HangingTransactions, lasting
 from towpath.supervisor.services import Services
 from towpath.text import counted
-from towpath.verification.full_verdict import Standing, Verified
+from towpath.verification.full_verdict import VerdictContext, Verified
 
 _STATUS_INTERVAL = 2.0  # seconds
 _WARNINGS_INTERVAL = 5.0  # seconds; these checks cost more
@@ -49,7 +50,7 @@ class Supervisor:
     remedies: dict[str, str] = field(default_factory=dict)
     """Connector → commands to run, where no restart helps."""
     ddl: tuple[UnreplicatedDdl, ...] = ()
-    standing: Standing | None = None
+    standing: VerdictContext | None = None
     """What verdicts are compared with; None before it was first read."""
     since: float = field(default_factory=time.monotonic)
     _pauses: dict[str, Backoff] = field(default_factory=dict)
@@ -155,7 +156,7 @@ class Supervisor:
 
     def _check_warnings(self) -> None:
         assert self.status is not None
-        self.standing = Standing.look(self.session, self.status.topic_ids)
+        self.standing = VerdictContext.read(self.session, self.status.topic_ids)
         before = {change.ddl.mark for change in self.ddl}
         self.ddl = unreplicated.unsettled(self.session, self.status.ddl)
         for change in self.ddl:
@@ -204,8 +205,8 @@ class Supervisor:
 
     def _verified(self) -> Verified:
         try:
-            self.standing = self.standing or Standing.look(self.session)
-            return Verified.read(self.session.pipeline.name, self.standing)
+            self.standing = self.standing or VerdictContext.read(self.session)
+            return Verified.of(self.session.pipeline.name, self.standing)
         except TowpathError as error:
             self._report_trouble("verdict", str(error), error)
             return Verified()

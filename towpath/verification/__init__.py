@@ -1,1 +1,1 @@
-"""The verdict on a pipeline: full, followed, of what changed last; what it belongs to and where it is kept."""
+"""Verify a pipeline: fully, continuously, or its newest changes; what a verdict belongs to, and where it is stored."""

@@ -1,7 +1,7 @@
-"""What `verify --follow` keeps: what differs and where in the log it was, and the running verdict that `status` shows.
+"""What `verify --follow` stores: the differences, its positions in the log, and the running verdict for `status`.
 
-The next `verify --follow` goes on there. The file has the form of a verdict, which `repair` reads; its last line holds
-the positions besides.
+The next `verify --follow` continues there. The file has the format of a verdict, which `repair` reads; its last line
+also holds the positions.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from verifier import Namespace
 
 @dataclass(frozen=True, slots=True)
 class FollowState:
-    """`began`: the verdict that it goes on from, by its id; `of`, `ignore_field_order`: what that compared, and how."""
+    """`began`: the id of the verdict that it continues; `of`, `ignore_field_order`: what that compared, and how."""
 
     began: str
     of: str
     ignore_field_order: bool
     whole: bool
-    """Whether that verdict left nothing without a judgement."""
+    """Whether that verdict settled every document."""
     origin: Mapping[str, Any] | None
     at: float
     """Seconds since the epoch."""
     places: Mapping[Place, int]
-    """The next offset of each partition; all records before are compared."""
+    """The next offset of each partition; all records before it are compared."""
     waiting: Sequence[tuple[Namespace, bytes]]
-    """Documents that differed, and were to be looked at again."""
+    """Documents that differed and have to be compared again."""
 
-    def refuses(self, now: FollowState, pipeline: Pipeline, firsts: Mapping[Place, int]) -> str:
-        """Why one that begins as `now` cannot go on from here; empty when it can. `firsts`: where the log begins."""
-        before, after = Origin.of(self.origin), Origin.of(now.origin)
+    def reason_to_restart(self, now: FollowState, pipeline: Pipeline, firsts: Mapping[Place, int]) -> str:
+        """Why a run that starts as `now` cannot continue here; empty if it can. `firsts`: the log's first offsets."""
+        before, after = Origin.from_json(self.origin), Origin.from_json(now.origin)
         if before is None or after is None:
-            return "of which deployment it was is not known"
+            return "the deployment that it belongs to is not known"
         if doubt := before.doubt(after):
             return doubt
         if (self.of, self.ignore_field_order) != (now.of, now.ignore_field_order):
-            return "it compared something else, or otherwise"
+            return "it compared other namespaces, or in another way"
         if not self.whole:
-            return "the comparison that it went on from gave no verdict on some of the documents"
+            return "the comparison that it continued gave no verdict on some of the documents"
         for place, offset in sorted(self.places.items()):
             if firsts.get(place, 0) > offset:
                 return (
@@ -71,30 +71,30 @@ def path(pipeline: str) -> Path:
 
 def write(pipeline: str, state: FollowState, differing: Iterable[Difference], counts: Mapping[str, Any]) -> None:
     with state_files.writing(path(pipeline)) as file:
-        for found in differing:
-            file.write(found.line)
+        for difference in differing:
+            file.write(difference.line)
         file.write(as_line({**counts, "follow": _as_json(state)}))
 
 
 def read(pipeline: str) -> FollowState | None:
-    """None where none was left. Raises `TowpathError` for a broken file."""
+    """None if there is none. Raises `TowpathError` for a broken file."""
     place = path(pipeline)
     if not place.exists():
         return None
     try:
-        found = verdict_file.counts(place)["follow"]
+        follow = verdict_file.counts(place)["follow"]
         return FollowState(
-            began=found["began"],
-            of=found["of"],
-            ignore_field_order=found["ignore_field_order"],
-            whole=found["whole"],
-            origin=found["origin"],
-            at=float(found["at"]),
-            places={(topic, partition): offset for topic, partition, offset in found["places"]},
-            waiting=[(namespace, bytes.fromhex(id)) for namespace, id in found["waiting"]],
+            began=follow["began"],
+            of=follow["of"],
+            ignore_field_order=follow["ignore_field_order"],
+            whole=follow["whole"],
+            origin=follow["origin"],
+            at=float(follow["at"]),
+            places={(topic, partition): offset for topic, partition, offset in follow["places"]},
+            waiting=[(namespace, bytes.fromhex(id)) for namespace, id in follow["waiting"]],
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise TowpathError(f"cannot read {place}: {error!r}; remove it, and everything is compared anew") from error
+        raise TowpathError(f"cannot read {place}: {error!r}; remove it, then everything is compared again") from error
 
 
 def _as_json(state: FollowState) -> dict[str, Any]:
@@ -110,13 +110,13 @@ def _as_json(state: FollowState) -> dict[str, Any]:
     }
 
 
-#: Seconds after which a verdict that is said to be kept up to date is taken for left behind.
+#: Seconds without an update after which a running verdict counts as stopped.
 _ALIVE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Times are seconds since the epoch. `compared` counts documents each time that they were touched."""
+    """Times are seconds since the epoch. `compared` counts a document once for each change."""
 
     since: float
     at: float
@@ -124,7 +124,7 @@ class Running:
     records: int
     compared: int
     waiting: int
-    """Documents that differed when they were last looked at, and are looked at again."""
+    """Documents that differed when last compared, and will be compared again."""
     unsettled: int
     """Documents that could not be judged."""
     missing: int
@@ -153,34 +153,34 @@ class Running:
     def words(self) -> str:
         """One line for people."""
         counts = {name: getattr(self, name) for name in ("missing", "extra", "different", "order")}
-        found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no differences"
-        waiting = f", {self.waiting:,} looked at again" if self.waiting else ""
-        odd = f", {self.unsettled:,} not to be judged" if self.unsettled else ""
+        differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no differences"
+        waiting = f", {self.waiting:,} to be compared again" if self.waiting else ""
+        unsettled = f", {self.unsettled:,} unsettled" if self.unsettled else ""
         behind = f"{self.behind_records:,} records, {self.behind_seconds:.1f} s behind"
         state = "following" if self.is_kept else "stopped"
-        return f"{state}: {found}{waiting}{odd}; {self.compared:,} compared, {behind}, {self.age:.0f} s ago"
+        return f"{state}: {differences}{waiting}{unsettled}; {self.compared:,} compared, {behind}, {self.age:.0f} s ago"
 
 
 def running_path(pipeline: str) -> Path:
     return platformdirs.user_state_path("towpath") / pipeline / "follow.json"
 
 
-def write_running(pipeline: str, found: Running) -> None:
+def write_running(pipeline: str, verdict: Running) -> None:
     state_files.folder(pipeline)
     with state_files.writing(running_path(pipeline)) as file:
-        file.write(json.dumps(asdict(found)))
+        file.write(json.dumps(asdict(verdict)))
 
 
-def strike(pipeline: str, counts: Mapping[str, int]) -> None:
-    """Have the running verdict of one that has ended count what is left."""
-    found = read_running(pipeline)
-    if found is not None:
+def update_counts(pipeline: str, counts: Mapping[str, int]) -> None:
+    """Set the counts of differences in a running verdict that has ended."""
+    verdict = read_running(pipeline)
+    if verdict is not None:
         missing, extra, different, order = (counts[name] for name in ("missing", "extra", "different", "order"))
-        write_running(pipeline, replace(found, missing=missing, extra=extra, different=different, order=order))
+        write_running(pipeline, replace(verdict, missing=missing, extra=extra, different=different, order=order))
 
 
 def read_running(pipeline: str) -> Running | None:
-    """The running verdict of a pipeline; None when none was ever kept. Raises `TowpathError` for a broken one."""
+    """The running verdict of a pipeline; None if there is none. Raises `TowpathError` for a broken file."""
     place = running_path(pipeline)
     try:
         return Running(**json.loads(place.read_text()))

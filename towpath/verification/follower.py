@@ -1,4 +1,4 @@
-"""Keeps verifying what changes: what the log names is compared, and looked at again until it is settled."""
+"""Verify changes continuously: compare the documents that the log names, and again until they settle."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,42 +25,42 @@ from verifier.raw import Key, id_key
 from verifier.reads import chunks, patiently
 from verifier.settlement import Settling
 
-_EVERY = 1.0  # seconds for which records are gathered before their documents are compared
-_AT_ONCE = 20_000  # documents that are compared at once
-_HELD = 50_000  # documents that wait to be looked at again; beyond it no more are read from the log
-_AGAIN = 30.0  # seconds between two looks at all that is known to differ
-_SAVED = 5.0  # seconds after which positions are kept anew
-_SHOWN = 10_000  # differences that are kept with the paths that differ; of more only the names
+_GATHER_S = 1.0  # seconds for which records are collected before their documents are compared
+_BATCH = 20_000  # most documents compared in one turn
+_MAX_WAITING = 50_000  # documents that wait for another comparison; beyond it, no more records are read from the log
+_RECHECK_S = 30.0  # seconds between two comparisons of everything that is known to differ
+_SAVE_S = 5.0  # seconds after which positions are stored again
+_SHOWN = 10_000  # differences that are stored with the paths that differ; beyond it, only with their _id
 
 _Id = tuple[Namespace, Key]
 
 
 def follow(
-    it: Session,
+    session: Session,
     begin: FollowState,
     known: Path,
     passed: Passed | None,
-    tell: Callable[[Difference], None],
+    report: Callable[[Difference], None],
     only: Sequence[str],
     options: Options,
 ) -> Running:
-    """Verify what is changed from where `begin` is on until interrupted; the verdict as it was then.
+    """Verify changes from `begin` on until interrupted; return the verdict at that point.
 
-    Starts with the differences in `known`, a verdict; keeps what differs, where in the log it is, and the running
-    verdict, which `status` shows. `tell` is given each difference once it has settled. `only` holds patterns of
-    namespaces at the source; empty takes all in.
+    Starts with the differences in `known`, a verdict. Stores the differences, its positions in the log, and the running
+    verdict that `status` shows. `report` receives each difference once it has settled. `only` holds patterns of source
+    namespaces; empty means all.
     """
     with (
-        connected(it.pipeline.source_uri, "source") as source,
-        connected(it.pipeline.destination_uri, "destination") as destination,
-        Following(it.pipeline, it.topics, begin.places) as log,
+        connected(session.pipeline.source_uri, "source") as source,
+        connected(session.pipeline.destination_uri, "destination") as destination,
+        Following(session.pipeline, session.topics, begin.places) as log,
     ):
         settling = Settling(
-            source, destination, options.recheck, passed, options.ignore_field_order, options.lost_for, say=it.say
+            source, destination, options.recheck, passed, options.ignore_field_order, options.lost_for, say=session.say
         )
-        selection = Selection(it.pipeline.include, it.pipeline.exclude, tuple(only))
-        follower = _Follower(it, log, settling, tell, selection, begin)
-        with follower.kept(known), suppress(KeyboardInterrupt):
+        selection = Selection(session.pipeline.include, session.pipeline.exclude, tuple(only))
+        follower = _Follower(session, log, settling, report, selection, begin)
+        with follower.stored(known), suppress(KeyboardInterrupt):
             while True:
                 follower.turn()
         return follower.verdict(following=False)
@@ -67,37 +68,37 @@ def follow(
 
 @dataclass(slots=True)
 class _Follower:
-    it: Session
+    session: Session
     log: Following
     settling: Settling
-    tell: Callable[[Difference], None]
+    report: Callable[[Difference], None]
     selection: Selection
     state: FollowState
-    """Where it began, or was when it was kept last."""
+    """The state at the start, or when it was stored last."""
     since: float = field(default_factory=time.time)
     compared: int = 0
     known: dict[_Id, Difference] = field(default_factory=dict)
     """What differs."""
     waiting: dict[_Id, bytes] = field(default_factory=dict)
     unsettled: dict[_Id, bytes] = field(default_factory=dict)
-    """What could not be judged, and has not been found equal or different since."""
-    mended: set[_Id] = field(default_factory=set)
-    """What turned out the same, and is still named by the verdict that this goes on from."""
+    """Documents that could not be settled, and have not been found equal or different since."""
+    equal: set[_Id] = field(default_factory=set)
+    """Documents that are equal now, but still in the verdict that this run continues."""
     changed: bool = True
-    again: float = 0.0
+    recheck_at: float = 0.0
     saved: float = 0.0
-    away: str = ""
-    """Why Kafka did not answer, once that is told."""
+    kafka_trouble: str = ""
+    """Why Kafka does not answer, once that has been reported."""
 
     @contextmanager
-    def kept(self, known: Path) -> Iterator[None]:
-        """Begin with what is known to differ, and leave what is true at the end."""
-        for named in verdict_file.read(known):
-            self._know((named.namespace, id_key(named.key)), named)
-        for namespace, group in groupby(sorted(self.state.waiting), lambda one: one[0]):
+    def stored(self, known: Path) -> Iterator[None]:
+        """Start with the known differences, and store the state at the end."""
+        for difference in verdict_file.read(known):
+            self._know((difference.namespace, id_key(difference.key)), difference)
+        for namespace, group in groupby(sorted(self.state.waiting), itemgetter(0)):
             self._compare(namespace, [id for _, id in group])
         self.state = replace(self.state, places=self.log.places)
-        self.again = time.monotonic() + (_AGAIN if not self.known else 0.0)
+        self.recheck_at = time.monotonic() + (_RECHECK_S if not self.known else 0.0)
         self._save(following=True)
         try:
             yield
@@ -105,82 +106,86 @@ class _Follower:
             self._save(following=False)
 
     def turn(self) -> None:
-        self._tell_of_kafka()
-        if len(self.settling) < _HELD:
-            touched = self.log.take(_EVERY, _AT_ONCE)
+        self._report_kafka()
+        if len(self.settling) < _MAX_WAITING:
+            changed = self.log.take(_GATHER_S, _BATCH)
         else:
-            touched = []
+            changed = []
             time.sleep(self.settling.pause() or 0)
-        for namespace, group in groupby(sorted(touched, key=lambda one: one.namespace), lambda one: one.namespace):
+        for namespace, group in groupby(sorted(changed, key=attrgetter("namespace")), attrgetter("namespace")):
             if self.selection.matches(namespace):
-                keys = [one.key for one in group]
+                keys = [change.key for change in group]
                 self._compare(namespace, keys)
                 self.compared += len(keys)
-        if time.monotonic() > self.again:
-            self._look_again()
+        if time.monotonic() > self.recheck_at:
+            self._recheck()
         while self.settling.pause() == 0:
             for _, outcome in self.settling.step():
                 self._settled(outcome)
-        self.state = replace(self.state, places=self.log.places)  # all before is compared, and what differed is held
+        self.state = replace(
+            self.state, places=self.log.places
+        )  # everything before is compared, and `waiting` holds what differed
         self._save(following=True)
 
-    def _tell_of_kafka(self) -> None:
-        if bool(self.log.trouble) != bool(self.away):
-            self.it.say(
-                f"{self.log.trouble}; this goes on once it answers" if self.log.trouble else "Kafka answers again"
+    def _report_kafka(self) -> None:
+        if bool(self.log.trouble) != bool(self.kafka_trouble):
+            self.session.say(
+                f"{self.log.trouble}; continuing once it answers" if self.log.trouble else "Kafka answers again"
             )
-        self.away = self.log.trouble
+        self.kafka_trouble = self.log.trouble
 
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
-        pair = Pair(namespace, self.it.pipeline.renames.destination(namespace))
+        pair = Pair(namespace, self.session.pipeline.renames.destination(namespace))
         for chunk in chunks(ids):
 
             def differing(chunk: list[bytes] = chunk) -> list[bytes]:
                 return self.settling.differing(pair, chunk)
 
-            found = patiently(f"read documents of {namespace}", self.settling.lost_for, differing, self.it.say)
-            unlike = {(namespace, id_key(one)): one for one in found}
-            for one in chunk:
-                if (mark := (namespace, id_key(one))) not in unlike:
-                    self._forget(mark)
-            fresh = {mark: one for mark, one in unlike.items() if mark not in self.waiting}
-            if fresh:
-                self.waiting.update(fresh)
-                self.settling.add(pair, fresh.values())
+            differing_ids = patiently(
+                f"read documents of {namespace}", self.settling.lost_for, differing, self.session.say
+            )
+            unequal = {(namespace, id_key(id)): id for id in differing_ids}
+            for id in chunk:
+                if (key := (namespace, id_key(id))) not in unequal:
+                    self._forget(key)
+            new = {key: id for key, id in unequal.items() if key not in self.waiting}
+            if new:
+                self.waiting.update(new)
+                self.settling.add(pair, new.values())
 
-    def _look_again(self) -> None:
-        """What was mended other than through the log is seen only so, and so is what could not be judged."""
-        ids = {mark: one.key for mark, one in self.known.items()} | self.unsettled
-        for namespace, group in groupby(sorted(ids, key=lambda mark: mark[0]), lambda mark: mark[0]):
-            self._compare(namespace, [ids[mark] for mark in group])
-        self.again = time.monotonic() + _AGAIN
+    def _recheck(self) -> None:
+        """Compare known differences and unsettled documents again: repairs outside the log are seen only here."""
+        ids = {key: difference.key for key, difference in self.known.items()} | self.unsettled
+        for namespace, group in groupby(sorted(ids, key=itemgetter(0)), itemgetter(0)):
+            self._compare(namespace, [ids[key] for key in group])
+        self.recheck_at = time.monotonic() + _RECHECK_S
 
     def _settled(self, outcome: Outcome) -> None:
-        mark = outcome.namespace, id_key(outcome.id)
+        key = outcome.namespace, id_key(outcome.id)
         if isinstance(outcome, Same):
-            self._forget(mark)
+            self._forget(key)
         elif isinstance(outcome, Unsettled):
-            self.unsettled[mark] = outcome.id
+            self.unsettled[key] = outcome.id
         else:
-            self.unsettled.pop(mark, None)
-            found = verdict_file.difference(outcome, self.it.pipeline.renames.destination(outcome.namespace))
-            if mark not in self.known:
-                self.tell(found)
-            self._know(mark, found)
-        self.waiting.pop(mark, None)  # last, so that an interrupt loses nothing
+            self.unsettled.pop(key, None)
+            difference = verdict_file.difference(outcome, self.session.pipeline.renames.destination(outcome.namespace))
+            if key not in self.known:
+                self.report(difference)
+            self._know(key, difference)
+        self.waiting.pop(key, None)  # last, so that an interrupt loses nothing
 
-    def _know(self, mark: _Id, found: Difference) -> None:
-        self.known[mark] = found if len(self.known) < _SHOWN else replace(found, paths=())
+    def _know(self, key: _Id, difference: Difference) -> None:
+        self.known[key] = difference if len(self.known) < _SHOWN else replace(difference, paths=())
         self.changed = True
 
-    def _forget(self, mark: _Id) -> None:
-        self.unsettled.pop(mark, None)
-        if self.known.pop(mark, None) is not None:
-            self.mended.add(mark)
+    def _forget(self, key: _Id) -> None:
+        self.unsettled.pop(key, None)
+        if self.known.pop(key, None) is not None:
+            self.equal.add(key)
             self.changed = True
 
     def verdict(self, *, following: bool) -> Running:
-        counts = Counter(one.kind for one in self.known.values())
+        counts = Counter(difference.kind for difference in self.known.values())
         behind = self.log.behind()
         return Running(
             since=self.since,
@@ -199,27 +204,29 @@ class _Follower:
         )
 
     def _save(self, *, following: bool) -> None:
-        """First what differs and the positions, in one file: it is never ahead of what was compared."""
-        found, name = self.verdict(following=following), self.it.pipeline.name
-        if self.changed or not following or time.monotonic() - self.saved > _SAVED:
-            left = {**self.unsettled, **self.waiting}
-            self.state = replace(self.state, at=found.at, waiting=[(mark[0], id) for mark, id in left.items()])
-            follow_state.write(name, self.state, self.known.values(), _counts(found))
+        """Store the differences and positions first, in one file, so that positions are never ahead of them."""
+        verdict, name = self.verdict(following=following), self.session.pipeline.name
+        if self.changed or not following or time.monotonic() - self.saved > _SAVE_S:
+            waiting = [(namespace, id) for (namespace, _), id in {**self.unsettled, **self.waiting}.items()]
+            self.state = replace(self.state, at=verdict.at, waiting=waiting)
+            follow_state.write(name, self.state, self.known.values(), _counts(verdict))
             self.changed, self.saved = False, time.monotonic()
-        if self.mended:
-            place, mended = verdict_file.path(name), self.mended
-            verdict_file.strike(place, lambda namespace, id: (namespace, id_key(id)) in mended, self.state.began)
-            self.mended = set()
-        follow_state.write_running(name, found)
+        if self.equal:
+            place, equal = verdict_file.path(name), self.equal
+            verdict_file.remove_repaired(
+                place, lambda namespace, id: (namespace, id_key(id)) in equal, self.state.began
+            )
+            self.equal = set()
+        follow_state.write_running(name, verdict)
 
 
-def _counts(found: Running) -> dict[str, Any]:
+def _counts(verdict: Running) -> dict[str, Any]:
     """The last line of a verdict."""
-    seconds = max(found.at - found.since, 0.001)
+    seconds = max(verdict.at - verdict.since, 0.001)
     return {
-        "clean": not found.differences,
-        "compared": found.compared,
-        **{kind: getattr(found, kind) for kind in ("missing", "extra", "different", "order")},
+        "clean": not verdict.differences,
+        "compared": verdict.compared,
+        **{kind: getattr(verdict, kind) for kind in ("missing", "extra", "different", "order")},
         "seconds": round(seconds, 1),
-        "documents_per_second": round(found.compared / seconds, 1),
+        "documents_per_second": round(verdict.compared / seconds, 1),
     }

@@ -1,4 +1,4 @@
-"""The last verdict on everything: kept at the destination and on this machine, and whether it still counts."""
+"""The last verdict on everything: stored at the destination and on this machine; whether it still counts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from towpath.verification import follow_state, scope, verdict_file
 from towpath.verification.follow_state import Running
 from towpath.verification.scope import Origin
 
-#: What a verdict is of that takes in every namespace of its pipeline.
+#: The value of `of` in a verdict on all namespaces of its pipeline.
 EVERYTHING = "everything"
-_KEPT = (
+_STORED_FIELDS = (
     *("id", "at", "verdict", "clean", "compared", "missing", "extra", "different", "order"),
     *("metadata", "held_back", "of", "seconds", "origin"),
 )
@@ -33,40 +33,40 @@ _FAILURES = (TowpathError, PyMongoError, BSONError)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What verdicts are held against: the pipeline's origin now, and what the destination keeps."""
+class VerdictContext:
+    """What decides whether a verdict counts: the pipeline's origin now, and the verdict stored at the destination."""
 
     origin: Origin | None
     unknown: str
     """Why the origin is not known."""
     stored: Mapping[str, Any] | None
     unread: str
-    """Why the destination does not show what it keeps."""
+    """Why the stored verdict cannot be read."""
 
     @classmethod
-    def look(cls, it: Session, topic_ids: Mapping[str, str] | None = None) -> Standing:
-        """`topic_ids`: where they were asked for already."""
-        now, unknown = scope.look(it, topic_ids)
+    def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> VerdictContext:
+        """`topic_ids`: those of the pipeline's topics, if already known."""
+        now, unknown = scope.try_origin(session, topic_ids)
         try:
-            with briefly(it.pipeline.destination_uri, "destination") as client:
-                return cls(now, unknown, stored.read(client, it.pipeline), "")
+            with briefly(session.pipeline.destination_uri, "destination") as client:
+                return cls(now, unknown, stored.read(client, session.pipeline), "")
         except (*_FAILURES, KeyError, ValueError) as error:
             return cls(now, unknown, None, str(error))
 
     def doubt(self, verdict: Mapping[str, Any]) -> str:
-        """Why a verdict says nothing of the pipeline as it is now; empty when it counts."""
-        before = Origin.of(verdict.get("origin"))
+        """Why a verdict does not count for the pipeline as it is now; empty if it counts."""
+        before = Origin.from_json(verdict.get("origin"))
         if before is None:
-            return "it does not say of which deployment it is: Kafka did not answer, or an older version made it"
+            return "it does not name its deployment: Kafka did not answer, or an older version made it"
         if self.origin is None:
-            return f"whether it is of this deployment cannot be told: {self.unknown}"
+            return f"cannot check whether it is of this deployment: {self.unknown}"
         return before.doubt(self.origin)
 
-    def believed(self, here: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, str]:
-        """The last verdict on everything that counts; or None, and why the last one does not (empty: there is none).
+    def newest_full(self, here: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, str]:
+        """The last verdict on everything; or None, and why it does not count (empty: there is none).
 
-        `here`: what this machine keeps. A verdict that the destination took and holds no longer does not count: the
-        destination may be what it was before that verdict.
+        `here`: the one stored on this machine. If the destination has lost it, it does not count: the destination may
+        have been reset to a state before that verdict.
         """
         last = self.stored
         if here is not None and (last is None or (here["id"] != last["id"] and here["at"] > last["at"])):
@@ -76,8 +76,8 @@ class Standing:
         if doubt := self.doubt(last):
             return None, doubt
         if last is here and here["at_destination"]:
-            why = self.unread or "it was restored from a backup, or is being re-read or rebuilt"
-            return None, f"the destination no longer shows that verdict: {why}"
+            reason = self.unread or "it was restored from a backup, or is being re-read or rebuilt"
+            return None, f"the destination no longer has that verdict: {reason}"
         return last, ""
 
 
@@ -85,59 +85,59 @@ def _path(pipeline: str) -> Path:
     return state_files.folder(pipeline) / "full.json"
 
 
-def keep(it: Session, verdict: Mapping[str, Any]) -> str:
-    """Keep a verdict on everything; why the destination could not take it, empty when it did."""
-    summary = {name: verdict[name] for name in _KEPT}
-    why = ""
+def store(session: Session, verdict: Mapping[str, Any]) -> str:
+    """Store a verdict on everything; return why the destination could not store it, empty if it did."""
+    summary = {name: verdict[name] for name in _STORED_FIELDS}
+    error_text = ""
     try:
-        with connected(it.pipeline.destination_uri, "destination") as client:
-            stored.write(client, it.pipeline, summary)
+        with connected(session.pipeline.destination_uri, "destination") as client:
+            stored.write(client, session.pipeline, summary)
     except _FAILURES as error:
-        why = str(error)
-    with state_files.writing(_path(it.pipeline.name)) as file:
-        file.write(json.dumps(summary | {"at_destination": not why}))
-    return why
+        error_text = str(error)
+    with state_files.writing(_path(session.pipeline.name)) as file:
+        file.write(json.dumps(summary | {"at_destination": not error_text}))
+    return error_text
 
 
-def keep_and_say(it: Session, verdict: Mapping[str, Any], unknown: str) -> None:
-    """Keep a verdict on everything; say so when it will not count, or not everywhere. `unknown`: why its origin is."""
+def store_and_report(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
+    """Store a verdict on everything; say when it will not count everywhere. `unknown`: why it has no origin."""
     if unknown:
-        it.say(
-            f"this verdict will not count for a cutover, since it cannot be told of which deployment it is: {unknown}"
-        )
-    if why := keep(it, verdict):
-        it.say(
-            f"the verdict is kept on this machine only: the destination does not take it into towpath.verdicts: {why}"
+        session.say(f"this verdict will not count for a cutover, because its deployment is not known: {unknown}")
+    if reason := store(session, verdict):
+        session.say(
+            f"the verdict is stored on this machine only: cannot write towpath.verdicts at the destination: {reason}"
         )
 
 
 def read(pipeline: str) -> dict[str, Any] | None:
-    """What this machine keeps. Raises `TowpathError` for a broken file."""
+    """The verdict stored on this machine. Raises `TowpathError` for a broken file."""
     place = _path(pipeline)
     try:
-        found: dict[str, Any] = json.loads(place.read_text())
-        return found if found["id"] and found["at"] and isinstance(found["at_destination"], bool) else None
+        verdict: dict[str, Any] = json.loads(place.read_text())
+        return verdict if verdict["id"] and verdict["at"] and isinstance(verdict["at_destination"], bool) else None
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise TowpathError(f"cannot read the verdict {place}: {error!r}; remove it") from error
 
 
-def forget(it: Session) -> None:
-    """What is done now to the destination makes every verdict before it void. Raises `TowpathError`.
+def forget(session: Session) -> None:
+    """Delete the verdict before something that makes it void is done to the destination. Raises `TowpathError`.
 
-    The destination no longer holds it, which takes it from other machines as well.
+    It no longer counts on other machines either, because the destination no longer has it.
     """
-    with connected(it.pipeline.destination_uri, "destination") as client:
-        stored.forget(client, it.pipeline)
-    with state_files.told(place := _path(it.pipeline.name)):
+    with connected(session.pipeline.destination_uri, "destination") as client:
+        stored.forget(client, session.pipeline)
+    with state_files.told(place := _path(session.pipeline.name)):
         place.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """`last` is the newest verdict that counts, `full` the newest on everything; `following` what `verify --follow`
-    keeps. `doubt`: why a newer one does not count."""
+    """`last` is the newest verdict that counts, `full` the newest on everything, `following` that of `verify --follow`.
+
+    `doubt`: why a newer one does not count.
+    """
 
     last: Mapping[str, Any] | None = None
     full: Mapping[str, Any] | None = None
@@ -145,28 +145,28 @@ class Verified:
     following: Running | None = None
 
     @classmethod
-    def look(cls, it: Session, topic_ids: Mapping[str, str] | None = None) -> Verified:
-        """As `Standing.look`. Raises `TowpathError` for files that are broken."""
-        return cls.read(it.pipeline.name, Standing.look(it, topic_ids))
+    def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Verified:
+        """`topic_ids` as in `VerdictContext.read`. Raises `TowpathError` for broken files."""
+        return cls.of(session.pipeline.name, VerdictContext.read(session, topic_ids))
 
     @classmethod
-    def read(cls, pipeline: str, standing: Standing) -> Verified:
-        """As `look`, with what was asked of the servers before."""
-        full, doubt = standing.believed(read(pipeline))
+    def of(cls, pipeline: str, context: VerdictContext) -> Verified:
+        """As `read`, with a context that was read before."""
+        full, doubt = context.newest_full(read(pipeline))
         last: Mapping[str, Any] | None = verdict_file.last(pipeline)
         if last is None or "at" not in last or (full and last.get("id") != full["id"] and last["at"] < full["at"]):
             last = full
         elif full is None or last.get("id") != full["id"]:
-            why = standing.doubt(last)
+            reason = context.doubt(last)
             if full is None and last.get("of") == EVERYTHING:
-                why = why or doubt or "the documents were rebuilt or re-read since"
-            if why:
-                last, doubt = full, why
-        return cls(last, full, doubt, _following(pipeline, standing))
+                reason = reason or doubt or "the documents were rebuilt or re-read since"
+            if reason:
+                last, doubt = full, reason
+        return cls(last, full, doubt, _following(pipeline, context))
 
     @property
     def left(self) -> int:
-        """Documents that differ by a later verdict than that on everything, or by `verify --follow`."""
+        """Differences found since the verdict on everything, by later verdicts or by `verify --follow`."""
         later = self.last if self.full is None or (self.last and self.last["id"] != self.full["id"]) else None
         return (_total(later) if later else 0) + (self.following.differences if self.following else 0)
 
@@ -179,24 +179,24 @@ class Verified:
         }
 
     def lines(self) -> Iterator[tuple[str, bool]]:
-        """A line each, and whether it tells of differences."""
+        """Lines of text, each with whether it reports differences."""
         if self.full is not None and self.last is not None and self.full["id"] != self.last["id"]:
-            yield words(self.full), not self.full["clean"]
+            yield summary(self.full), not self.full["clean"]
         if self.last is not None:
-            yield words(self.last), not self.last["clean"]
+            yield summary(self.last), not self.last["clean"]
         if self.doubt:
             yield f"the last verdict does not count: {self.doubt}", False
         if self.following is not None:
             yield self.following.words, bool(self.following.differences)
 
 
-def _following(pipeline: str, standing: Standing) -> Running | None:
-    """The running verdict, when it is of this life of the pipeline."""
-    found, state = follow_state.read_running(pipeline), follow_state.read(pipeline)
-    before = Origin.of(state.origin) if state else None
-    if found is None or before is None or (standing.origin and before.doubt_of_life(standing.origin)):
+def _following(pipeline: str, context: VerdictContext) -> Running | None:
+    """The running verdict, if it is of this deployment."""
+    running, state = follow_state.read_running(pipeline), follow_state.read(pipeline)
+    before = Origin.from_json(state.origin) if state else None
+    if running is None or before is None or (context.origin and before.deployment_doubt(context.origin)):
         return None
-    return found
+    return running
 
 
 def _shown(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -211,15 +211,15 @@ def _total(verdict: Mapping[str, Any]) -> int:
     return sum(verdict.get(name) or 0 for name in verdict_file.KINDS)
 
 
-def words(last: Mapping[str, Any]) -> str:
-    """A verdict in a line."""
+def summary(last: Mapping[str, Any]) -> str:
+    """A verdict in one line."""
     counts = {name: last.get(name) or 0 for name in (*verdict_file.KINDS, "metadata")}
-    found = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
-    told = "repaired since" if last.get("repaired") and not found else last["verdict"]
-    head = f"{told}{f' ({found})' if found else ''}: {last['compared']:,} documents, {last['of']}"
+    differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    headline = "repaired since" if last.get("repaired") and not differences else last["verdict"]
+    head = f"{headline}{f' ({differences})' if differences else ''}: {last['compared']:,} documents, {last['of']}"
     return f"{head}, {duration(age(last))} ago"
 
 
 def age(verdict: Mapping[str, Any]) -> float:
-    """In seconds."""
+    """The age of a verdict in seconds."""
     return max(0.0, time.time() - datetime.fromisoformat(verdict["at"]).timestamp())

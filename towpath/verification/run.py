@@ -1,4 +1,4 @@
-"""One verification: both sides compared, each difference handed on as it is proven, and the verdict kept."""
+"""One verification: compare both sides, report each difference as it is proven, store the verdict."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from uuid import uuid4
 
@@ -23,193 +24,197 @@ from towpath.session import Session
 from towpath.text import duration
 from towpath.verification import follow_state, full_verdict, scope, verdict_file
 from towpath.verification.follow_state import FollowState
-from towpath.verification.full_verdict import EVERYTHING, Standing
+from towpath.verification.full_verdict import EVERYTHING, VerdictContext
 from towpath.verification.scope import Metadata
-from towpath.verification.verdict_file import Examples, Found, figures
+from towpath.verification.verdict_file import Examples, VerificationResult, figures
 from verifier import Difference, Namespace, Options, Pair, Passed, Progress, Tally, Verdict, Verification, VerifierError
 from verifier.proof import Same, Unsettled
 from verifier.reads import Client, chunks, patiently
 from verifier.settlement import Settling
 
-_EXAMPLES = 50  # differences that are kept in full
+_EXAMPLES = 50  # differences shown in full
 
 
 def run(
-    it: Session,
+    session: Session,
     compared: Sequence[Pair],
     options: Options,
-    asked: Asked,
-    tell: Callable[[Progress], None],
+    request: VerifyRequest,
+    report: Callable[[Progress], None],
     each: Callable[[Event], None],
-) -> Found:
-    """Compare, and keep the verdict; what was found.
+) -> VerificationResult:
+    """Compare, and store the verdict.
 
-    `tell` is given progress, `each` every difference as it is proven, then the verdict. Raises `TowpathError` when it
-    cannot be finished.
+    `report` receives progress; `each` receives every difference as it is proven, then the verdict. Raises
+    `TowpathError` when the comparison cannot finish.
     """
-    examples, place = Examples(_EXAMPLES), verdict_file.path(it.pipeline.name)
-    now, unknown = scope.look(it)  # first: what is made anew while it runs is not what the verdict is of
+    examples, place = Examples(_EXAMPLES), verdict_file.path(session.pipeline.name)
+    now, unknown = scope.try_origin(
+        session
+    )  # first: collections recreated during the run are not what the verdict is about
     with (
-        nullcontext() if asked.alone else asking(it) as passed,
-        state_files.writing(place, verdict_file.turn(place)) as file,
+        nullcontext() if request.alone else asking(session) as passed,
+        state_files.writing(place, verdict_file.locked(place)) as file,
     ):
 
-        def keep(found: Event) -> None:
-            file.write(found.line)
-            each(found)
+        def store(event: Event) -> None:
+            file.write(event.line)
+            each(event)
 
-        verification = _verification(it, list(compared), options, asked, passed, tell)
-        found = Found(verification.verdict, examples.found, asked.metadata)
-        for proven in differences(it, verification, examples, resumable=options.journal is not None):
-            keep(proven)
-        for definition in asked.definitions:
-            keep(definition)
-        last = events.Verdict(**figures(found), of=asked.of, ddl=asked.done, only=asked.only, id=asked.id)
+        verification = _verification(session, list(compared), options, request, passed, report)
+        result = VerificationResult(verification.verdict, examples.found, request.metadata)
+        for difference in differences(session, verification, examples, resumable=options.journal is not None):
+            store(difference)
+        for definition in request.definitions:
+            store(definition)
+        last = events.Verdict(**figures(result), of=request.of, ddl=request.ddl, only=request.only, id=request.id)
         whole = last.as_json() | {"origin": now and now.as_json()}
         file.write(as_line(whole))
-    if asked.of == full_verdict.EVERYTHING:
-        full_verdict.keep_and_say(it, whole, unknown)
+    if request.of == full_verdict.EVERYTHING:
+        full_verdict.store_and_report(session, whole, unknown)
     each(last)
-    return found
+    return result
 
 
 def _verification(
-    it: Session,
+    session: Session,
     compared: list[Pair],
     options: Options,
-    asked: Asked,
+    request: VerifyRequest,
     passed: Passed | None,
-    tell: Callable[[Progress], None],
+    report: Callable[[Progress], None],
 ) -> Verification | RecentVerification:
-    if asked.newest:
-        return asked.newest.verification(it, options, passed)
-    uris = it.pipeline.source_uri, it.pipeline.destination_uri
-    return Verification(*uris, compared, options, passed=passed, tell=tell, say=it.say)
+    if request.newest:
+        return request.newest.verification(session, options, passed)
+    uris = session.pipeline.source_uri, session.pipeline.destination_uri
+    return Verification(*uris, compared, options, passed=passed, tell=report, say=session.say)
 
 
 def differences(
-    it: Session, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
+    session: Session, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
 ) -> Iterator[events.Difference]:
-    """Each difference of documents as it is proven."""
-    hint = "`towpath verify --resume` goes on where this ended" if resumable else ""
+    """The differences of documents, each as it is proven."""
+    hint = "`towpath verify --resume` continues from here" if resumable else ""
     try:
-        for found in verification:
-            examples.add(found)
-            yield verdict_file.difference(found, it.pipeline.renames.destination(found.namespace))
+        for difference in verification:
+            examples.add(difference)
+            yield verdict_file.difference(difference, session.pipeline.renames.destination(difference.namespace))
     except VerifierError as error:
         advice = "; ".join(filter(None, (error.advice, hint)))
         raise TowpathError(error.sentence, advice, where=error.where) from error
     except KeyboardInterrupt:
-        it.say("; ".join(filter(None, ("interrupted", hint))))
+        session.say("; ".join(filter(None, ("interrupted", hint))))
         raise
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """Which records: the last so many, or those of the last so much time; of namespaces that match `only`."""
+    """The newest records: the `last` so many, or those `since` a time span; of namespaces that match `only`."""
 
     last: int | None
     since: timedelta | None
     only: Sequence[str]
 
-    def verification(self, it: Session, options: Options, passed: Passed | None) -> RecentVerification:
-        touched = ids(it.pipeline, it.topics, self.last, self.since)
-        return RecentVerification(it, touched, self.only, options, passed=passed)
+    def verification(self, session: Session, options: Options, passed: Passed | None) -> RecentVerification:
+        changed = ids(session.pipeline, session.topics, self.last, self.since)
+        return RecentVerification(session, changed, self.only, options, passed=passed)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be verified, and how."""
+class VerifyRequest:
+    """What to verify, and how."""
 
     alone: bool
-    """Without asking Connect and Kafka how far the pipeline is."""
+    """Compare without asking Connect and Kafka for the pipeline's progress."""
     newest: Newest | None = None
-    """Only what the newest records of the log are about."""
+    """Compare only the documents of the newest records; None for all."""
     metadata: Metadata | None = None
-    """What differs besides documents; None when that is not compared."""
+    """Differences of options, views and indexes; None when they are not compared."""
     only: Sequence[str] = ()
     """Patterns of the namespaces that are compared; empty for all."""
-    done: Sequence[str] = ()
-    """What was done to the source's collections as such, and was behind the pipeline, before anything was compared."""
+    ddl: Sequence[str] = ()
+    """Unreplicated DDL at the source, as it was before the comparison."""
 
     id: str = field(default_factory=lambda: uuid4().hex)
-    """Of the verdict."""
+    """The id of the verdict."""
 
     @property
     def definitions(self) -> Iterator[events.Definition]:
-        """Options, views and indexes that differ."""
-        for one in self.metadata.differences if self.metadata else ():
-            yield events.Definition(**one.as_json())
+        """The events of options, views and indexes that differ."""
+        for difference in self.metadata.differences if self.metadata else ():
+            yield events.Definition(**difference.as_json())
 
     @property
     def of(self) -> str:
-        """What the verdict is on."""
+        """What the verdict covers, in words."""
         part = "the newest records" if self.newest else EVERYTHING
         return f"{part} of {', '.join(self.only)}" if self.only else part
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """Where `verify --follow` begins, and whether the last one ended there, so that no full pass is needed."""
+class FollowStart:
+    """Where `verify --follow` starts, and whether it continues the last one, so that it needs no full comparison."""
 
     state: FollowState
-    goes_on: bool
+    continues: bool
 
     @classmethod
-    def look(cls, it: Session, asked: Asked, options: Options) -> Beginning:
-        """Says why the last one's end is no beginning. Raises `TowpathError` when Kafka does not answer."""
-        log = pipeline_ends(it.pipeline, it.topics)
-        standing = Standing.look(it)
-        known = None if standing.origin is None else standing.origin.as_json()
+    def find(cls, session: Session, request: VerifyRequest, options: Options) -> FollowStart:
+        """Prints why it cannot continue the last one. Raises `TowpathError` when Kafka does not answer."""
+        log = pipeline_ends(session.pipeline, session.topics)
+        context = VerdictContext.read(session)
+        origin = None if context.origin is None else context.origin.as_json()
         ends = {place: end for place, (_, end) in log.items()}
-        new = FollowState(asked.id, asked.of, options.ignore_field_order, True, known, time.time(), ends, ())
-        left = None if asked.newest else follow_state.read(it.pipeline.name)
-        if left is None:
+        new = FollowState(request.id, request.of, options.ignore_field_order, True, origin, time.time(), ends, ())
+        last = None if request.newest else follow_state.read(session.pipeline.name)
+        if last is None:
             return cls(new, False)
-        why = left.refuses(new, it.pipeline, {place: first for place, (first, _) in log.items()})
-        if not why and asked.of == EVERYTHING:
-            full, doubt = standing.believed(full_verdict.read(it.pipeline.name))
-            why = "" if full else doubt or "no verdict on everything counts any more"
-        if why:
-            it.say(f"everything is compared, as this cannot go on where the last `verify --follow` ended: {why}")
+        reason = last.reason_to_restart(new, session.pipeline, {place: first for place, (first, _) in log.items()})
+        if not reason and request.of == EVERYTHING:
+            full, doubt = context.newest_full(full_verdict.read(session.pipeline.name))
+            reason = "" if full else doubt or "no verdict on everything counts any more"
+        if reason:
+            session.say(f"comparing everything, because the last `verify --follow` cannot be continued: {reason}")
             return cls(new, False)
-        it.say(
-            f"going on where the last `verify --follow` ended {duration(new.at - left.at)} ago; to compare"
-            f" everything besides, run: towpath verify {it.file}"
+        session.say(
+            f"continuing the `verify --follow` that ended {duration(new.at - last.at)} ago; to compare everything as"
+            f" well, run: towpath verify {session.file}"
         )
-        return cls(left, True)
+        return cls(last, True)
 
-    def known(self, pipeline: str) -> Path:
-        """The verdict that tells what differs there."""
-        return follow_state.path(pipeline) if self.goes_on else verdict_file.path(pipeline)
+    def known_differences(self, pipeline: str) -> Path:
+        """The file of the verdict that lists the differences at that point."""
+        return follow_state.path(pipeline) if self.continues else verdict_file.path(pipeline)
 
 
-_HELD = 50_000  # documents that wait to be looked at again, at most
+_MAX_WAITING = 50_000  # documents that wait for another comparison
 
 
 class RecentVerification:
-    """One run: iterate over it for the differences as they settle, then see `verdict`, as of a `Verification`."""
+    """Compares changed documents. Iterate over it for the differences as they settle, then read `verdict`."""
 
     def __init__(
         self,
-        it: Session,
-        touched: Iterable[tuple[Namespace, bytes]],
+        session: Session,
+        changed: Iterable[tuple[Namespace, bytes]],
         only: Sequence[str],
         options: Options,
         *,
         passed: Passed | None = None,
     ) -> None:
-        """`touched` are the source's namespaces and `{_id: …}` in BSON (see `towpath.log.changed_keys`), those of a
-        namespace together; `only` holds patterns of namespaces; empty takes all in."""
+        """`changed`: source namespaces with `{_id: …}` in BSON, grouped by namespace (`towpath.log.changed_keys`).
+
+        `only` holds patterns of source namespaces; empty means all.
+        """
         self.verdict = Verdict([])
-        self._it, self._touched = it, touched
-        self._selection = Selection(it.pipeline.include, it.pipeline.exclude, tuple(only))
+        self._session, self._changed = session, changed
+        self._selection = Selection(session.pipeline.include, session.pipeline.exclude, tuple(only))
         self._options, self._passed = options, passed
         self._tallies: dict[Namespace, Tally] = {}
 
     def __iter__(self) -> Iterator[Difference]:
-        began = time.monotonic()
-        pipeline = self._it.pipeline
+        start = time.monotonic()
+        pipeline = self._session.pipeline
         try:
             with (
                 connected(pipeline.source_uri, "source") as source,
@@ -217,16 +222,22 @@ class RecentVerification:
             ):
                 yield from self._run(self._settling(source, destination))
         finally:
-            self.verdict.seconds = time.monotonic() - began
+            self.verdict.seconds = time.monotonic() - start
 
     def _settling(self, source: Client, destination: Client) -> Settling:
-        how = self._options
+        options = self._options
         return Settling(
-            source, destination, how.recheck, self._passed, how.ignore_field_order, how.lost_for, say=self._it.say
+            source,
+            destination,
+            options.recheck,
+            self._passed,
+            options.ignore_field_order,
+            options.lost_for,
+            say=self._session.say,
         )
 
     def _run(self, settling: Settling) -> Iterator[Difference]:
-        for namespace, group in groupby(self._touched, lambda one: one[0]):
+        for namespace, group in groupby(self._changed, itemgetter(0)):
             if not self._selection.matches(namespace):
                 continue
             tally = self._tally(namespace)
@@ -235,11 +246,11 @@ class RecentVerification:
                 def differing(pair: Pair = tally.pair, chunk: list[bytes] = chunk) -> list[bytes]:
                     return settling.differing(pair, chunk)
 
-                unlike = patiently(f"read documents of {namespace}", settling.lost_for, differing, self._it.say)
+                different = patiently(f"read documents of {namespace}", settling.lost_for, differing, self._session.say)
                 tally.documents += len(chunk)
-                if unlike:
-                    settling.add(tally.pair, unlike)
-                yield from self._settled(settling, down_to=_HELD)
+                if different:
+                    settling.add(tally.pair, different)
+                yield from self._settled(settling, down_to=_MAX_WAITING)
         yield from self._settled(settling, down_to=0)
 
     def _settled(self, settling: Settling, down_to: int) -> Iterator[Difference]:
@@ -249,14 +260,14 @@ class RecentVerification:
                 tally = self._tally(outcome.namespace)
                 if isinstance(outcome, Unsettled):
                     tally.unsettled += 1
-                    tally.notes.append(f"{outcome.id.hex()} could not be judged: {outcome.why}")
+                    tally.notes.append(f"{outcome.id.hex()} could not be settled: {outcome.why}")
                 elif not isinstance(outcome, Same):
                     tally.kinds[outcome.kind] += 1
                     yield outcome
 
     def _tally(self, namespace: Namespace) -> Tally:
         if namespace not in self._tallies:
-            tally = Tally(Pair(namespace, self._it.pipeline.renames.destination(namespace)))
+            tally = Tally(Pair(namespace, self._session.pipeline.renames.destination(namespace)))
             self._tallies[namespace] = tally
             self.verdict.tallies.append(tally)
         return self._tallies[namespace]

@@ -1,8 +1,8 @@
-"""What a verification compares, and what its verdict belongs to: clusters, collections, selection, life of a pipeline.
+"""What a verification compares, and the origin of its verdict: clusters, collections, selection, deployment.
 
-Each is known by what the least privileges show. A cluster is its replica set and the UUIDs of its collections, which
-MongoDB makes anew with each collection. A life is the ids of the pipeline's topics, which Kafka makes anew with each
-topic: `remove --topics` and `deploy` begin another.
+All of it can be read with few privileges. A cluster is identified by its replica set and the UUIDs of its collections,
+which are new for each collection. A deployment is identified by the ids of the pipeline's topics, which are new for
+each topic: `remove --topics` and `deploy` start another one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`sets` and `uuids` go by side: the replica set, and namespace → UUID; `topics`: topic → id."""
+    """`sets`: side → replica set; `uuids`: side → namespace → UUID; `topics`: topic → id."""
 
     sets: Mapping[str, str]
     uuids: Mapping[str, Mapping[str, str]]
@@ -38,10 +38,12 @@ class Origin:
     selection: Mapping[str, Any]
 
     @classmethod
-    def look(cls, it: Session, topic_ids: Mapping[str, str] | None = None) -> Self:
-        """What both clusters and Kafka show now; `topic_ids`: of the pipeline's topics, where they were asked for
-        already. Raises `TowpathError` where one does not answer."""
-        pipeline = it.pipeline
+    def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Self:
+        """The origin as of now. `topic_ids`: those of the pipeline's topics, if already known.
+
+        Raises `TowpathError` when a cluster or Kafka does not answer.
+        """
+        pipeline = session.pipeline
         with (
             briefly(pipeline.source_uri, "source") as source,
             briefly(pipeline.destination_uri, "destination") as destination,
@@ -51,22 +53,24 @@ class Origin:
                     side: str(replica_set(client, side))
                     for side, client in zip(_SIDES, (source, destination), strict=True)
                 }
-                held = _held(pipeline, Selection(pipeline.include, pipeline.exclude), source, destination, views=False)
+                held = _collections(
+                    pipeline, Selection(pipeline.include, pipeline.exclude), source, destination, views=False
+                )
             except PyMongoError as error:
-                raise TowpathError(f"cannot ask both clusters which collections they hold: {error}") from error
+                raise TowpathError(f"cannot list the collections of both clusters: {error}") from error
         if topic_ids is None:
-            topic_ids = it.topics.ids(pipeline_topics(pipeline, it.topics.all()))
+            topic_ids = session.topics.ids(pipeline_topics(pipeline, session.topics.all()))
         uuids = {
-            side: {one.namespace: one.uuid for one in found.values() if one.uuid}
-            for side, found in zip(_SIDES, held, strict=True)
+            side: {collection.namespace: collection.uuid for collection in by_name.values() if collection.uuid}
+            for side, by_name in zip(_SIDES, held, strict=True)
         }
         return cls(sets, uuids, topic_ids, _selection(pipeline))
 
     @classmethod
-    def of(cls, found: Any) -> Self | None:
-        """As it was kept; None for a verdict of a version that kept none."""
+    def from_json(cls, value: Any) -> Self | None:
+        """None for a verdict of a version that stored no origin."""
         try:
-            return cls(found["sets"], found["uuids"], found["topics"], found["selection"])
+            return cls(value["sets"], value["uuids"], value["topics"], value["selection"])
         except (KeyError, TypeError):
             return None
 
@@ -74,11 +78,11 @@ class Origin:
         return asdict(self)
 
     def doubt(self, now: Origin) -> str:
-        """Why a verdict of this origin says nothing of the pipeline as it is now; empty when it counts."""
-        return self.doubt_of_life(now) or next(self._changed(now), "")
+        """Why a verdict of this origin does not count for the pipeline as it is now; empty if it counts."""
+        return self.deployment_doubt(now) or next(self._changed(now), "")
 
-    def doubt_of_life(self, now: Origin) -> str:
-        """As `doubt`, for what goes on when single collections are dropped and made anew, or others are selected."""
+    def deployment_doubt(self, now: Origin) -> str:
+        """As `doubt`, but ignores that collections were recreated or that the selection changed."""
         for side in _SIDES:
             before, after = self.sets[side], now.sets[side]
             if not ReplicaSet.parse(before).is_same(ReplicaSet.parse(after)):
@@ -88,8 +92,12 @@ class Origin:
         common = sorted(self.topics.keys() & now.topics.keys())
         if not common:
             return "the pipeline's log is gone: it was removed since"
-        other = [name for name in common if self.topics[name] != now.topics[name]]
-        return f"the pipeline was removed and deployed anew since: the topic {other[0]} is another one" if other else ""
+        recreated = [name for name in common if self.topics[name] != now.topics[name]]
+        return (
+            f"the pipeline was removed and deployed again since: the topic {recreated[0]} is another one"
+            if recreated
+            else ""
+        )
 
     def _changed(self, now: Origin) -> Iterator[str]:
         for side in _SIDES:
@@ -110,73 +118,75 @@ def _selection(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def look(it: Session, topic_ids: Mapping[str, str] | None = None) -> tuple[Origin | None, str]:
-    """What a verdict belongs to now, as `Origin.look` does; or None, and why that cannot be told."""
+def try_origin(session: Session, topic_ids: Mapping[str, str] | None = None) -> tuple[Origin | None, str]:
+    """As `Origin.read`; or None, and why the origin cannot be read."""
     try:
-        return Origin.look(it, topic_ids), ""
+        return Origin.read(session, topic_ids), ""
     except TowpathError as error:
         return None, str(error)
 
 
-def of_now(it: Session) -> dict[str, Any]:
-    """What makes the last line of a verdict one of the pipeline as it is now."""
-    now, _ = look(it)
+def current_fields(session: Session) -> dict[str, Any]:
+    """The fields `id` and `origin` for the last line of a new verdict."""
+    now, _ = try_origin(session)
     return {"id": uuid4().hex, "origin": now and now.as_json()}
 
 
-_OWN = "towpath"  # the destination's database of positions and verdicts
+_BOOKKEEPING = "towpath"  # the destination's database of positions and verdicts
 
 
 def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> list[Pair]:
-    """Every namespace of the pipeline that either side has, with its name at the destination.
+    """Every namespace of the pipeline that exists at either side, with its name at the destination.
 
-    `only` holds patterns of namespaces at the source; empty takes all in. Views of the source are no part of any
-    pipeline, and are named only with `views`. Raises `Refused` when there are none.
+    `only` holds patterns of source namespaces; empty means all. Views are not replicated, and are included only with
+    `views`. Raises `Refused` when there are none.
     """
     selection = Selection(pipeline.include, pipeline.exclude, tuple(only))
     with (
         connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
         connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
     ):
-        ours, theirs = _held(pipeline, selection, source, destination, views=views)
-    found = sorted({*ours, *theirs})
-    if not found:
-        asked = ", ".join(only) or ", ".join(pipeline.include)
-        raise Refused(f"neither side has a collection of the pipeline {pipeline.name} that matches {asked}")
-    return [Pair(namespace, pipeline.renames.destination(namespace)) for namespace in found]
+        ours, theirs = _collections(pipeline, selection, source, destination, views=views)
+    namespaces = sorted({*ours, *theirs})
+    if not namespaces:
+        patterns = ", ".join(only) or ", ".join(pipeline.include)
+        raise Refused(f"neither side has a collection of the pipeline {pipeline.name} that matches {patterns}")
+    return [Pair(namespace, pipeline.renames.destination(namespace)) for namespace in namespaces]
 
 
-def _held(
+def _collections(
     pipeline: Pipeline, selection: Selection, source: Client, destination: Client, *, views: bool
 ) -> tuple[dict[str, Collection], dict[str, Collection]]:
-    """What each side holds of the pipeline, by the source's names, whether the source has it or not."""
+    """The pipeline's collections at the source and at the destination, both by their source names."""
 
-    def is_part(name: str, found: Collection) -> bool:
-        return (views or found.kind != "view") and selection.matches(name)
+    def is_part(name: str, collection: Collection) -> bool:
+        return (views or collection.kind != "view") and selection.matches(name)
 
-    ours = {one.namespace: one for one in collections(source) if is_part(one.namespace, one)}
-    # what is kept about positions and verdicts needs no rights beyond reading and writing them
-    databases = [name for name in destination.list_database_names() if name != _OWN]
+    ours = {found.namespace: found for found in collections(source) if is_part(found.namespace, found)}
+    # the user may lack the privilege to list the collections of the bookkeeping database
+    databases = [name for name in destination.list_database_names() if name != _BOOKKEEPING]
     renamed = {new: old for old, new in pipeline.renames.by_source.items()}
-    named = [(renamed.get(one.namespace, one.namespace), one) for one in collections(destination, databases)]
+    named = [(renamed.get(found.namespace, found.namespace), found) for found in collections(destination, databases)]
     theirs = {
-        name: one for name, one in named if is_part(name, one) and pipeline.renames.destination(name) == one.namespace
+        name: found
+        for name, found in named
+        if is_part(name, found) and pipeline.renames.destination(name) == found.namespace
     }
     return ours, theirs
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What differs besides documents, and what does so on purpose while changes stream in (`towpath prepare`)."""
+    """Differences of options, views and indexes; `held_back` are intended until the cutover (`towpath prepare`)."""
 
     differences: Sequence[MetadataDifference]
     held_back: Sequence[MetadataDifference]
 
 
 def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
-    """Compare what there is besides documents, in namespaces that match one of `only`, if given.
+    """Compare options, views and indexes, of the namespaces that match one of `only`, if given.
 
-    Raises `TowpathError` when a side does not tell.
+    Raises `TowpathError` when a side cannot be read.
     """
     compared = pairs(pipeline, only, views=True)
     try:
@@ -184,20 +194,21 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
             connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
             connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
         ):
-            looked = Looked.at(source, destination, compared)
+            both = Looked.at(source, destination, compared)
     except MongoUnreachable as error:
         raise TowpathError(
             f"{error}. Options, views and indexes are compared with listCollections and listIndexes;"
             " --no-metadata leaves them out"
         ) from error
-    found = looked.differences()
+    differences = both.differences()
     lasting = set.intersection(
-        *({_subject(one) for one in looked.differences(form)} for form in (HARMLESS, HARMLESS_IN_PLACE))
+        *({_subject(difference) for difference in both.differences(form)} for form in (HARMLESS, HARMLESS_IN_PLACE))
     )
     return Metadata(
-        [one for one in found if _subject(one) in lasting], [one for one in found if _subject(one) not in lasting]
+        [difference for difference in differences if _subject(difference) in lasting],
+        [difference for difference in differences if _subject(difference) not in lasting],
     )
 
 
-def _subject(one: MetadataDifference) -> tuple[Pair, str, str]:
-    return one.pair, one.kind, one.name
+def _subject(difference: MetadataDifference) -> tuple[Pair, str, str]:
+    return difference.pair, difference.kind, difference.name

@@ -1,4 +1,4 @@
-"""What a verification came to, and the file of the last verdict: JSON lines, one a difference, then the counts."""
+"""The result of a verification, and the file of the last verdict: JSON lines, the differences, then the counts."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
 
 
 def path(pipeline: str) -> Path:
-    """Where the last verdict of a pipeline is kept on this machine."""
+    """The file of a pipeline's last verdict on this machine."""
     return state_files.folder(pipeline) / "verdict.jsonl"
 
 
 @contextmanager
-def turn(place: Path) -> Iterator[None]:
-    """Held by whoever replaces a verdict, or takes something out of it."""
+def locked(place: Path) -> Iterator[None]:
+    """A lock for replacing or changing a verdict."""
     with state_files.locked(place.with_name(f"{place.name}.lock"), wait=True):
         yield
 
 
-def difference(found: verifier.Difference, destination_namespace: Namespace) -> Difference:
+def difference(difference: verifier.Difference, destination_namespace: Namespace) -> Difference:
     """The event of one difference."""
     return Difference(
-        namespace=found.namespace,
+        namespace=difference.namespace,
         destination_namespace=destination_namespace,
-        id=shown_id(found.id),
-        id_bson=found.id.hex(),
-        kind=found.kind,
-        paths=paths(found),
+        id=shown_id(difference.id),
+        id_bson=difference.id.hex(),
+        kind=difference.kind,
+        paths=paths(difference),
     )
 
 
 def shown_id(id: bytes) -> Any:
-    """As JSON; None where Extended JSON would not tell it exactly."""
+    """The `_id` as JSON; None where Extended JSON cannot express it exactly."""
     shown = extended_json(id)
     return None if shown is None else json.loads(shown)
 
 
 def read(place: Path) -> Iterator[Difference]:
-    """The documents that a verdict names. Raises `TowpathError` when there is none, or it is not whole."""
-    whole = False
-    for number, found in enumerate(_lines(place), 1):
-        if whole:
-            raise TowpathError(f"{place}, line {number}: something follows the counts; run `towpath verify` again")
-        if "clean" in found:
-            whole = True
+    """The differences of documents in a verdict. Raises `TowpathError` when the file is missing or incomplete."""
+    complete = False
+    for number, line in enumerate(_lines(place), 1):
+        if complete:
+            raise TowpathError(f"{place}, line {number}: there is a line after the counts; run `towpath verify` again")
+        if "clean" in line:
+            complete = True
             continue
-        if "command" in found:  # of options, views and indexes, which are not mended through the log
+        if "command" in line:  # of options, views and indexes, which are not repaired through the log
             continue
         try:
-            named = event({"event": "difference", **found})  # no version before had that in it
-            if not isinstance(named, Difference):
+            parsed = event({"event": "difference", **line})  # older versions wrote no "event"
+            if not isinstance(parsed, Difference):
                 raise BadLine("not a difference")
-            bytes.fromhex(named.id_bson)
-            yield named
+            bytes.fromhex(parsed.id_bson)
+            yield parsed
         except ValueError as error:
-            raise TowpathError(f"{place}, line {number}, is no difference: {error!r}") from error
-    if not whole:
+            raise TowpathError(f"{place}, line {number}, is not a difference: {error!r}") from error
+    if not complete:
         raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
 
 
@@ -85,44 +85,46 @@ def counts(place: Path) -> dict[str, Any]:
 
 
 def last(pipeline: str) -> dict[str, Any] | None:
-    """The counts of a pipeline's last verdict on this machine; None when there is none."""
+    """The counts of a pipeline's last verdict on this machine; None if there is none."""
     place = path(pipeline)
     return counts(place) if place.exists() else None
 
 
-def strike(place: Path, mended: Callable[[Namespace, bytes], bool], only: str | None = None) -> None:
-    """Take out of a verdict what is the same by now, so that it names what is left.
+def remove_repaired(place: Path, is_repaired: Callable[[Namespace, bytes], bool], only: str | None = None) -> None:
+    """Remove the repaired documents from a verdict.
 
-    `only`: just if the verdict has this id, and is no later one.
+    `only`: change the verdict only if it has this id.
     """
-    with turn(place):
+    with locked(place):
         if only is not None and (not place.exists() or counts(place).get("id") != only):
             return
         with state_files.writing(place) as file:
-            _struck(place, file, mended)
+            _write_rest(place, file, is_repaired)
 
 
-def _struck(place: Path, file: state_files.Writing, mended: Callable[[Namespace, bytes], bool]) -> None:
-    gone: Counter[str] = Counter()
-    for found in _lines(place):
-        if "id_bson" in found and mended(found["namespace"], bytes.fromhex(found["id_bson"])):
-            gone[found["kind"]] += 1
-        elif "clean" in found:
-            left: dict[str, int] = {kind: found[kind] - gone[kind] for kind in KINDS}
-            clean = not any(left.values()) and not found.get("metadata") and not found.get("trouble")
-            file.write(as_line({**found, **left, "clean": clean, "repaired": found.get("repaired", 0) + gone.total()}))
+def _write_rest(place: Path, file: state_files.Writing, is_repaired: Callable[[Namespace, bytes], bool]) -> None:
+    removed: Counter[str] = Counter()
+    for line in _lines(place):
+        if "id_bson" in line and is_repaired(line["namespace"], bytes.fromhex(line["id_bson"])):
+            removed[line["kind"]] += 1
+        elif "clean" in line:
+            counts: dict[str, int] = {kind: line[kind] - removed[kind] for kind in KINDS}
+            clean = not any(counts.values()) and not line.get("metadata") and not line.get("trouble")
+            file.write(
+                as_line({**line, **counts, "clean": clean, "repaired": line.get("repaired", 0) + removed.total()})
+            )
         else:
-            file.write(as_line(found))
+            file.write(as_line(line))
 
 
 def _lines(place: Path) -> Iterator[dict[str, Any]]:
     try:
         with place.open() as file:
             for text in file:
-                found = json.loads(text)
-                if not isinstance(found, dict):
-                    raise ValueError(f"{text[:40]!r} is no object")
-                yield found
+                line = json.loads(text)
+                if not isinstance(line, dict):
+                    raise ValueError(f"{text[:40]!r} is not an object")
+                yield line
     except FileNotFoundError as error:
         raise TowpathError(f"there is no verdict at {place}; run `towpath verify` first") from error
     except (OSError, ValueError) as error:
@@ -131,7 +133,7 @@ def _lines(place: Path) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A difference as it is shown."""
+    """A difference as text."""
 
     namespace: str
     id: str
@@ -141,32 +143,32 @@ class Example:
     destination: str | None
 
     @classmethod
-    def of(cls, found: verifier.Difference) -> Example:
+    def of(cls, difference: verifier.Difference) -> Example:
         return cls(
-            found.namespace,
-            extended_json(found.id) or f"BSON {found.id.hex()}",
-            found.kind,
-            paths(found),
-            None if found.source is None else whole(found.source),
-            None if found.destination is None else whole(found.destination),
+            difference.namespace,
+            extended_json(difference.id) or f"BSON {difference.id.hex()}",
+            difference.kind,
+            paths(difference),
+            None if difference.source is None else whole(difference.source),
+            None if difference.destination is None else whole(difference.destination),
         )
 
 
 @dataclass(slots=True)
 class Examples:
-    """The first differences; all others are only counted."""
+    """The first `most` differences; the others are only counted."""
 
     most: int
     found: list[Example] = field(default_factory=list)
 
-    def add(self, one: verifier.Difference) -> None:
+    def add(self, difference: verifier.Difference) -> None:
         if len(self.found) < self.most:
-            self.found.append(Example.of(one))
+            self.found.append(Example.of(difference))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a run came to. `metadata` is what differs besides documents; None when that was not compared."""
+class VerificationResult:
+    """The result of a run. `metadata`: differences of options, views and indexes; None when they were not compared."""
 
     verdict: Verdict
     examples: Sequence[Example] = ()
@@ -186,19 +188,19 @@ class Found:
         return "screened" if any(tally.way == "screened" for tally in self.verdict.tallies) else "same"
 
 
-def figures(found: Found) -> dict[str, Any]:
+def figures(result: VerificationResult) -> dict[str, Any]:
     """The counts of a verdict."""
-    verdict = found.verdict
+    verdict = result.verdict
     return {
-        "clean": found.headline in ("same", "screened"),
+        "clean": result.headline in ("same", "screened"),
         "compared": verdict.compared,
         **{kind: verdict.total(kind) for kind in KINDS},
-        "metadata": None if found.metadata is None else len(found.metadata.differences),
-        "held_back": None if found.metadata is None else len(found.metadata.held_back),
+        "metadata": None if result.metadata is None else len(result.metadata.differences),
+        "held_back": None if result.metadata is None else len(result.metadata.held_back),
         "seconds": round(verdict.seconds, 3),
         "documents_per_second": round(verdict.compared / verdict.seconds) if verdict.seconds else 0,
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "verdict": found.headline,
+        "verdict": result.headline,
         "bytes_per_document": round(verdict.read / verdict.compared, 3) if verdict.compared else 0,
         "notes": [note for tally in verdict.tallies for note in tally.notes],
         "trouble": verdict.trouble,

@@ -35,7 +35,7 @@ def write_report(place: Path, sides: Sides, events: Sequence[Told]) -> None:
     report.write(
         place,
         "cutover",
-        name=sides.it.pipeline.name,
+        name=sides.forward.pipeline.name,
         headline=f"the {switch.primary} is primary" if switch else "not done",
         mark="same" if switch else "bad",
         facts=_facts(sides, events, switch),
@@ -46,7 +46,7 @@ def write_report(place: Path, sides: Sides, events: Sequence[Told]) -> None:
 
 
 def _facts(sides: Sides, events: Sequence[Told], switch: Switch | None) -> dict[str, str]:
-    pipeline, marker = sides.it.pipeline, sides.marker
+    pipeline, marker = sides.forward.pipeline, sides.marker
     return {
         "source": without_credentials(pipeline.source_uri),
         "destination": without_credentials(pipeline.destination_uri),
@@ -60,11 +60,13 @@ def _facts(sides: Sides, events: Sequence[Told], switch: Switch | None) -> dict[
 
 
 def _reverse_pipeline(sides: Sides) -> str:
-    if sides.back is None:
+    if sides.reverse is None:
         return "none"
     if sides.marker is None or sides.marker.state != "over":
         return ""
-    return f"{sides.back.pipeline.name} ({sides.back.file.name}); towpath cutover {sides.it.file.name} --back"
+    return (
+        f"{sides.reverse.pipeline.name} ({sides.reverse.file.name}); towpath cutover {sides.forward.file.name} --back"
+    )
 
 
 def _steps(events: Sequence[Told]) -> Iterator[Step]:

@@ -11,11 +11,11 @@ from towpath.cli.verdict_text import SCREEN_LIMITS
 from towpath.mongo_uri import without_credentials
 from towpath.pipeline import Pipeline
 from towpath.text import utc
-from towpath.verification.verdict_file import KINDS, Found
+from towpath.verification.verdict_file import KINDS, VerificationResult
 from verifier import Tally
 
 
-def write_report(place: Path, pipeline: Pipeline, result: Found) -> None:
+def write_report(place: Path, pipeline: Pipeline, result: VerificationResult) -> None:
     """Write the page. Raises `TowpathError` when it cannot be written."""
     verdict, headline = result.verdict, result.headline
     report.write(
@@ -36,7 +36,7 @@ def write_report(place: Path, pipeline: Pipeline, result: Found) -> None:
     )
 
 
-def _facts(pipeline: Pipeline, result: Found) -> dict[str, str]:
+def _facts(pipeline: Pipeline, result: VerificationResult) -> dict[str, str]:
     verdict = result.verdict
     rate = verdict.compared / verdict.seconds if verdict.seconds else 0
     return {
@@ -49,7 +49,7 @@ def _facts(pipeline: Pipeline, result: Found) -> dict[str, str]:
     }
 
 
-def _metadata_summary(result: Found) -> str:
+def _metadata_summary(result: VerificationResult) -> str:
     if result.metadata is None:
         return "not compared"
     count = len(result.metadata.differences)
