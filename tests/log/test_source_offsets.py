@@ -102,7 +102,7 @@ def test_a_copy_s_progress_rate_and_time_left() -> None:
     a, b = copied_by_ranges("shop", state.copies, {"shop.shop.a": 40.0})
     assert (a.documents, a.of, a.ranges, a.ranges_done) == (200, 1000, 4, 1)
     assert (a.seconds_left, a.as_json()["seconds_left"]) == (20.0, 20.0)
-    assert not b.begun
+    assert not b.started
     assert b.seconds_left is None, "nobody knows yet how much there is"
     more = source_state([root("copy", "shop.a"), plan("shop.a", 1, documents=50), part("shop.a", 0, 80)])
     (grown,) = copied_by_ranges("shop", more.copies, {})

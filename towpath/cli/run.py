@@ -48,17 +48,17 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
     state is unknown.
     """
     with opened(file) as session, alone(session.pipeline.name, "run"), _stopping() as stop, live_screen() as screen:
-        shown = None if as_json else screen
+        live = None if as_json else screen
         write = print_json if as_json else print_plain
-        events = Events((lambda event: None) if shown else write)
+        events = Events((lambda event: None) if live else write)
         supervisor = Supervisor(
             session, events, Services.of(session, events), DeadLetterRetries(session), HangingTransactions(session)
         )
         try:
-            _await_deployed(session, events, lambda: _draw(shown, supervisor), deploys=deploys)
+            _await_deployed(session, events, lambda: _draw(live, supervisor), deploys=deploys)
             while not stop.requested:
                 supervisor.turn()
-                _draw(shown, supervisor)
+                _draw(live, supervisor)
                 time.sleep(_TICK)
         except (KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
             if not stop.requested:

@@ -169,7 +169,7 @@ def _copy(status: Status) -> Iterator[tuple[str, RenderableType]]:
     if status.state == "missing":  # no connector copies, whatever offsets are left
         return
     yield "copy", "done" if status.snapshot_done else _total(status.snapshot)
-    under_way = [copy for copy in status.snapshot if copy.begun and not copy.done]
+    under_way = [copy for copy in status.snapshot if copy.started and not copy.done]
     for copy in under_way[:_MAX_LINES]:
         bar = ProgressBar(total=max(copy.of, 1), completed=copy.documents, width=24)
         line = Table.grid(padding=(0, 1))
@@ -253,7 +253,7 @@ def _written(sink: Counts) -> Iterator[tuple[str, str]]:
     yield "sink", f"{sink.records:,} records in {sink.writes:,} writes{per_write}{counts}"
     mean = f"{sink.records / sink.batches:,.0f} records and {sink.batch_ms / sink.batches:,.0f} ms"
     yield "", f"{sink.batches:,} transactions of {mean} on average, {sink.waves:,} waves"
-    missed = f"; {sink.without_document:,} status no document" if sink.without_document else ""
+    missed = f"; {sink.without_document:,} found no document" if sink.without_document else ""
     yield "", f"{size(sink.bytes)} in, {size(sink.bytes_out)} out{missed}"
 
 

@@ -164,7 +164,7 @@ class Copied:
         return self.ranges is not None and self.ranges_done == self.ranges
 
     @property
-    def begun(self) -> bool:
+    def started(self) -> bool:
         return self.documents > 0 or bool(self.ranges)
 
     def as_json(self) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class Child:
     def start(cls, verb: str, arguments: Sequence[str], stdin: str = "") -> Child:
         """Start a verb; `stdin` is the text of its standard input.
 
-        Call it from the main thread: the child is killed when the thread that started it ends.
+        Call it from the main thread: the child is interrupted when the thread that started it ends.
         """
         # -P: do not import modules from the user's working directory
         return cls.of(verb, [sys.executable, "-P", "-m", "towpath.cli", verb, *arguments], stdin)
