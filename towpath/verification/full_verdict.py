@@ -100,12 +100,13 @@ def store(session: Session, verdict: Mapping[str, Any]) -> str:
 
 
 def store_and_report(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
-    """Store a verdict on everything; print when it will not count, or not everywhere. `unknown`: why it has no origin."""
+    """Store a verdict on everything; print if it will not count, or not everywhere. `unknown`: why it has no origin."""
     if unknown:
         session.say(f"this verdict will not count for a cutover, because its deployment is not known: {unknown}")
     if reason := store(session, verdict):
         session.say(
-            f"the verdict is stored on this machine only: cannot write it to towpath.verdicts at the destination: {reason}"
+            "the verdict is stored on this machine only: cannot write it to towpath.verdicts at the destination:"
+            f" {reason}"
         )
 
 
