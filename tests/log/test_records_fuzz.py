@@ -161,7 +161,7 @@ def test_a_value_of_many_levels_is_shown() -> None:
 def test_ids_of_many_levels_in_a_file_are_words(tmp_path: Path) -> None:
     file = tmp_path / "ids"
     file.write_text("[" * 100_000 + "]" * 100_000)
-    with file.open() as stream, pytest.raises(TowpathError, match=r"line 1: .* is no Extended JSON of an _id"):
+    with file.open() as stream, pytest.raises(TowpathError, match=r"line 1: .* is not the Extended JSON of an _id"):
         list(of_file(PIPELINE, "shop.orders", stream))
 
 

@@ -74,7 +74,7 @@ STORED = verdict("one", "10:00:00")
         (STORED, verdict("two", "11:00:00", at_destination=False), "two", ""),
         (STORED, verdict("two", "11:00:00", at_destination=True), None, "restored from a backup"),
         (None, verdict("two", "11:00:00", at_destination=True), None, "restored from a backup"),
-        ({**STORED, "origin": replace(NOW, topics={"shop.requests": "T9"}).as_json()}, None, None, "deployed anew"),
+        ({**STORED, "origin": replace(NOW, topics={"shop.requests": "T9"}).as_json()}, None, None, "deployed again"),
         ({**STORED, "origin": None}, None, None, "an older version made it"),
     ],
 )
@@ -85,7 +85,7 @@ def test_the_destination_has_the_last_word(stored: Any, here: Any, believed: str
 
 
 def test_without_an_answer_nothing_counts() -> None:
-    assert VerdictContext(None, "no answer", STORED, "").newest_full(None)[1].endswith("cannot be told: no answer")
+    assert VerdictContext(None, "no answer", STORED, "").newest_full(None)[1].endswith("of this deployment: no answer")
     here = verdict("one", "10:00:00", at_destination=True)
     assert VerdictContext(NOW, "", None, "not authorised").newest_full(here)[1].endswith("not authorised")
 
@@ -101,11 +101,11 @@ LEFT = FollowState(
     [
         (LEFT, {("shop.shop.a", 0): 50, ("shop.shop.new", 0): 7}, ""),
         (LEFT, {("shop.shop.a", 0): 51}, "begins at 51, and 50 is next"),
-        (replace(LEFT, of="everything of shop.b"), {}, "compared something else"),
-        (replace(LEFT, ignore_field_order=True), {}, "or otherwise"),
+        (replace(LEFT, of="everything of shop.b"), {}, "compared other namespaces"),
+        (replace(LEFT, ignore_field_order=True), {}, "or in another way"),
         (replace(LEFT, whole=False), {}, "no verdict on some"),
         (replace(LEFT, origin=None), {}, "not known"),
-        (replace(LEFT, origin=replace(NOW, topics={"shop.requests": "T9"}).as_json()), {}, "deployed anew"),
+        (replace(LEFT, origin=replace(NOW, topics={"shop.requests": "T9"}).as_json()), {}, "deployed again"),
     ],
 )
 def test_one_that_follows_goes_on_only_where_nothing_is_missed(left: FollowState, firsts: Any, words: str) -> None:

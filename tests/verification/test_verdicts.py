@@ -77,7 +77,7 @@ def test_a_verdict_counts_for_one_life_of_a_pipeline_and_its_two_clusters(pipeli
     assert pipeline.status()["last_verdict"] is None
     assert "same" not in "".join(verified(pipeline))
     said = gate(pipeline)
-    assert said.startswith("red") and "deployed anew" in said and f"towpath verify {pipeline.file}" in said
+    assert said.startswith("red") and "deployed again" in said and f"towpath verify {pipeline.file}" in said
     ready = towpath("cutover", pipeline.file, "--dry-run", "--no-way-back", expect=1).stdout
     assert [line.split()[1] for line in ready.splitlines() if line.startswith("red")] == ["verified"]
     towpath("verify", pipeline.file)
@@ -173,7 +173,7 @@ def test_a_destination_that_takes_no_verdict_leaves_it_on_this_machine(pipeline:
     )
     try:
         done = towpath("verify", pipeline.file)
-        assert "kept on this machine only: the destination does not take it" in done.stderr
+        assert "stored on this machine only: cannot write it to towpath.verdicts" in done.stderr
         assert gate(pipeline).startswith("ok")
     finally:
         database.command("collMod", "verdicts", validator={})
@@ -218,7 +218,7 @@ def test_one_that_follows_keeps_to_itself_and_goes_on_where_it_was(
     pipeline.wait()
     pipeline.destination("orders").delete_many({"_id": {"$in": [1000, 5]}})
     with verify(pipeline, tmp_path, "--follow") as second:
-        second.await_word("going on where the last `verify --follow` ended")
+        second.await_word("continuing the `verify --follow` that ended")
         until("difference of between", lambda: pipeline.status()["verify"]["missing"] == 2)
         assert {one.key[-5:-1] for one in verdict_file.read(state / pipeline.name / "follow.jsonl")} == {
             number.to_bytes(4, "little") for number in (3, 1000)

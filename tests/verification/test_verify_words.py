@@ -130,7 +130,7 @@ def test_a_verdict_that_broke_off_leaves_the_last_one_and_is_not_taken_for_whole
     with pytest.raises(TowpathError, match="is not whole"):
         list(verdict_file.read(place))
     place.write_text('{"kind": "extra"}\n{"clean": false}\n')
-    with pytest.raises(TowpathError, match="line 1, is no difference"):
+    with pytest.raises(TowpathError, match="line 1, is not a difference"):
         list(verdict_file.read(place))
 
 

@@ -126,7 +126,7 @@ def _not_repaired(
     for outcome in settled_outcomes(Settling(source, destination, Recheck(), passed, say=say), pair, ids):
         document = DocumentRef(outcome.namespace, outcome.id)
         if isinstance(outcome, Unsettled):
-            yield NotRepaired(document, "unknown", f"it could not be settled: {outcome.why}")
+            yield NotRepaired(document, "unknown", f"it could not be judged: {outcome.why}")
         elif not isinstance(outcome, Same):
             yield NotRepaired(document, outcome.kind, reasons.of(document))
 

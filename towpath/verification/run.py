@@ -260,7 +260,7 @@ class RecentVerification:
                 tally = self._tally(outcome.namespace)
                 if isinstance(outcome, Unsettled):
                     tally.unsettled += 1
-                    tally.notes.append(f"{outcome.id.hex()} could not be settled: {outcome.why}")
+                    tally.notes.append(f"{outcome.id.hex()} could not be judged: {outcome.why}")
                 elif not isinstance(outcome, Same):
                     tally.kinds[outcome.kind] += 1
                     yield outcome
