@@ -124,7 +124,7 @@ def _accept_log_gap(it: Session) -> None:
     found = bounds.accept(it.pipeline, it.topics, it.connect)
     full_verdict.forget(it)
     for one in found:
-        say(f"{one.words}; the sink continues at offset {one.begin:,}")
+        say(f"{one.description}; the sink continues at offset {one.resume_at:,}")
     it.connect.resume(it.pipeline.sink_connector)
 
 

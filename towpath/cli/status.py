@@ -150,7 +150,7 @@ def screen(
     words = [Text(f"{c.name}: {reason}", style="red") for c in found.connectors for reason in c.failures]
     words += [Text(trouble, style="red") for trouble in found.trouble]
     if found.breaks:
-        words.append(Text(f"A restart does not help: {bounds.listed(found.breaks)}", style="red"))
+        words.append(Text(f"A restart does not help: {bounds.describe(found.breaks)}", style="red"))
     elif known := lasting(cause.code for c in found.connectors for cause in c.causes):
         verbs = "; ".join(" ".join(["towpath", verb, "PIPELINE", *options]) for verb, *options in known.verbs)
         words.append(Text(f"A restart does not help; run: {verbs}"))

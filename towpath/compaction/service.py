@@ -23,7 +23,7 @@ from towpath.kafka.topics import Place, Topics
 from towpath.log import reread_requests
 from towpath.log.records import is_key
 from towpath.log.source_offsets import read_state
-from towpath.log.unprotected import Part, Wanted, batches, is_update
+from towpath.log.unprotected import Document, Part, batches, is_update
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Compaction, Pipeline
 
@@ -121,13 +121,13 @@ class Compactor:
             if self._reader.dirty > MOST_DIRTY:
                 self._ask([one for one in self._dirty() if not self._unreadable(one[1])])
 
-    def _dirty(self) -> list[Wanted]:
+    def _dirty(self) -> list[Document]:
         """The documents with unprotected updates, the oldest first."""
         parts = self._reader.parts
         dirty = [(first.time_ms, place, key) for place, part in parts.items() for key, first in part.dirty.items()]
         return [(place, key) for _, place, key in sorted(dirty)]
 
-    def _nudges(self) -> Iterator[Wanted]:
+    def _nudges(self) -> Iterator[Document]:
         """Documents whose records close segments; of partitions that are read to their ends."""
         parts, now = self._reader.parts, int(time.time() * 1000)
         for place in [place for place, part in parts.items() if is_due(part, self._compaction, now)]:
@@ -136,11 +136,11 @@ class Compactor:
                 parts[place].nudge = key
                 yield place, key
 
-    def _ask(self, wanted: Iterable[Wanted]) -> int:
+    def _ask(self, wanted: Iterable[Document]) -> int:
         """Have these documents read again, and wait until they have; how many were not."""
         return sum(self._settle(batch) for batch in batches(wanted))
 
-    def _settle(self, batch: list[Wanted]) -> int:
+    def _settle(self, batch: list[Document]) -> int:
         namespaces: dict[str, list[bytes]] = {}
         for place, key in batch:
             if (part := self._reader.parts.get(place)) is not None:

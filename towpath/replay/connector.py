@@ -16,7 +16,7 @@ from towpath.deploy import credentials
 from towpath.deploy.deployment import put
 from towpath.errors import MongoUnreachable, NoSuchConnector, NotYet, TowpathError
 from towpath.kafka.topics import Place, Topics
-from towpath.log.bounds import CODES, broken_within, still_there
+from towpath.log.bounds import CODES, breaks_within, remaining
 from towpath.log.dead_letters import DeadLetter, letters
 from towpath.log.lag import gaps, peek
 from towpath.mongo.client import REPLAY_SIDE, connected
@@ -73,7 +73,7 @@ def overtaken(replay: Replay, topics: Topics) -> list[str]:
     """Partitions in words whose log is no longer one that the replay can go on in: see `towpath.log.bounds`."""
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
         done = positions.positions(client, replay.sink)
-    return [found.words for found in broken_within(replay.plan.log, topics, done)]
+    return [gap.description for gap in breaks_within(replay.plan.log, topics, done)]
 
 
 def moved_heads(pipeline: Pipeline, log: Log, topics: Topics) -> dict[tuple[str, int], tuple[int, str]]:
@@ -209,7 +209,7 @@ class Course:
             done = {place: found.offset for place, found in positions.positions(client, self.sink).items()}
         left = gaps(self.log, done)
         standing = {place: gap for place, gap in left.items() if self._seen.get(place) == gap[0]}
-        peeked = peek(self.topics, still_there(standing, self.topics), most=0)
+        peeked = peek(self.topics, remaining(standing, self.topics), limit=0)
         for place in standing:
             if place not in peeked or not peeked[place].records:
                 done[place] = self.log[place][1]
@@ -223,5 +223,5 @@ class Course:
         """What is gone from the log looks like what is applied."""
         with connected(self.sink.destination_uri, self.side) as client:
             done = positions.positions(client, self.sink)
-        if found := broken_within(self.log, self.topics, done):
-            raise TowpathError(f"{self.connector} has not applied all of the log: {found[0].words}")
+        if found := breaks_within(self.log, self.topics, done):
+            raise TowpathError(f"{self.connector} has not applied all of the log: {found[0].description}")

@@ -19,7 +19,7 @@ from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.bookkeeping.positions import DATABASE, REBUILDS
 from towpath.kafka.topics import Topics
-from towpath.log.bounds import still_there
+from towpath.log.bounds import remaining
 from towpath.log.lag import measure
 from towpath.mongo.client import briefly
 from towpath.pipeline import Pipeline
@@ -157,5 +157,5 @@ def look(pipeline: Pipeline, topics: Topics) -> State | None:
             return None
         done = {place: applied.offset for place, applied in positions.positions(client, pipeline).items()}
     of = sum(end - first for first, end in found.log.values())
-    applied = 0 if found.phase == "emptying" else of - measure(topics, still_there(found.log, topics), done).records
+    applied = 0 if found.phase == "emptying" else of - measure(topics, remaining(found.log, topics), done).records
     return State(found, applied, of)

@@ -14,10 +14,10 @@ from towpath.verification.scope import pairs
 from verifier import Pair
 from verifier.metadata import (
     AS_IT_IS,
-    HARMLESS,
-    HARMLESS_IN_PLACE,
-    Looked,
+    RELAXED,
+    RELAXED_IN_PLACE,
     MetadataDifference,
+    Schemas,
     held_back,
     in_place,
     stopped,
@@ -73,8 +73,8 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) ->
         connected(pipeline.source_uri, "source") as source,
         connected(pipeline.destination_uri, "destination") as destination,
     ):
-        looked = Looked.at(source, destination, wanted)
-    found = looked.differences(AS_IT_IS if final else HARMLESS)
+        looked = Schemas.read(source, destination, wanted)
+    found = looked.differences(AS_IT_IS if final else RELAXED)
     here = {} if final else looked.source
     chosen = [one for one in found if _is_made(one, overwrite=overwrite or final)]
     steps = list(_steps(chosen))
@@ -99,10 +99,10 @@ def plan_in_place(pipeline: Pipeline) -> Plan:
     """
     there = tuple(Pair(one.destination, one.destination) for one in pairs(pipeline, ()))
     with connected(pipeline.destination_uri, "destination") as client:
-        found = Looked.at(client, client, there)
+        found = Schemas.read(client, client, there)
     after = replace(found, destination={name: in_place(one) for name, one in found.destination.items()})
     return Plan(
-        collections=tuple(_steps(found.differences(HARMLESS_IN_PLACE))),
+        collections=tuple(_steps(found.differences(RELAXED_IN_PLACE))),
         indexes=(),
         different=(),
         held_back=tuple((name, words) for name, one in found.destination.items() for words in stopped(one)),

@@ -12,7 +12,7 @@ from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.errors import MongoUnreachable, TowpathError, fields
 from towpath.kafka.topics import Topics
-from towpath.log.bounds import still_there
+from towpath.log.bounds import remaining
 from towpath.log.lag import measure
 from towpath.mongo.client import REPLAY_SIDE, briefly
 from towpath.pipeline import Pipeline
@@ -86,7 +86,7 @@ def _state(replay: Replay, connect: Connect, topics: Topics) -> State:
     except TowpathError as error:
         return dataclasses.replace(shown, trouble=str(error), error=fields(error))
     ends = topics.ends(change_topics(replay.pipeline, replay.plan.only, existing))
-    left = measure(topics, still_there(replay.plan.log, topics), done).records
+    left = measure(topics, remaining(replay.plan.log, topics), done).records
     return dataclasses.replace(shown, done=shown.of - left, behind=measure(topics, ends, done).records)
 
 

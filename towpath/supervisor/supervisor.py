@@ -105,7 +105,7 @@ class Supervisor:
         for words in dict.fromkeys((*self._troubles, *found.trouble)):
             self._trouble(words, words if words in found.trouble else "")
         self._troubles = found.trouble
-        breaks = bounds.listed(found.breaks) if found.breaks else ""
+        breaks = bounds.describe(found.breaks) if found.breaks else ""
         self.events.standing(Gap(words=breaks, log_breaks=[one.as_json() for one in found.breaks]))
         for waiting in found.waiting:
             why = f"re-read requests wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
@@ -229,7 +229,7 @@ class Supervisor:
             f"{counted(self.aside.left, 'document')} set aside, {self.aside.mended:,} mended",
             *([f"{counted(len(self.ddl), 'change')} of the source's collections not followed"] if self.ddl else []),
             *(f"to do: {command}" for command in self.hopeless.values()),
-            *([bounds.listed(self.found.breaks)] if self.found and self.found.breaks else []),
+            *([bounds.describe(self.found.breaks)] if self.found and self.found.breaks else []),
             *(f"verified: {line}" for line, _ in verified.lines()),
         ]
         return RunEnd(

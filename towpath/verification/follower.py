@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.events import Difference
-from towpath.log.changed_keys import Following
+from towpath.log.changed_keys import LogFollower
 from towpath.mongo.client import connected
 from towpath.namespaces import Selection
 from towpath.session import Session
@@ -52,7 +52,7 @@ def follow(
     with (
         connected(it.pipeline.source_uri, "source") as source,
         connected(it.pipeline.destination_uri, "destination") as destination,
-        Following(it.pipeline, it.topics, begin.places) as log,
+        LogFollower(it.pipeline, it.topics, begin.places) as log,
     ):
         settling = Settling(
             source, destination, options.recheck, passed, options.ignore_field_order, options.lost_for, say=it.say
@@ -68,7 +68,7 @@ def follow(
 @dataclass(slots=True)
 class _Follower:
     it: Session
-    log: Following
+    log: LogFollower
     settling: Settling
     tell: Callable[[Difference], None]
     selection: Selection
@@ -181,7 +181,7 @@ class _Follower:
 
     def verdict(self, *, following: bool) -> Running:
         counts = Counter(one.kind for one in self.known.values())
-        behind = self.log.behind()
+        behind = self.log.lag()
         return Running(
             since=self.since,
             at=time.time(),

@@ -21,7 +21,7 @@ from towpath.pipeline import Pipeline
 from towpath.session import Session
 from towpath.topic_settings import pipeline_topics
 from verifier import Pair
-from verifier.metadata import HARMLESS, HARMLESS_IN_PLACE, Looked, MetadataDifference
+from verifier.metadata import RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas
 from verifier.reads import Client
 
 _SIDES = ("source", "destination")
@@ -184,7 +184,7 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
             connected(pipeline.source_uri, "source", answer=ANSWER) as source,
             connected(pipeline.destination_uri, "destination", answer=ANSWER) as destination,
         ):
-            looked = Looked.at(source, destination, compared)
+            looked = Schemas.read(source, destination, compared)
     except MongoUnreachable as error:
         raise TowpathError(
             f"{error}. Options, views and indexes are compared with listCollections and listIndexes;"
@@ -192,7 +192,7 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
         ) from error
     found = looked.differences()
     lasting = set.intersection(
-        *({_subject(one) for one in looked.differences(form)} for form in (HARMLESS, HARMLESS_IN_PLACE))
+        *({_subject(one) for one in looked.differences(form)} for form in (RELAXED, RELAXED_IN_PLACE))
     )
     return Metadata(
         [one for one in found if _subject(one) in lasting], [one for one in found if _subject(one) not in lasting]
