@@ -17,22 +17,22 @@ from towpath.namespaces import Selection
 from towpath.pipeline import Pipeline
 from towpath.topic_settings import change_settings
 
-#: A consumer's poll is bounded by records only, and one can be of 16 MB: so many of those fit into a worker's heap.
-#: A transaction takes polls as long as they come full, so fewer where these would not add up to a full batch.
+#: A poll is bounded only by its number of records, and a record can have 16 MB: this many fit into a worker's heap.
+#: A transaction takes full polls until its batch is full, so this is lowered to a divisor of `batch_records`.
 POLL_RECORDS = 4
 
 _HERE = Path(__file__).parent
 
 
 def plugins(pipeline: Pipeline) -> tuple[str, ...]:
-    """The plugin classes of its connectors, which a Connect worker must have."""
-    found = {
-        text: None
+    """The plugin classes that a Connect worker needs for the connectors of a pipeline, each once."""
+    classes = (
+        text
         for config in definitions(pipeline).values()
         for key, text in config.items()
         if key == "connector.class" or re.fullmatch(r"transforms\.\w+\.type", key)
-    }
-    return tuple(found)
+    )
+    return tuple(dict.fromkeys(classes))
 
 
 def _filled(file: str, values: Mapping[str, Any]) -> dict[str, str]:
@@ -50,8 +50,8 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
         "whole_documents": str(whole).lower(),
         "partitions": pipeline.partitions,
         "replication_factor": pipeline.replication_factor,
-        "snapshot_mode": "initial" if copy.way == "debezium" else "no_data",
-        "copy": "ranges" if copy.way == "towpath" else "none",
+        "snapshot_mode": "initial" if copy.method == "debezium" else "no_data",
+        "copy": "ranges" if copy.method == "towpath" else "none",
         "copy_threads": copy.threads,
         "read_preference": copy.read_preference,
         "documents_per_second": copy.documents_per_second,
@@ -60,10 +60,10 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
         "dead_letters": pipeline.dead_letter_topic if pipeline.exactly_once else "",
         "worker_bootstrap": pipeline.worker_bootstrap,
     }
-    found = _filled("source.json" if pipeline.has_own_source else "plain-source.json", values)
-    found |= mongo_uri.references(pipeline.source_uri, "source", pipeline.secrets)
-    found |= pipeline.kafka_client.references(pipeline.secrets)
-    return found | {f"topic.creation.default.{key}": text for key, text in change_settings(pipeline).items()}
+    config = _filled("source.json" if pipeline.has_own_source else "plain-source.json", values)
+    config |= mongo_uri.references(pipeline.source_uri, "source", pipeline.secrets)
+    config |= pipeline.kafka_client.references(pipeline.secrets)
+    return config | {f"topic.creation.default.{key}": text for key, text in change_settings(pipeline).items()}
 
 
 def _sink(pipeline: Pipeline) -> dict[str, str]:
@@ -88,16 +88,16 @@ def _sink(pipeline: Pipeline) -> dict[str, str]:
         "dead_letter_topic": pipeline.dead_letter_topic,
         "replication_factor": pipeline.replication_factor,
     }
-    found = _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
-    found |= mongo_uri.references(pipeline.destination_uri, "destination", pipeline.secrets)
-    return found | pipeline.kafka_client.references(pipeline.secrets)
+    config = _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
+    config |= mongo_uri.references(pipeline.destination_uri, "destination", pipeline.secrets)
+    return config | pipeline.kafka_client.references(pipeline.secrets)
 
 
 def definitions(pipeline: Pipeline) -> dict[str, dict[str, str]]:
     """Connector name → configuration, sources first."""
-    found = {pipeline.source_connector: _source(pipeline, pipeline.name, pipeline.captured_by_update, whole=False)}
+    configs = {pipeline.source_connector: _source(pipeline, pipeline.name, pipeline.captured_by_update, whole=False)}
     if pipeline.captured_whole:
         prefix = pipeline.capture_prefixes[1]
-        found[pipeline.whole_source_connector] = _source(pipeline, prefix, pipeline.captured_whole, whole=True)
-    found[pipeline.sink_connector] = _sink(pipeline)
-    return found
+        configs[pipeline.whole_source_connector] = _source(pipeline, prefix, pipeline.captured_whole, whole=True)
+    configs[pipeline.sink_connector] = _sink(pipeline)
+    return configs

@@ -52,8 +52,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("long")]
         items[:] = [item for item in items if not item.get_closest_marker("long")]
         config.hook.pytest_deselected(items=left_out)
-    # Short ones last, so that at the end no process waits long for another.
-    items.sort(key=lambda item: item.get_closest_marker("servers") is None)
+    # Long files first and short ones last, so that at the end no process waits long for another.
+    items.sort(key=_turn)
+
+
+#: Files that take more than a minute, the longest first.
+_LONG = (
+    *("sink/test_log_gap.py", "capture/test_java.py", "deploy/test_trust.py", "replay/test_replay.py"),
+    *("cutover/test_cutover.py", "verification/test_verdicts.py", "stack/test_stack.py", "capture/test_changes.py"),
+    *("sink/test_exactly_once.py", "repair/test_repair.py", "capture/test_collections.py", "faults/test_faults.py"),
+    *("supervisor/test_run.py", "compaction/test_compaction.py"),
+)
+
+
+def _turn(item: pytest.Item) -> int:
+    name = "/".join(item.path.parts[-2:])
+    if name in _LONG:
+        return _LONG.index(name)
+    return len(_LONG) + (item.get_closest_marker("servers") is None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""Findings: what a precondition or a look has found at one place, and what to do about it."""
+"""Findings: what a check found at one place, and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, Literal, TypeVar
 from towpath.errors import Refused, TowpathError
 
 Level = Literal["error", "warning", "ok"]
-#: From what must be mended to what is as it should be.
+#: From the most severe to the least.
 LEVELS: tuple[Level, ...] = ("error", "warning", "ok")
 Inventory = TypeVar("Inventory")
 
@@ -18,7 +18,7 @@ Inventory = TypeVar("Inventory")
 class Finding:
     """What was found at `subject`, and what to do about it.
 
-    error: deploying would fail, or records would be lost or out of order. warning: a trap. ok: what was looked at.
+    error: deploying would fail, or records would be lost or out of order. warning: a trap. ok: a check that passed.
     """
 
     level: Level
@@ -35,10 +35,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Precondition(Generic[Inventory]):
-    """A rule. `check` looks at an inventory, changes nothing, and yields an error for each violation.
+    """A rule. `check` reads an inventory, changes nothing, and yields an error for each violation.
 
-    It may yield warnings and what it has looked at as well. `required`: a command that changes something stops at an
-    error of it; the others are for those who want to know.
+    It may also yield warnings and `ok` findings. `required`: its errors stop a command that changes something; the
+    errors of other preconditions are only reported.
     """
 
     check: Callable[[Inventory], Iterator[Finding]]
@@ -66,6 +66,6 @@ def ok(subject: str, finding: str) -> Finding:
 
 
 def refusal(subject: str, cause: TowpathError) -> Finding:
-    """The error finding of what was raised."""
-    advice = cause.advice or "deploy would stop with the same words"
+    """The error finding for an exception."""
+    advice = cause.advice or "deploy would stop with the same message"
     return error(subject, cause.sentence, advice, where=cause.where, code=cause.code)

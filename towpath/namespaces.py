@@ -1,8 +1,8 @@
-"""Which collections a pipeline takes in, and which topics they travel on.
+"""Which collections a pipeline includes, and the topics of their records.
 
-One regular expression decides everywhere: in Debezium's `collection.include.list`, in the change stream's
-filter that Debezium makes of it (the server's PCRE), in the sink's `topics.regex` (Java) and here. Debezium
-compares without regard to case and, in the change stream, without anchors; `(?-i:…)`, `^` and `$` take both back.
+The same regular expression decides everywhere: in Debezium's `collection.include.list`, in the change stream filter
+that Debezium derives from it (the server's PCRE), in the sink's `topics.regex` (Java) and here. Debezium ignores case
+and, in the change stream, adds no anchors; `(?-i:…)`, `^` and `$` undo both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from towpath.errors import Refused
 
-#: What Kafka allows in the name of a topic (org.apache.kafka.common.internals.Topic), and how long it may be.
+#: The characters and the length that Kafka allows for a topic name (org.apache.kafka.common.internals.Topic).
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PATTERN = re.compile(r"[^.\0/\\\s\"$]+\.[^\0$]+")  # what MongoDB allows in names
 _NEVER = r"(?!(?:admin|config|local)\.)(?![^.]+\.system\.)"
@@ -30,9 +30,9 @@ def _expression(pattern: str) -> str:
     return f"{_escaped(database, '[^.]*')}\\.{_escaped(collection, '.*')}"
 
 
-def _escaped(text: str, anything: str) -> str:
-    """The text for a regex, with its `*` as `anything`; without commas, at which Debezium splits."""
-    return anything.join(re.escape(part).replace(r"\-", "-").replace(",", r"\x2C") for part in text.split("*"))
+def _escaped(text: str, wildcard: str) -> str:
+    """The text as a regex that has `wildcard` in place of `*`, and no commas, at which Debezium splits."""
+    return wildcard.join(re.escape(part).replace(r"\-", "-").replace(",", r"\x2C") for part in text.split("*"))
 
 
 def _either(patterns: Iterable[str]) -> str:
@@ -68,7 +68,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Renames:
-    """Namespaces that have another name at the destination; all others keep theirs."""
+    """The namespaces that have another name at the destination."""
 
     by_source: Mapping[str, str] = field(default_factory=dict)
 
@@ -87,10 +87,10 @@ def namespace_of(prefix: str, topic: str) -> str:
 
 
 def refuse_bad_names(prefix: str, namespaces: Iterable[str], other_topics: Iterable[str] = ()) -> None:
-    """Raise `Refused` where names can't be topics or would collide.
+    """Raise `Refused` for namespaces whose topic names are not valid or would collide.
 
-    Kafka takes two topics for the same when they differ only in `.` and `_` (its metrics can't tell them
-    apart), and refuses the second one.
+    Kafka refuses a topic whose name differs from that of another only in `.` and `_`, because metric names use `_` for
+    both.
     """
     by_metric = {topic.replace(".", "_"): topic for topic in other_topics}
     for namespace in namespaces:
@@ -104,15 +104,15 @@ def refuse_bad_names(prefix: str, namespaces: Iterable[str], other_topics: Itera
         twin = by_metric.setdefault(topic.replace(".", "_"), topic)
         if twin != topic:
             raise Refused(
-                f"the topics {twin!r} and {topic!r} would collide (Kafka does not tell '.' from '_' there)",
+                f"the topics {twin!r} and {topic!r} would collide (Kafka does not distinguish '.' and '_' there)",
                 f"leave {namespace!r} out with [collections] exclude and move it in a pipeline of another name",
             )
 
 
 def renames_of(config: Mapping[str, str]) -> dict[str, str]:
-    """Namespace at the source → at the destination, of a sink; none where somebody else's says something else."""
+    """The renames in a sink's configuration: source namespace → destination namespace; empty if it is not ours."""
     try:
-        found = json.loads(config.get("towpath.rename", "{}"))
+        renames = json.loads(config.get("towpath.rename", "{}"))
     except (ValueError, RecursionError):
         return {}
-    return {str(old): str(new) for old, new in found.items()} if isinstance(found, dict) else {}
+    return {str(old): str(new) for old, new in renames.items()} if isinstance(renames, dict) else {}

@@ -1,4 +1,4 @@
-"""What a pipeline is, as values: what its file says, checked; and the cluster times that positions are made of."""
+"""The values of a pipeline: the checked content of its file, and the cluster times of its positions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from towpath.errors import TowpathError
 from towpath.kafka_client import ANYBODY, KafkaClient
 from towpath.namespaces import Renames, Selection
 
-#: How records reach the destination: each once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
+#: How records are applied: exactly once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
 Mode = Literal["exactly-once", "plain"]
-#: Who copies what is there at the start: MongoSource in ranges of `_id`, Debezium, or nobody.
-CopyWay = Literal["towpath", "debezium", "none"]
+#: What makes the initial copy: MongoSource in ranges of `_id`, Debezium, or nothing.
+CopyMethod = Literal["towpath", "debezium", "none"]
 ReadPreference = Literal["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"]
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The copy of what a collection holds when it comes into the pipeline. A rate of 0 is no limit."""
+    """The initial copy of each collection. A rate of 0 means no limit."""
 
-    way: CopyWay
+    method: CopyMethod
     threads: int
     read_preference: ReadPreference
     documents_per_second: int
@@ -36,22 +36,22 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """How Kafka's cleaner may work on the log; what is younger than the lag is never touched."""
+    """How Kafka's log cleaner compacts the log. It never drops records that are younger than the lag."""
 
     lag_ms: int
-    """`min.compaction.lag.ms`: within it every update has to be followed by the whole document of its key."""
+    """`min.compaction.lag.ms`: within it, every update must be followed by the whole document of its key."""
     delete_retention_ms: int
-    """`delete.retention.ms`: for so long at least a delete stays after the cleaner came by it first."""
+    """`delete.retention.ms`: how long a delete stays, at least, after the cleaner's first pass over it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Keeps:
-    """What `towpath run` keeps going besides the connectors."""
+class RunOptions:
+    """What `towpath run` does besides supervising the connectors."""
 
     compact: bool
     verify: bool
     repair: bool
-    """What the destination refused is repaired once it takes it."""
+    """Whether dead letters are re-read once the destination accepts them."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -79,22 +79,23 @@ class Pipeline:
     write_concern: str
     """`1`, `majority`, `majority+journal`, …"""
     wtimeout_ms: int
-    """How long a write waits for its write concern, in exactly-once mode."""
+    """How long a transaction waits for its write concern, in exactly-once mode."""
     tasks: int
     fold: bool
     """Whether the changes of one document in a batch become one write, in exactly-once mode."""
     batch_records: int
-    """Records in one transaction at most; `batch_bytes` of them as well."""
+    """The most records in one transaction."""
     batch_bytes: int
+    """The most bytes of records in one transaction."""
     retention_ms: int
-    """-1 keeps the log for ever."""
+    """-1 keeps the log forever."""
     compaction: Compaction | None
     """None for a log that keeps every record."""
     kafka_client: KafkaClient = ANYBODY
-    """How clients of Kafka log in there, those that Connect makes for the connectors as well."""
+    """The login of all Kafka clients, including those that Connect creates for the connectors."""
     connect_login: Login = NO_LOGIN
-    """How Connect's REST API is talked to."""
-    keeps: Keeps = Keeps(compact=False, verify=False, repair=True)
+    """The login for Connect's REST API."""
+    run: RunOptions = RunOptions(compact=False, verify=False, repair=True)
 
     @property
     def exactly_once(self) -> bool:
@@ -102,8 +103,8 @@ class Pipeline:
 
     @property
     def has_own_source(self) -> bool:
-        """Whether MongoSource captures, which copies in ranges and reads again on request; else Debezium as it is."""
-        return self.exactly_once or self.copy.way == "towpath"
+        """Whether MongoSource captures, which copies in ranges and re-reads on request; else stock Debezium does."""
+        return self.exactly_once or self.copy.method == "towpath"
 
     @property
     def selection(self) -> Selection:
@@ -147,8 +148,11 @@ class Pipeline:
 
     @property
     def database(self) -> str:
-        """The sink's setting `database`: nothing is written by it, but mongo-kafka looks there, and not at the
-        namespaces that are written, for what its user may do. So it is a database that the pipeline writes."""
+        """The sink's setting `database`: one that the pipeline writes to.
+
+        It has no effect on what is written, but mongo-kafka checks the user's privileges there, not on the namespaces
+        that are written.
+        """
         database, _, _ = self.renames.destination(self.include[0]).partition(".")
         return self.name if "*" in database else database
 
@@ -168,7 +172,7 @@ class Pipeline:
 
     @property
     def request_topic(self) -> str:
-        """Where documents are named that MongoSource is to read again."""
+        """The topic of the re-read requests to MongoSource."""
         return f"{self.name}.requests"
 
     @property
@@ -194,30 +198,30 @@ class ClusterTime:
 
 
 def cluster_time(text: str) -> ClusterTime:
-    """The time that was written as `seconds:ordinal`. Raises ValueError for anything else."""
+    """Parse `seconds:ordinal`. Raises ValueError for anything else."""
     seconds, _, ordinal = text.partition(":")
     return ClusterTime(int(seconds), int(ordinal))
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """What a source connector has committed. All events *before* `time` are in the log; those at it may not all be."""
+    """What a source connector has committed. All events *before* `time` are in the log; some at `time` may not be."""
 
     time: ClusterTime
     snapshot_running: bool
 
-    def has_passed(self, moment: ClusterTime) -> bool:
-        """Whether every change up to and including `moment` is in the log.
+    def has_passed(self, time: ClusterTime) -> bool:
+        """Whether every change up to and including `time` is in the log.
 
-        Events of one transaction share their cluster time, so that only a later one proves that all are out.
+        The events of one transaction share their cluster time, so only a later one proves that all are in the log.
         """
-        return not self.snapshot_running and self.time > moment
+        return not self.snapshot_running and self.time > time
 
 
 def resume_token_time(token: str) -> ClusterTime:
-    """The cluster time inside a resume token as Debezium stores it: base64 of the BSON `{_data: <hex>}`.
+    """The cluster time in a resume token as Debezium stores it: base64 of the BSON `{_data: <hex>}`.
 
-    The key string in `_data` begins with its type byte 0x82 and eight bytes of timestamp (MongoDB, key_string.h).
+    The key string in `_data` begins with the type byte 0x82 and an eight-byte timestamp (MongoDB, key_string.h).
     """
     try:
         text = bson.decode(base64.b64decode(token))["_data"]
@@ -237,8 +241,8 @@ def source_position(offset: Mapping[str, Any]) -> SourcePosition:
 
 
 def debezium_position(offsets: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> SourcePosition | None:
-    """The position among (partition, offset) of a source connector: Debezium's own has a `server_id`.
+    """The stream's position among a source connector's (partition, offset): the one whose partition has a `server_id`.
 
-    None while there is none: nothing was captured yet, or the first copy by ranges is under way.
+    None before anything was captured, and during the initial copy in ranges.
     """
     return next((source_position(offset) for partition, offset in offsets if "server_id" in partition), None)

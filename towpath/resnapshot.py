@@ -1,9 +1,9 @@
-"""A resnapshot: the source connector reads documents again, through the log, for changes that it can no longer read.
+"""A resnapshot: the source connector re-reads documents into the log, in place of changes that are lost to it.
 
-Its configuration names the resnapshot; a connector that has taken up another one before begins it. Where its stream
-cannot go on it begins anew, with a copy like the first one; else it copies while the stream goes on. What remains is
-to have documents removed that were deleted meanwhile: whoever asks for that says at the end, with a request of its
-own kind, that all of it is asked for. From that moment on the log tells every state again.
+The configuration of the connector names the resnapshot. The connector begins it when the name changes. If its stream
+cannot continue, it starts over with a copy like the initial one; otherwise it copies while the stream continues. Then
+documents that were deleted meanwhile must be removed, by re-read requests. A special request closes the resnapshot:
+it says that all of these have been sent. From then on, the log can rebuild every state again.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ from towpath.namespaces import Selection
 from towpath.pipeline import ClusterTime, Pipeline
 
 NAME, ONLY = "towpath.resnapshot", "towpath.resnapshot.only"
-#: What a deployment leaves as it is.
+#: Keys in a source connector's configuration that a deployment does not change.
 KEYS = (NAME, ONLY)
 _LOST = (286, 280, 136)  # ChangeStreamHistoryLost, ChangeStreamFatalError, CappedPositionLost
-_AWAY = 60.0  # seconds until a worker that does not answer is given up, where nothing else ends the wait
+_UNREACHABLE_S = 60.0  # how long a worker may not answer, in waits without a timeout
 _EVERYTHING = ".*"
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """How one source connector stands: up to when everything is captured, and whether what follows is lost."""
+    """The state of one source connector: up to when everything is captured, and whether later changes are lost."""
 
     connector: str
     state: SourceState
     since: ClusterTime
     lost: bool
-    asked: str
-    """The resnapshot in its configuration, or its offsets; empty when there never was one."""
+    resnapshot: str
+    """The name of the resnapshot in its configuration, or else in its offsets; empty if there never was one."""
     only: str
-    """The expression that goes with it."""
+    """The regular expression of the namespaces that the resnapshot re-reads."""
 
     @property
     def under_way(self) -> bool:
-        return bool(self.asked) and self.state.closed != self.asked
+        return bool(self.resnapshot) and self.state.closed != self.resnapshot
 
 
-def look(pipeline: Pipeline, connect: Connect) -> list[Captured]:
-    """Every source connector that has begun. Raises `MongoUnreachable` when the source does not answer."""
-    found = []
+def read_captured(pipeline: Pipeline, connect: Connect) -> list[Captured]:
+    """Every source connector that has a position. Raises `MongoUnreachable` when the source does not answer."""
+    captured = []
     with connected(pipeline.source_uri, "source") as client:
         for name in pipeline.source_connectors:
             state, config = read_state(connect, name), connect.config(name) or {}
             since = state.position.time if state.position else state.start
             if since is not None:
-                asked, only = config.get(NAME, state.resnapshot), config.get(ONLY, _EVERYTHING)
-                found.append(Captured(name, state, since, is_lost(client, since), asked, only))
-    return found
+                resnapshot, only = config.get(NAME, state.resnapshot), config.get(ONLY, _EVERYTHING)
+                captured.append(Captured(name, state, since, is_lost(client, since), resnapshot, only))
+    return captured
 
 
 def is_lost(client: MongoClient[dict[str, Any]], since: ClusterTime) -> bool:
-    """Whether the source's oplog no longer holds what came after a moment, as a change stream from there on tells."""
+    """Whether the source's oplog no longer holds all changes since then. A change stream from there shows it."""
     keys: list[dict[str, Any]] = [{"$project": {"_id": 1}}]
     start = Timestamp(since.seconds, since.ordinal)
     try:
@@ -83,78 +83,81 @@ def is_lost(client: MongoClient[dict[str, Any]], since: ClusterTime) -> bool:
 
 
 def expression(pipeline: Pipeline, only: Iterable[str]) -> str:
-    """What the connectors are told to read again."""
-    chosen = tuple(only)
-    return Selection(pipeline.include, pipeline.exclude, chosen).namespace_regex if chosen else _EVERYTHING
+    """The regular expression of the namespaces that match one of the patterns `only`; of all without patterns."""
+    patterns = tuple(only)
+    return Selection(pipeline.include, pipeline.exclude, patterns).namespace_regex if patterns else _EVERYTHING
 
 
-def ask(pipeline: Pipeline, connect: Connect, name: str, only: str) -> None:
-    """Have every source connector begin the resnapshot of this name; one that has failed begins anew with it."""
+def begin(pipeline: Pipeline, connect: Connect, name: str, only: str) -> None:
+    """Make every source connector begin the resnapshot `name`; this also restarts a failed one."""
     for connector in pipeline.source_connectors:
         config = connect.config(connector) or {}
         connect.put(connector, {**config, NAME: name, ONLY: only})
         connect.resume(connector)
 
 
-def go_on(pipeline: Pipeline, connect: Connect) -> None:
-    """Restart what has failed, and resume what is paused."""
+def resume(pipeline: Pipeline, connect: Connect) -> None:
+    """Resume paused source connectors and restart failed ones."""
     for connector in pipeline.source_connectors:
         connect.resume(connector)
         connect.restart(connector, only_failed=True)
 
 
 def wait_copied(pipeline: Pipeline, connect: Connect, name: str, say: Callable[[str], None]) -> None:
-    """Return once every source connector has read everything again. Raises `TowpathError` when one has failed."""
+    """Return once every source connector has re-read everything. Raises `TowpathError` when one has failed."""
 
-    def words(state: SourceState) -> str:
+    def progress(state: SourceState) -> str:
         if state.resnapshot != name:
             return "begins"
         if state.phase == "copy" or state.copying:
-            rows, of = sum(c.rows for c in state.copies), sum(max(c.documents, c.rows) for c in state.copies)
-            return f"has read {rows:,} of about {of:,} documents again"
+            rows, total = sum(c.rows for c in state.copies), sum(max(c.documents, c.rows) for c in state.copies)
+            return f"has re-read {rows:,} of about {total:,} documents"
         return ""
 
-    _wait(pipeline, connect, words, say, None)
+    _wait(pipeline, connect, progress, say, None)
 
 
 def close(pipeline: Pipeline, connect: Connect, topics: Topics, name: str, timeout: float) -> None:
-    """Say that everything was asked for, and return once the log is whole again. Raises `NotYet` after `timeout` s."""
+    """Close the resnapshot: all re-read requests have been sent. Return once the log is whole again.
+
+    Raises `TopicError`, and `NotYet` after `timeout` seconds.
+    """
     failed: list[str] = []
     producer = topics.producer()
     value = bson.encode({"resnapshot": name})
     producer.produce(pipeline.request_topic, value, on_delivery=lambda error, _: failed.append(str(error or "")))
-    left = producer.flush(60)
-    if left or any(failed):
+    if producer.flush(60) or any(failed):
         raise TopicError(f"cannot write to {pipeline.request_topic} at {topics.bootstrap}: {failed or 'no answer'}")
 
-    def words(state: SourceState) -> str:
-        return "" if state.closed == name else "has not read everything that was asked for yet"
+    def progress(state: SourceState) -> str:
+        return "" if state.closed == name else "has not answered all re-read requests yet"
 
-    _wait(pipeline, connect, words, lambda _: None, timeout)
+    _wait(pipeline, connect, progress, lambda _: None, timeout)
 
 
 def _wait(
     pipeline: Pipeline,
     connect: Connect,
-    words: Callable[[SourceState], str],
+    progress: Callable[[SourceState], str],
     say: Callable[[str], None],
     timeout: float | None,
 ) -> None:
-    told = 0.0
-    seconds = _AWAY if timeout is None else timeout
+    """Return once `progress` is empty for every source connector. Raises `NotYet` after `timeout` seconds."""
+    reported = 0.0
+    seconds = _UNREACHABLE_S if timeout is None else timeout
     waiting = Wait(connect, pipeline.source_connectors, seconds, "not in time", say=say)
 
-    def done() -> None:
-        nonlocal told
-        found = {one: words(read_state(connect, one)) for one in pipeline.source_connectors}
-        line = "; ".join(f"{one} {why}" for one, why in found.items() if why)
+    def check() -> None:
+        nonlocal reported
+        remaining = {name: progress(read_state(connect, name)) for name in pipeline.source_connectors}
+        line = "; ".join(f"{name} {words}" for name, words in remaining.items() if words)
         if not line:
             return
         if timeout is None:
             waiting.extend()
-        if time.monotonic() > told + 10:
+        if time.monotonic() > reported + 10:
             say(line)
-            told = time.monotonic()
+            reported = time.monotonic()
         raise NotYet(line)
 
-    waiting.until(done)
+    waiting.until(check)

@@ -147,11 +147,11 @@ def _prepared(it: Session, side: Side, settings: Settings, done: Callable[[], di
     pipeline = it.pipeline
     deployment = Deployment(Inventory(pipeline, it.connect, it.topics, allow_missing=True))
     for change in deployment.plan():
-        if not change.words.startswith("create connector "):
+        if not change.description.startswith("create connector "):
             change.apply()
     names = tuple(f"{pipeline.name}.{namespace}" for namespace in settings.namespaces)
     source, sink = pipeline.source_connector, pipeline.sink_connector
-    return Way(side, it.connect, it.topics, source, sink, names, deployment.inventory.wanted, done)
+    return Way(side, it.connect, it.topics, source, sink, names, deployment.inventory.desired, done)
 
 
 def pipeline_file(stack: embedded.Stack, name: str) -> Path:

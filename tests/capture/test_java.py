@@ -18,17 +18,11 @@ TRANSFORMS = Path(__file__).parents[2] / "transforms"
 
 
 @pytest.mark.timeout(660)
-def test_java_tests_and_those_that_need_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = mongod.command
-
-    def for_tests(*words: object, **named: object) -> tuple[str, ...]:
-        return (*command(*words, **named), "--setParameter", "enableTestCommands=1")  # type: ignore[arg-type]
-
-    monkeypatch.setattr(mongod, "command", for_tests)
+def test_java_tests_and_those_that_need_a_server(tmp_path: Path) -> None:
     maven = [*map(str, [tools.maven(), "-q", "-B", "-f", TRANSFORMS / "pom.xml"]), "verify"]
     reports = TRANSFORMS / "target" / "surefire-reports"
     shutil.rmtree(reports, ignore_errors=True)
-    with mongod.start_replica_set(tmp_path) as servers:
+    with mongod.start_replica_set(tmp_path, options=["--setParameter", "enableTestCommands=1"]) as servers:
         environment = os.environ | {"TOWPATH_TEST_MONGODB_URI": servers.uri}
         done = subprocess.run(maven, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout[-8000:]

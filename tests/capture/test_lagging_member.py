@@ -28,16 +28,14 @@ Client = MongoClient[dict[str, Any]]
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_a_collection_that_the_member_does_not_have_yet_is_copied(
-    tmp_path: Path, addresses: Addresses, destination_client: Client, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, addresses: Addresses, destination_client: Client
 ) -> None:
-    command = mongod.command
-
-    def for_tests(*words: object, **named: object) -> tuple[str, ...]:
-        return (*command(*words, **named), "--setParameter", "enableTestCommands=1")  # type: ignore[arg-type]
-
-    monkeypatch.setattr(mongod, "command", for_tests)
-    sizes = MongodSizes(cache_gb=0.25, oplog_mb=64)
-    with mongod.start_replica_set(tmp_path / "late", name="late", nodes=3, sizes=sizes) as late, Client(late.uri) as it:
+    sizes, options = MongodSizes(cache_gb=0.25, oplog_mb=64), ["--setParameter", "enableTestCommands=1"]
+    place = tmp_path / "late"
+    with (
+        mongod.start_replica_set(place, name="late", nodes=3, sizes=sizes, options=options) as late,
+        Client(late.uri) as it,
+    ):
         member = _the_only_one_to_read_from(it)
         name = f"t{Random().randrange(2**31):x}"
         ours = replace(addresses, source=late.uri)

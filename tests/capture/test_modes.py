@@ -53,7 +53,7 @@ def test_a_collection_with_documents_can_be_added_and_once_taken_out_not_come_ba
     both.assert_same("docs", "later", at_least=999)
     assert both.status()["snapshot"]["done"]
     first.deploy()
-    assert f"{exactly_once.name}.later was in this pipeline before, and was taken out" in refused(both)
+    assert f"{exactly_once.name}.later was included in this pipeline before, and then excluded" in refused(both)
 
 
 def test_mode_and_copy_of_a_deployed_pipeline_stay_and_its_speed_changes(exactly_once: Pipeline) -> None:

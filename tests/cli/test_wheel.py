@@ -51,9 +51,11 @@ class Installed:
 @pytest.fixture
 def installed(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    _run([sys.executable, "-m", "venv", tmp_path / "venv"])
+    _run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"])
     programs, folder = tmp_path / "venv" / "bin", tmp_path / "elsewhere"
-    _run([programs / "python", "-m", "pip", "install", "--quiet", wheel])
+    # not the slow way, by ensurepip; and nothing is compiled that nobody imports
+    pip = [sys.executable, "-m", "pip", "--python", programs / "python"]
+    _run([*pip, "install", "--quiet", "--no-compile", wheel, "pip"])
     folder.mkdir()
     return Installed(programs, folder)
 

@@ -268,9 +268,9 @@ def test_the_cleaner_is_let_at_an_old_log_once_it_is_protected_and_taken_off_aga
     assert "is not compacted: it keeps every record" in towpath("compact", pipeline.file, "--once", expect=2).stderr
     file = pipeline.file.read_text()
     pipeline.file.write_text(file.replace("compact = false", "compact = true"))
-    assert "`towpath deploy` sets" in towpath("compact", pipeline.file, "--once", expect=2).stderr
+    assert "`towpath deploy` applies" in towpath("compact", pipeline.file, "--once", expect=2).stderr
     assert "--every 301s is more than half" in towpath("compact", pipeline.file, "--every", "301s", expect=2).stderr
-    assert "follows when `towpath compact`" in towpath("deploy", pipeline.file).stderr
+    assert "`towpath compact` sets cleanup.policy later" in towpath("deploy", pipeline.file).stderr
     assert policy(pipeline)["cleanup.policy"] == "delete"
     until("log that is not compacted yet", lambda: "not compacted yet" in _shown(pipeline))
     assert compact_with_little_memory(pipeline, monkeypatch).switched_on == (pipeline.topic("docs"),)
@@ -304,7 +304,7 @@ def compact_with_little_memory(pipeline: Pipeline, monkeypatch: pytest.MonkeyPat
     assert read.compaction is not None
     topics = Topics(read.bootstrap)
     monkeypatch.setattr(service, "MOST_DIRTY", 300)
-    monkeypatch.setattr(service, "_SLICE", 0.001)
+    monkeypatch.setattr(service, "_READ_S", 0.001)
     with Connect(read.connect_url) as connect, closing(Reader(read, topics, from_beginning=False)) as reader:
         take = reader.read
         monkeypatch.setattr(reader, "read", lambda seconds: (take(seconds), most.append(reader.dirty)))

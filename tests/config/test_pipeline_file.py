@@ -44,7 +44,7 @@ def test_defaults(file):
     assert (pipeline.mode, pipeline.wtimeout_ms) == ("exactly-once", 60_000)
     assert pipeline.copy == Copy("towpath", 4, "primary", 0, 0)
     assert pipeline.worker_bootstrap == pipeline.bootstrap
-    assert read(file(PLAIN)).copy.way == "debezium"
+    assert read(file(PLAIN)).copy.method == "debezium"
     assert destination_uri(pipeline) == pipeline.destination_uri, "the write concern is a setting of the sink"
 
 
@@ -60,7 +60,7 @@ def test_defaults(file):
 )
 def test_mode_and_copy_decide_who_captures(file, mode, copy, own_source):
     pipeline = read(file(f'mode = "{mode}"{MINIMAL}[capture]\ncopy = "{copy}"\n'))
-    assert (pipeline.mode, pipeline.copy.way) == (mode, copy)
+    assert (pipeline.mode, pipeline.copy.method) == (mode, copy)
     assert pipeline.has_own_source is own_source
 
 
@@ -74,7 +74,7 @@ def test_mode_and_copy_decide_who_captures(file, mode, copy, own_source):
         (('include = ["shop.*"]', "include = []"), r"collections\.include"),
         (("[kafka]", "[kafka]\npartitions = 0"), r"kafka\.partitions"),
         (("[kafka]", '[kafka]\npartitions = "4"'), r"kafka\.partitions"),
-        (("[kafka]", '[log]\nretention = "5 days"\n[kafka]'), r"'5 days' is no duration"),
+        (("[kafka]", '[log]\nretention = "5 days"\n[kafka]'), r"'5 days' is not a duration"),
         (("[kafka]", '[write]\nconcern = "all of them"\n[kafka]'), r"write\.concern"),
         (("[kafka]", '[collections.rename]\n"shop.*" = "x.y"\n[kafka]'), r"is not a namespace"),
         (("http://127", "127"), r"is not the URL of a Connect worker"),
@@ -88,7 +88,7 @@ def test_mode_and_copy_decide_who_captures(file, mode, copy, own_source):
         (("[kafka]", '[capture]\ncopy = "some"\n[kafka]'), r"capture\.copy: input should be"),
         (("[kafka]", '[capture]\nread_preference = "any"\n[kafka]'), r"capture\.read_preference"),
         (("[kafka]", "[capture]\nbytes_per_second = -1\n[kafka]"), r"capture\.bytes_per_second"),
-        (("[kafka]", '[write]\nwtimeout = "forever"\n[kafka]'), r"'forever' is no timeout"),
+        (("[kafka]", '[write]\nwtimeout = "forever"\n[kafka]'), r"'forever' is not a timeout"),
         (("[kafka]", "[write]\nbatch_records = 0\n[kafka]"), r"write\.batch_records: .*greater than or equal to 1$"),
         (("[kafka]", "[write]\nbatch_records = 2000000\n[kafka]"), r"batch_records: .*less than or equal to 1000000"),
         (("[kafka]", "[write]\nbatch_bytes = 0\n[kafka]"), r"write\.batch_bytes: .*greater than or equal to 1$"),

@@ -159,7 +159,7 @@ def test_a_key_in_a_uri_is_looked_at_as_well(tmp_path: Path) -> None:
         read(written(tmp_path, source=uri))
     key.chmod(0o600)
     assert read(written(tmp_path, source=uri)).source_uri == uri
-    with pytest.raises(BadPipelineFile, match="write the whole path"):
+    with pytest.raises(BadPipelineFile, match="write an absolute path"):
         read(written(tmp_path, source="mongodb://s/?tlsCertificateKeyFile=key.pem"))
     with pytest.raises(BadPipelineFile, match="mongo-kafka's sink"):
         read(written(tmp_path, mode="plain", destination=uri))
@@ -175,7 +175,7 @@ def test_a_key_in_a_uri_is_looked_at_as_well(tmp_path: Path) -> None:
         ('url = "https://me:secret@c:8083"', "holds a user, which would be printed"),
         ('url = "http://c:8083"\nca = "ca.pem"', "go with an https:// url"),
         ('url = "https://c:8083"\nca = "missing.pem"', "cannot read .*missing.pem"),
-        ('url = "https://c:8083"\nuser_file = "ca.pem"', "has to hold one line, user:password"),
+        ('url = "https://c:8083"\nuser_file = "ca.pem"', "must hold one line, user:password"),
     ],
 )
 def test_connect_sections_that_cannot_work(tmp_path: Path, extra: str, words: str) -> None:

@@ -12,13 +12,13 @@ from tests.preflight.test_check_judgements import PIPELINE
 from towpath.bookkeeping.positions import Counts, task_state
 from towpath.deploy.preconditions import single, unchanged_mode
 from towpath.kafka.topics import Topic
-from towpath.pipeline import Compaction, Copy, CopyWay, Mode, Pipeline
+from towpath.pipeline import Compaction, Copy, CopyMethod, Mode, Pipeline
 
 SOURCE, SINK = "io.towpath.source.MongoSource", "io.towpath.sink.MongoSink"
 DEBEZIUM, MONGO_KAFKA = "io.debezium.connector.mongodb.MongoDbConnector", "com.mongodb.kafka.connect.MongoSinkConnector"
 
 
-def pipeline(mode: Mode, way: CopyWay) -> Pipeline:
+def pipeline(mode: Mode, way: CopyMethod) -> Pipeline:
     return replace(PIPELINE, mode=mode, copy=Copy(way, 8, "secondary", 100, 5_000_000), worker_bootstrap="inside:9092")
 
 
@@ -33,7 +33,7 @@ def pipeline(mode: Mode, way: CopyWay) -> Pipeline:
     ],
 )
 def test_mode_and_copy_choose_the_connectors(
-    mode: Mode, way: CopyWay, source: str, sink: str, copied: tuple[str | None, str]
+    mode: Mode, way: CopyMethod, source: str, sink: str, copied: tuple[str | None, str]
 ) -> None:
     found = definitions(pipeline(mode, way))
     capture = found["move-source"]
@@ -116,7 +116,7 @@ def test_a_changed_mode_is_refused_with_the_way_out() -> None:
 
 
 @pytest.mark.parametrize(("before", "after"), [("towpath", "none"), ("none", "towpath")])
-def test_a_changed_way_of_copying_is_refused_and_its_speed_is_not(before: CopyWay, after: CopyWay) -> None:
+def test_a_changed_way_of_copying_is_refused_and_its_speed_is_not(before: CopyMethod, after: CopyMethod) -> None:
     was, wanted = pipeline("exactly-once", before), pipeline("exactly-once", after)
     refused, *_ = unchanged_mode(wanted, definitions(wanted), definitions(was), {})
     assert re.search(f'the file now says "{after}"', f"{refused.finding}; {refused.advice}")

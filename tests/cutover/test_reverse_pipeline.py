@@ -84,10 +84,10 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
     pipeline.deploy()
     with opened(pipeline.file) as there, way_back_of(pipeline) as back:
         wait(there)  # the collections are there, and the way back makes their topics
-        assert "without end" in towpath("deploy", back.file, expect=2).stderr
+        assert "circulate forever" in towpath("deploy", back.file, expect=2).stderr
         assert f"create connector {pipeline.name}-back-source, stopped" in make_ready(back)
         assert not make_ready(back)
-        assert "without end" in towpath("resume", back.file, expect=2).stderr
+        assert "circulate forever" in towpath("resume", back.file, expect=2).stderr
         with pytest.raises(Refused, match=f"{pipeline.name}-sink is RUNNING with 2 tasks, and not STOPPED"):
             reverse_pipeline.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
         written(source, seed + 1)
@@ -96,7 +96,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         begin(back, there)
         with pytest.raises(Refused, match="the way back is there already"):
             make_ready(back)
-        assert "without end" in towpath("resume", pipeline.file, expect=2).stderr
+        assert "circulate forever" in towpath("resume", pipeline.file, expect=2).stderr
 
         with Order(pipeline.destination_client, pipeline.name) as changes:
             written(destination, seed + 2)

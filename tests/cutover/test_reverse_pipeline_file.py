@@ -13,7 +13,7 @@ from towpath.config.loading import parse, read
 from towpath.cutover.reverse_pipeline import back_file, other_refused, renamed, reverse, write_back_file
 from towpath.errors import Refused, TowpathError
 from towpath.namespaces import Renames, Selection
-from towpath.pipeline import Copy, Keeps
+from towpath.pipeline import Copy, RunOptions
 
 NAMES = [f"{database}.{name}" for database, name in product(("a", "b", "towpath"), ("x", "y", "z", "x2"))]
 
@@ -82,7 +82,7 @@ def reversed_by_hand(pipeline, **changed):
         copy=Copy("none", 4, "primary", 0, 0),
         secrets=pipeline.secrets.with_name(f"{pipeline.name}-back.properties"),
         compaction=None,
-        keeps=Keeps(compact=False, verify=pipeline.keeps.verify, repair=pipeline.keeps.repair),
+        run=RunOptions(compact=False, verify=pipeline.run.verify, repair=pipeline.run.repair),
         **changed,
     )
 

@@ -65,12 +65,12 @@ def test_the_template_is_a_pipeline_file_with_the_defaults_and_names_every_optio
     for section, key in options():
         assert section is None or f"[{section}" in text
         assert key == "rename" or re.search(rf"^(# )?{key} = ", text, re.MULTILINE), key
-    assert (pipeline.mode, pipeline.copy.way) == ("exactly-once", "towpath")
+    assert (pipeline.mode, pipeline.copy.method) == ("exactly-once", "towpath")
     assert (pipeline.fold, pipeline.batch_records, pipeline.batch_bytes) == (True, 50_000, 16 << 20)
     for key, value in re.findall(r"^# (batch_\w+) = (\d+)", text, re.MULTILINE):
         assert int(value) == getattr(pipeline, key)
     plain = read(write_pipeline_file(tmp_path / "plain.toml", include=["shop.*"], mode="plain"))
-    assert (plain.mode, plain.copy.way) == ("plain", "debezium")
+    assert (plain.mode, plain.copy.method) == ("plain", "debezium")
     assert tomllib.loads(text)["collections"]["exclude"] == []
 
 

@@ -162,7 +162,7 @@ def state(thread: Path) -> str:
 
 
 def test_a_server_that_sleeps_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clusters, "ANSWER", 1.0)
+    monkeypatch.setattr(clusters, "ANSWER_S", 1.0)
     with replica_set(tmp_path) as address:
         uri = f"mongodb://{address}/?directConnection=true"
         with pytest.raises(MongoUnreachable, match=address), briefly(uri, "source") as client:

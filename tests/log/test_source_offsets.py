@@ -168,4 +168,4 @@ def test_a_resnapshot_is_under_way_until_it_is_closed() -> None:
     closed = source_state([begun])
     assert closed.gap is None
     assert not replace(captured, state=closed).under_way
-    assert not replace(captured, asked="", state=closed).under_way
+    assert not replace(captured, resnapshot="", state=closed).under_way

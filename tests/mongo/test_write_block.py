@@ -104,7 +104,7 @@ def test_blocking_and_unblocking_twice_is_as_once(guarded: dict[str, Client]) ->
 
 def test_who_may_not_block_is_told_the_role(guarded: dict[str, Client]) -> None:
     found = write_block.trouble(guarded["application"])
-    assert "application@admin may not block writes: it misses setUserWriteBlockMode, serverStatus, getPara" in found
+    assert "application@admin may not block writes: it lacks setUserWriteBlockMode, serverStatus, getPara" in found
     assert 'grantRolesToUser: "application"' in found
     (privilege,) = documented_roles()["towpathBlocker"]
     assert "actions: [" + ", ".join(f'"{one}"' for one in privilege["actions"]) + "]" in found

@@ -14,7 +14,7 @@ from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SourceState
 from towpath.mongo.client import ReplicaSet
 from towpath.namespaces import Renames
-from towpath.pipeline import ClusterTime, Copy, CopyWay, Pipeline
+from towpath.pipeline import ClusterTime, Copy, CopyMethod, Pipeline
 from towpath.preflight import cluster, connect, file, kafka, log
 from towpath.resnapshot import Captured
 from towpath.topic_settings import LARGEST_RECORD, TOPIC_SETTINGS
@@ -115,7 +115,7 @@ def test_advice_is_what_was_raised_as_such() -> None:
         (
             ConnectError("500: one; two", where="GET /", status=500),
             "GET /: 500: one; two",
-            "deploy would stop with the same words",
+            "deploy would stop with the same message",
         ),
         (ConnectUnreachable("nobody is there", advice="start it"), "nobody is there", "start it"),
     ):
@@ -142,16 +142,16 @@ def test_advice_is_what_was_raised_as_such() -> None:
     ],
 )
 def test_the_compatibility_version_that_is_needed_is_advised(servers: tuple[int, ...], level: str, advice: str) -> None:
-    assert [(one.level, one.advice) for one in cluster.judged(level, "source", servers)] == [("error", advice)]
+    assert [(one.level, one.advice) for one in cluster.compatibility(level, "source", servers)] == [("error", advice)]
     too_old = [one.level for one in cluster.topology(ReplicaSet("a", ("h:1",)), servers, "source", "mongodb://h:1/")]
     assert too_old == (["ok", "error"] if servers < (6, 0) else ["ok"])
 
 
 def test_an_upgrade_that_was_not_finished_and_one_that_was() -> None:
-    (behind,) = cluster.judged("7.0", "source", (8, 0, 4))
+    (behind,) = cluster.compatibility("7.0", "source", (8, 0, 4))
     assert behind.level == "warning"
     assert 'setFeatureCompatibilityVersion: "8.0", confirm: true' in behind.advice
-    assert [one.level for one in cluster.judged("8.0", "source", (8, 0, 4))] == ["ok"]
+    assert [one.level for one in cluster.compatibility("8.0", "source", (8, 0, 4))] == ["ok"]
 
 
 def test_a_compacted_topic_is_an_error() -> None:
@@ -162,7 +162,7 @@ def test_a_compacted_topic_is_an_error() -> None:
 
 def test_strangers_under_the_prefix() -> None:
     names = ("move.shop.orders", "move.bar.x", "move.dead-letters", "moved.shop.x", "__debezium-heartbeat.move")
-    ((level, finding),) = told(kafka.strangers(PIPELINE, {name: Topic(name, 4) for name in names}))
+    ((level, finding),) = told(kafka.foreign_topics(PIPELINE, {name: Topic(name, 4) for name in names}))
     assert level == "warning"
     assert finding.endswith(": move.bar.x")
 
@@ -216,7 +216,7 @@ def test_a_foreign_connector_that_is_none_of_our_business(config: dict[str, str]
     ],
 )
 def test_how_far_the_oplog_reaches(found: log.Oplog | None, level: str, words: str) -> None:
-    (finding,) = log.judge(found)
+    (finding,) = log.check_window(found)
     assert finding.level == level
     assert words in finding.finding
 
@@ -236,14 +236,14 @@ def test_capture_has_to_stay_within_the_oplog(
     found: log.Oplog | None, since: int, lost: bool, level: str, words: str
 ) -> None:
     captured = Captured("move-source", SourceState(None), ClusterTime(since, 1), lost, "", ".*")
-    (finding,) = log.judge_capture(found, captured)
+    (finding,) = log.check_capture(found, captured)
     assert (finding.level, words in finding.finding) == (level, True), finding.finding
 
 
 def test_a_resnapshot_that_is_not_over_is_told() -> None:
     state = SourceState(None, gap=ClusterTime(4000, 1))
     captured = Captured("move-source", state, ClusterTime(4999, 1), False, "x", ".*")
-    (finding,) = log.judge_capture(log.Oplog(4000, 95, 100, last=5000), captured)
+    (finding,) = log.check_capture(log.Oplog(4000, 95, 100, last=5000), captured)
     assert (finding.level, "lacks the changes since 4000:1" in finding.finding) == ("warning", True)
 
 
@@ -261,25 +261,27 @@ def test_the_oplog_has_to_reach_back_over_the_copy(
 ) -> None:
     window = log.Oplog(span=3600 * 10, size=100, limit=100)
     copy = Copy("towpath", 4, "primary", *limits)
-    (finding,) = log.judge_copy(window, documents, size, copy)
+    (finding,) = log.check_copy(window, documents, size, copy)
     assert finding.level == level
     assert words in finding.finding
     assert finding.advice or level == "ok"
-    assert list(log.judge_copy(window, documents, size, replace(copy, way="none"))) == []
+    assert list(log.check_copy(window, documents, size, replace(copy, method="none"))) == []
 
 
 @pytest.mark.parametrize(("way", "level"), [("debezium", "warning"), ("towpath", "error")])
-def test_workers_without_exactly_once_support(way: CopyWay, level: str) -> None:
-    pipeline = replace(PIPELINE, copy=replace(PIPELINE.copy, way=way))
-    ((found, words),) = told(connect.judged("move-source", {"exactly.once.support": ["is not"]}, pipeline))
+def test_workers_without_exactly_once_support(way: CopyMethod, level: str) -> None:
+    pipeline = replace(PIPELINE, copy=replace(PIPELINE.copy, method=way))
+    ((found, words),) = told(connect.validated("move-source", {"exactly.once.support": ["is not"]}, pipeline))
     assert found == level
     assert "no exactly-once support" in words
 
 
 def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:
-    unresolved = told(connect.judged("move-sink", {"connection.uri": ["… strings must start with either …"]}, PIPELINE))
+    unresolved = told(
+        connect.validated("move-sink", {"connection.uri": ["… strings must start with either …"]}, PIPELINE)
+    )
     assert "finds no URI through ${file:/nowhere/move.properties:…}" in unresolved[0][1]
-    away = told(connect.judged("move-sink", {"connection.uri": ["Unable to connect to the server."]}, PIPELINE))
+    away = told(connect.validated("move-sink", {"connection.uri": ["Unable to connect to the server."]}, PIPELINE))
     assert away == [("error", "connection.uri: Unable to connect to the server.")]
 
 

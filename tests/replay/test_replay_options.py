@@ -89,7 +89,7 @@ def test_what_has_no_log_to_replay_is_refused(tmp_path):
     with pytest.raises(Refused, match='mode = "plain"'):
         refuse.refuse_plain(plain)
     with pytest.raises(Refused, match='copy = "none"'):
-        refuse.refuse_uncopied(replace(pipeline, copy=replace(pipeline.copy, way="none")), force=False)
+        refuse.refuse_uncopied(replace(pipeline, copy=replace(pipeline.copy, method="none")), force=False)
     for label in ("sink", "a.b", "-a", "a" * 33, ""):
         with pytest.raises(Refused, match="label"):
             refuse_label(label)

@@ -38,7 +38,8 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def pipeline(tmp_path: Path, addresses: Addresses, destination_client: Any) -> Iterator[Pipeline]:
     """Deployed and in step, from a source whose oplog holds 16 MB."""
     sizes = MongodSizes(cache_gb=0.25, oplog_mb=16)
-    with mongod.start_replica_set(tmp_path / "small", name="small", sizes=sizes) as small:
+    often = ["--syncdelay", "1"]  # checkpoints, behind which the oplog is cut
+    with mongod.start_replica_set(tmp_path / "small", name="small", sizes=sizes, options=often) as small:
         with MongoClient[dict[str, Any]](small.uri) as client:
             name = f"t{Random().randrange(2**31):x}"
             ours = replace(addresses, source=small.uri)

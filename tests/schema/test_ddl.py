@@ -50,7 +50,7 @@ def test_drops_renames_indexes_and_options_are_told_until_both_sides_are_the_sam
     every = {("drop", "orders"), ("rename", "old"), ("drop", "gone"), ("createIndexes", "kept"), ("modify", "kept")}
     found = until("all of it told", lambda: of(pipeline, every), 20)
     assert "the destination still has 10 documents" in found["drop", "gone"]["words"]
-    assert "is there again; of the 50 documents" in found["drop", "orders"]["words"]
+    assert "exists again; of the 50 documents" in found["drop", "orders"]["words"]
     [command] = [line for line in found["modify", "kept"]["commands"] if "collMod" in line]
     assert command.startswith("db.getSiblingDB(") and found["modify", "kept"]["at_destination"]
     shown = towpath("status", pipeline.file).stdout

@@ -24,7 +24,7 @@ from pymongo.errors import OperationFailure
 from tests.support import schema
 from tests.support.started import started
 from towpath import stack as embedded
-from towpath.stack import mongod, parts, state
+from towpath.stack import mongod, parts, plan, state
 from towpath.stack.mongod import Root
 from towpath.stack.state import free_ports
 from towpath.stack.tools import version
@@ -80,6 +80,20 @@ def test_every_service_does_its_work(running: embedded.Stack) -> None:
         "io.debezium.connector.mongodb.MongoDbConnector",
         "com.mongodb.kafka.connect.MongoSinkConnector",
     }
+
+
+def test_broker_and_worker_start_from_their_archives(running: embedded.Stack) -> None:
+    for name in ("kafka", "connect-0"):
+        files = {Path(it.path) for it in psutil.Process(running.processes[name].pid).memory_maps()}
+        assert any(file.parent.parent == parts.cache_directory() / "archives" for file in files), name
+
+
+def test_a_jvm_that_cannot_use_its_archive_starts_without(tmp_path: Path) -> None:
+    plan.archive(tmp_path, plan.BROKER).write_bytes(bytes(1 << 20))
+    found = dataclasses.replace(parts.parts(_quiet), archives=tmp_path)
+    command = plan.java_command(found, 256, plan.BROKER, "--version")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, version("kafka.version") in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 def test_kafka_takes_a_record_of_the_largest_document(running: embedded.Stack) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
-from towpath.stack import plan
+import pytest
+
+from towpath.stack import archives, plan
 from towpath.stack.parts import Parts
 
 
@@ -33,3 +36,18 @@ def test_a_jvm_shows_its_metrics_on_this_machine_and_only_when_it_is_asked_to(tm
     (agent,) = [word for word in plan.java_command(parts, 256, "Main", metrics_port=9404) if "agent" in word]
     assert agent.startswith(f"-javaagent:{tmp_path}/agent.jar=127.0.0.1:9404:")
     assert Path(agent.rpartition(":")[2]).exists()
+
+
+def test_a_java_that_leaves_no_archives_starts_without_and_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOWPATH_CACHE", str(tmp_path / "cache"))
+    said: list[str] = []
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    found = Parts(tmp_path / "mongod", java, *(tmp_path / name for name in ("libs", "plugins", "agent.jar")))
+    for _ in range(2):
+        found = archives.with_archives(dataclasses.replace(found, archives=None), said.append)
+    assert len(said) == 1
+    assert not [word for word in plan.java_command(found, 256, plan.BROKER) if "Archive" in word]

@@ -31,10 +31,9 @@ def fill(client: raw.Client, share: float) -> None:
 
 
 def lose(client: raw.Client, timeout: float = 60) -> None:
-    """Have the server drop what is in its oplog by now. It does so behind a checkpoint, which fsync makes."""
+    """Have the server drop what is in its oplog by now. It does so behind the last regular checkpoint."""
     now, end = client.admin.command("ping")["operationTime"], time.monotonic() + timeout
     while first(client) <= now:
         assert time.monotonic() < end, f"the oplog still begins at {first(client)}, not after {now}"
         client.filler.documents.insert_many([{"x": os.urandom(_MB)} for _ in range(4)])
-        client.admin.command("fsync")
     client.drop_database("filler")

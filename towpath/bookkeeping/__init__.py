@@ -1,1 +1,1 @@
-"""What Towpath keeps at the destination, in the database `towpath`: positions, the last verdict, a cutover."""
+"""What Towpath stores at the destination, in the database `towpath`: positions, the last verdict, a cutover."""

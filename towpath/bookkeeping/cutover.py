@@ -1,7 +1,7 @@
-"""The marker of a cutover at the destination: what was begun, so that whoever comes after a kill can undo it or go on.
+"""The marker of a cutover at the destination, with which a later command can undo or continue an interrupted one.
 
-`towpath.cutovers` holds one document a pipeline. It is written before a step begins, so that it is never behind what
-was done, and it goes when the source is primary again.
+`towpath.cutovers` holds one document per pipeline. It is written before a step begins, so that it is never behind what
+was done, and it is removed when the source is primary again.
 """
 
 from __future__ import annotations
@@ -19,68 +19,69 @@ from towpath.mongo.client import connected
 from towpath.pipeline import Pipeline
 from towpath.text import utc
 
-#: `over`: the destination is primary; `returned`: the source is again. The others are under way, or were interrupted.
+#: `over`: the destination is primary. `returned`: the source is primary again. The others: under way or interrupted.
 State = Literal["to the destination", "over", "back to the source", "returned"]
 Client = MongoClient[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Cutover:
-    """How far a pipeline's cutover is; times are seconds since the epoch."""
+    """The progress of a pipeline's cutover. Times are seconds since the epoch."""
 
     state: State
     steps: tuple[str, ...]
-    """Those that were begun, in their order."""
+    """The steps that were begun, in order."""
     began: float
     moment: str = ""
-    """The cluster time of the old primary up to which everything is at the new one, once it is over."""
+    """Once it is over, the cluster time of the old primary up to which the new one has every change."""
     over: float = 0.0
+    """When it was over; 0 before that."""
     blocked: bool = False
     """Whether writes to the source are blocked."""
     has_back: bool = True
+    """Whether there is a reverse pipeline."""
     token: str = field(default_factory=lambda: uuid4().hex)
-    """Of the command that is at it: one that finds another there has been overtaken."""
+    """Identifies the command that runs it: a command that finds another token has been overtaken."""
 
     def begin(self, step: str) -> Cutover:
         return replace(self, steps=(*self.steps, step))
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         if self.state == "over":
-            since = utc(self.over)
-            back = "`towpath cutover --back` returns" if self.has_back else "there is no way back"
-            return f"the destination is primary since {since}; {back}"
+            back = "`towpath cutover --back` fails back" if self.has_back else "there is no reverse pipeline"
+            return f"the destination has been primary since {utc(self.over)}; {back}"
         if self.state == "returned":
-            return "the source is primary again; `towpath cutover --back` does the rest of the return"
-        return f"under way {self.state}, or interrupted; `towpath cutover --undo` takes back what was begun"
+            return "the source is primary again; `towpath cutover --back` completes the return"
+        return f"under way {self.state}, or interrupted; `towpath cutover --undo` undoes what was begun"
 
 
 def read(client: Client, pipeline: Pipeline) -> Cutover | None:
-    """None for a pipeline of which the source is primary, and nothing is under way."""
-    found = _markers(client).find_one({"_id": pipeline.name})
-    if found is None:
+    """The marker; None if the source is primary and no cutover is under way."""
+    marker = _markers(client).find_one({"_id": pipeline.name})
+    if marker is None:
         return None
     return Cutover(
-        found["state"],
-        tuple(found["steps"]),
-        float(found["began"]),
-        str(found["moment"]),
-        float(found["over"]),
-        bool(found["blocked"]),
-        bool(found["has_back"]),
-        str(found["token"]),
+        marker["state"],
+        tuple(marker["steps"]),
+        float(marker["began"]),
+        str(marker["moment"]),
+        float(marker["over"]),
+        bool(marker["blocked"]),
+        bool(marker["has_back"]),
+        str(marker["token"]),
     )
 
 
 def take(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
-    """Write the marker, whoever was at it before."""
+    """Write the marker, and take over from any other command."""
     _markers(client).replace_one({"_id": pipeline.name}, _document(cutover), upsert=True)
 
 
 def write(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:
-    """Write the marker anew. Raises `Overtaken` when another command is at it by now."""
-    mine = {"_id": pipeline.name, "token": cutover.token}
-    if not _markers(client).replace_one(mine, _document(cutover)).matched_count:
+    """Update the marker. Raises `Overtaken` when another command has taken over."""
+    marker = {"_id": pipeline.name, "token": cutover.token}
+    if not _markers(client).replace_one(marker, _document(cutover)).matched_count:
         raise Overtaken(
             f"another `towpath cutover` of {pipeline.name} has begun meanwhile: this one ends, and has not switched"
         )
@@ -95,19 +96,19 @@ def forget(client: Client, pipeline: Pipeline) -> None:
 
 
 def refuse(pipeline: Pipeline) -> None:
-    """Raise `Refused` when the pipeline's sink must not run: what the destination has taken since would be undone."""
+    """Raise `Refused` when the pipeline's sink must not run, because it would overwrite newer changes."""
     with connected(pipeline.destination_uri, "destination") as client:
-        found = read(client, pipeline)
-    if found is None:
+        marker = read(client, pipeline)
+    if marker is None:
         return
-    if found.state == "over":
+    if marker.state == "over":
         raise Refused(
             f"{pipeline.name} is cut over: the destination is primary, and its sink must stay stopped, or older changes"
             " would be written over newer ones",
             "`towpath cutover --back` returns to the source",
         )
     raise Refused(
-        f"a cutover of {pipeline.name} is under way, or was interrupted", "`towpath cutover --undo` puts things back"
+        f"a cutover of {pipeline.name} is under way, or was interrupted", "`towpath cutover --undo` undoes it"
     )
 
 

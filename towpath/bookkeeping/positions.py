@@ -1,11 +1,12 @@
-"""What MongoSink keeps at the destination, in the database `towpath`: its positions, and how its tasks do.
+"""What MongoSink stores at the destination, in the database `towpath`: its positions, and the state of its tasks.
 
-`offsets` holds `{_id: {pipeline, topic, partition}, offset, epoch}`, written in the transaction of the batch that it
-tells of, so that it is never ahead of the documents and never behind them; `topicId` of the topic that the offset
-belongs to, `lastAt`, when the broker took in the last record applied, and `clear`, up to where the log holds no record
-behind the offset; of a compacted log also `at`, up to when deletes are known to be applied, and `began`, since when the
-sink's pass over the log counts. `tasks` holds
-`{_id: {pipeline, task}, records, writes, …, lastRetry}`, now and then.
+`offsets` holds `{_id: {pipeline, topic, partition}, offset, epoch}`, written in the transaction of its batch, so that
+it is never ahead of the documents nor behind them. Further fields: `topicId` of the topic that the offset belongs to;
+`lastAt`, when the broker received the last applied record; `clear`, up to which offset the log has no record after
+`offset`. With a compacted log also `at`, up to when all deletes are applied, and `began`, when the sink's current pass
+over the log began.
+
+`tasks` holds `{_id: {pipeline, task}, records, writes, …, lastRetry}`, which each task updates from time to time.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from pymongo.collection import Collection
 from towpath.kafka.topics import Place
 from towpath.pipeline import Pipeline
 
-#: What a sink says that stopped because deletes may be gone from the log that it did not apply.
+#: In the failure of a sink that stopped because the log may have lost deletes that it did not apply.
 MISSED_DELETES = "--accept-missed-deletes"
 DATABASE, OFFSETS, TASKS = "towpath", "offsets", "tasks"
-#: The option that has a sink go on whose position is not in its log.
+#: The option with which a sink continues whose position is not in its log.
 LOG_GAP = "--accept-log-gap"
-#: Where a log was cut short or made again, and the sink went on all the same; see `towpath.log.bounds`.
+#: Where the log was truncated or recreated, and the sink continued nevertheless; see `towpath.log.bounds`.
 LOG_BREAKS = "log_breaks"
 #: Rebuilds that are under way; see `towpath.replay.rebuild`.
 REBUILDS = "rebuilds"
@@ -41,65 +42,68 @@ Client = MongoClient[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Of one partition: the next offset to apply, and how many times a task has taken the partition over."""
+    """The sink's position in one partition."""
 
     offset: int
+    """The next offset to apply."""
     epoch: int
+    """How many times a task has taken the partition over."""
     clear: int = 0
-    """Up to here the log was seen to hold no record behind `offset`; 0 when nobody has looked."""
+    """Up to this offset the log has no record after `offset`; 0 if that was not checked."""
     topic_id: str | None = None
-    """Of the topic that the offset belongs to; None where it is not noted yet."""
+    """The topic that the offset belongs to; None if it is not stored yet."""
     last_at: datetime | None = None
-    """When the broker took in the last record that was applied."""
+    """When the broker received the last applied record."""
 
     @classmethod
-    def of(cls, found: Mapping[str, Any]) -> Self:
-        """A document of `towpath.offsets`."""
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """From a document of `towpath.offsets`."""
         return cls(
-            offset=int(found["offset"]),
-            epoch=int(found["epoch"]),
-            clear=int(found.get("clear", 0)),
-            topic_id=found.get("topicId"),
-            last_at=found.get("lastAt"),
+            offset=int(document["offset"]),
+            epoch=int(document["epoch"]),
+            clear=int(document.get("clear", 0)),
+            topic_id=document.get("topicId"),
+            last_at=document.get("lastAt"),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What was done since it was made by one task of the sink, or by all."""
+    """What one task of the sink, or all of them, have done since the sink was created."""
 
     batches: int = 0
-    """Transactions that were committed."""
+    """Committed transactions."""
     records: int = 0
     writes: int = 0
-    """What the records come to: inserts, updates and deletes."""
+    """Inserts, updates and deletes, after folding."""
     waves: int = 0
     inserts: int = 0
     updates: int = 0
     deletes: int = 0
     bytes: int = 0
-    """Of the records' keys and values."""
+    """Bytes of the records' keys and values."""
     bytes_out: int = 0
-    """Of the documents and updates in the writes."""
+    """Bytes of the documents and updates in the writes."""
     batch_ms: int = 0
-    """How long all batches together took from being handed over to being committed."""
+    """The sum of the batches' times from arrival to commit."""
     without_document: int = 0
-    """Updates and deletes that found no document."""
+    """Updates and deletes that matched no document."""
     refused: int = 0
     retries: int = 0
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Self:
-        """A document of `towpath.tasks`, whose names are in camel case; a number that is not there yet is 0."""
-        return cls(**{one.name: int(told.get(_camel(one.name), 0)) for one in fields(cls)})
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """From a document of `towpath.tasks`, whose field names are in camel case; a missing number is 0."""
+        return cls(**{field.name: int(document.get(_camel(field.name), 0)) for field in fields(cls)})
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(Counts)})
+        names = [field.name for field in fields(Counts)]
+        return Counts(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """One task of the sink; `retried_at` and `reason` are of its last retry."""
+    """One task of the sink. `retried_at` and `reason` describe its last retry."""
 
     task: int
     counts: Counts
@@ -108,23 +112,23 @@ class TaskState:
 
 
 def positions(client: Client, pipeline: Pipeline) -> dict[Place, Applied]:
-    """(topic, partition) → how far the sink has come there, by what the destination's primary holds."""
+    """(topic, partition) → the sink's position, as the destination's primary has it."""
     return {
-        (found["_id"]["topic"], int(found["_id"]["partition"])): Applied.of(found)
-        for found in _mine(client, OFFSETS, pipeline, "topic")
+        (document["_id"]["topic"], int(document["_id"]["partition"])): Applied.of(document)
+        for document in _documents(client, OFFSETS, pipeline, "topic")
     }
 
 
 def task_states(client: Client, pipeline: Pipeline) -> tuple[TaskState, ...]:
-    return tuple(task_state(found) for found in _mine(client, TASKS, pipeline, "task"))
+    return tuple(task_state(document) for document in _documents(client, TASKS, pipeline, "task"))
 
 
-def task_state(found: Mapping[str, Any]) -> TaskState:
-    """One document of `towpath.tasks`."""
-    last = found.get("lastRetry") or {}
+def task_state(document: Mapping[str, Any]) -> TaskState:
+    """From a document of `towpath.tasks`."""
+    last = document.get("lastRetry") or {}
     return TaskState(
-        task=int(found["_id"]["task"]),
-        counts=Counts.of(found),
+        task=int(document["_id"]["task"]),
+        counts=Counts.of(document),
         retried_at=last.get("at"),
         reason=str(last.get("reason") or ""),
     )
@@ -136,21 +140,20 @@ def _camel(name: str) -> str:
 
 
 def accept_missed_deletes(client: Client, pipeline: Pipeline) -> int:
-    """Have the sink's pass over the log begin now at all of its positions; the number of positions.
+    """Make the sink's pass over the log begin now, at all of its positions. Returns the number of positions.
 
-    From now on every delete is there for `delete.retention.ms`, however old it is: until then the sink goes on.
+    The log keeps every delete that is still in it for `delete.retention.ms` from now on; so long the sink continues.
     """
     now = datetime.now(UTC)
-    changed = _collection(client, OFFSETS).update_many(_whose(pipeline, "topic"), {"$set": {"began": now}})
+    changed = _collection(client, OFFSETS).update_many(_id_range(pipeline, "topic"), {"$set": {"began": now}})
     return changed.matched_count
 
 
 def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at: datetime) -> None:
-    """Have the sink, which must be STOPPED, begin at these offsets; all before them was appended before `at`.
+    """Make the sink, which must be STOPPED, begin at these offsets of the current topics.
 
-    The next epoch is taken, so that a task that Connect has lost sight of writes nothing any more. The offsets are
-    those of the topics as they are now. `at` counts where the log is compacted; else the sink takes it out again when
-    it opens the partition.
+    All records before them were appended before `at`. It matters for a compacted log; otherwise the sink removes it
+    when it opens the partition. The epoch is increased, so that a zombie task can no longer write.
     """
     collection = _collection(client, OFFSETS).with_options(write_concern=WriteConcern("majority"))
     writes = [
@@ -170,17 +173,20 @@ def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at
 
 
 def forget(client: Client, pipeline: Pipeline) -> int:
-    """Remove all that is kept for the pipeline, which must be gone from Connect; the number of the sink's documents."""
+    """Remove everything that is stored for the pipeline, which must no longer be deployed.
+
+    Returns the number of the sink's documents.
+    """
     for name in (REBUILDS, CUTOVERS, VERDICTS):
         _collection(client, name).delete_one({"_id": pipeline.name})
     return sum(
-        _collection(client, name).delete_many(_whose(pipeline, second)).deleted_count
+        _collection(client, name).delete_many(_id_range(pipeline, second)).deleted_count
         for name, second in ((OFFSETS, "topic"), (TASKS, "task"), (LOG_BREAKS, "topic"))
     )
 
 
 def note_breaks(client: Client, pipeline: Pipeline, codes: Mapping[Place, str], at: datetime) -> None:
-    """Note that the log of these partitions does not hold all that was written to it."""
+    """Record that the log of these partitions has lost records."""
     collection = _collection(client, LOG_BREAKS).with_options(write_concern=WriteConcern("majority"))
     for (topic, partition), code in codes.items():
         place = {"pipeline": pipeline.name, "topic": topic, "partition": partition}
@@ -188,19 +194,19 @@ def note_breaks(client: Client, pipeline: Pipeline, codes: Mapping[Place, str], 
 
 
 def noted_breaks(client: Client, pipeline: Pipeline) -> dict[Place, str]:
-    """What `note_breaks` has noted: (topic, partition) → code."""
+    """What `note_breaks` has recorded: (topic, partition) → code."""
     return {
-        (found["_id"]["topic"], int(found["_id"]["partition"])): str(found["code"])
-        for found in _mine(client, LOG_BREAKS, pipeline, "topic")
+        (document["_id"]["topic"], int(document["_id"]["partition"])): str(document["code"])
+        for document in _documents(client, LOG_BREAKS, pipeline, "topic")
     }
 
 
-def _mine(client: Client, name: str, pipeline: Pipeline, second: str) -> Iterator[dict[str, Any]]:
-    yield from _collection(client, name).find(_whose(pipeline, second)).sort("_id", 1)
+def _documents(client: Client, name: str, pipeline: Pipeline, second: str) -> Iterator[dict[str, Any]]:
+    yield from _collection(client, name).find(_id_range(pipeline, second)).sort("_id", 1)
 
 
-def _whose(pipeline: Pipeline, second: str) -> dict[str, Any]:
-    """A range of `_id`, which has an index: the field `pipeline` alone has none."""
+def _id_range(pipeline: Pipeline, second: str) -> dict[str, Any]:
+    """A filter for the pipeline's documents: a range of `_id`, which has an index, unlike `_id.pipeline`."""
     return {"_id": {"$gte": {"pipeline": pipeline.name}, "$lte": {"pipeline": pipeline.name, second: MaxKey()}}}
 
 

@@ -1,7 +1,7 @@
-"""The last verdict on everything, kept at the destination, so that who asks for it does not depend on a machine.
+"""The last verdict of a full verification, stored at the destination, so that every machine can read it.
 
-The collection `towpath.verdicts` holds one document a pipeline: `{_id: pipeline, id, at, …, origin}`. `origin` is JSON
-text, because the namespaces in it may not be names of fields.
+The collection `towpath.verdicts` holds one document per pipeline: `{_id: pipeline, id, at, …, origin}`. `origin` is
+JSON text, because it has namespaces as keys, which may not be valid field names.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from towpath.bookkeeping.positions import DATABASE, VERDICTS
 from towpath.pipeline import Pipeline
 
 Client = MongoClient[dict[str, Any]]
-_PATIENCE_MS = 10_000
+_WTIMEOUT_MS = 10_000
 
 
 def read(client: Client, pipeline: Pipeline) -> dict[str, Any] | None:
-    """None when none is kept there."""
-    found = _verdicts(client).find_one({"_id": pipeline.name}, {"_id": 0})
-    return None if found is None else {**found, "origin": json.loads(found["origin"])}
+    """The verdict as `write` stored it, or None."""
+    document = _verdicts(client).find_one({"_id": pipeline.name}, {"_id": 0})
+    return None if document is None else {**document, "origin": json.loads(document["origin"])}
 
 
 def write(client: Client, pipeline: Pipeline, verdict: Mapping[str, Any]) -> None:
@@ -36,5 +36,5 @@ def forget(client: Client, pipeline: Pipeline) -> None:
 
 
 def _verdicts(client: Client) -> Collection[dict[str, Any]]:
-    concern = WriteConcern("majority", wtimeout=_PATIENCE_MS)
+    concern = WriteConcern("majority", wtimeout=_WTIMEOUT_MS)
     return client.get_database(DATABASE, read_preference=ReadPreference.PRIMARY, write_concern=concern)[VERDICTS]

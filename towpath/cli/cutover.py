@@ -174,7 +174,7 @@ class _Command:
     def cut_over(self) -> None:
         if self.state == "over":
             assert self.sides.marker is not None
-            self._tell_end(f"already cut over: {self.sides.marker.words}")
+            self._tell_end(f"already cut over: {self.sides.marker.description}")
             return
         self._look_only("")
         if self.state in ("back to the source", "returned"):
@@ -224,7 +224,7 @@ class _Command:
         """A dry run takes nothing back that an earlier command has begun, and which may be at it still."""
         if self.dry_run and self.state != state:
             assert self.sides.marker is not None
-            self._fail(f"not ready; cutover: {self.sides.marker.words}")
+            self._fail(f"not ready; cutover: {self.sides.marker.description}")
 
     def _besides(self, *, returns: bool) -> list[Check]:
         it, back = self.sides.it, self.sides.back

@@ -26,8 +26,8 @@ def ddl(file: Path, accept: bool, as_json: bool) -> None:
     """
     with opened(file) as it:
         it.require_deployed()
-        found = unreplicated.told(it)
-        left = unreplicated.look(it, found)
+        found = unreplicated.observed(it)
+        left = unreplicated.unsettled(it, found)
         if accept and left:
             unreplicated.settle(it.pipeline.name, {one.mark for one in found})
         if as_json:

@@ -18,7 +18,7 @@ from towpath.preflight.everything import require_ready
 from towpath.replay import connector
 from towpath.replay.plan import every, find, left_behind
 from towpath.schema import apply, plan
-from towpath.schema.plan import NOTHING, Plan
+from towpath.schema.plan import EMPTY, Plan
 from towpath.session import Session
 from towpath.topic_settings import pipeline_topics
 
@@ -50,20 +50,20 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
         inventory = Inventory(it.pipeline, it.connect, it.topics, allow_missing=allow_missing)
         changes = Deployment(inventory).plan()
         require_ready(inventory)
-        made = _prepared(it.pipeline) if prepares else NOTHING
+        made = _prepared(it.pipeline) if prepares else EMPTY
         if dry_run:
             for step in made.collections:
-                say(f"would {step.words}")
+                say(f"would {step.description}")
         else:
-            apply.run(it.pipeline, made.collections, lambda step: say(step.words))
+            apply.run(it.pipeline, made.collections, lambda step: say(step.description))
         tell_rest(made)
         for change in changes:
-            say(f"{'would ' if dry_run else ''}{change.words}")
+            say(f"{'would ' if dry_run else ''}{change.description}")
             if not dry_run:
                 change.apply()
         if not dry_run:
             wait_running(it.connect, it.pipeline, timeout)
-        words = [*(one.words for one in made.collections), *(change.words for change in changes)]
+        words = [*(step.description for step in made.collections), *(change.description for change in changes)]
         if as_json:
             print_json({"dry_run": dry_run, "changes": words})
         elif not words:
@@ -81,7 +81,7 @@ def _prepared(pipeline: Pipeline) -> Plan:
             f"no collections are created at the destination: {error}; the first document of each creates it, without"
             " options"
         )
-        return NOTHING
+        return EMPTY
 
 
 @click.command()

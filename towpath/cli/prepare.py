@@ -86,12 +86,12 @@ def _make(it: Session, found: Plan, indexes: str, timeout: float) -> None:
         )
         return
     with bar() as tell:
-        apply.run(it.pipeline, found.indexes, lambda step: say(step.words), tell)
+        apply.run(it.pipeline, found.indexes, lambda step: say(step.description), tell)
 
 
 def make(it: Session, found: Plan) -> None:
     """Collections and views, which take no time."""
-    apply.run(it.pipeline, found.collections, lambda step: say(step.words))
+    apply.run(it.pipeline, found.collections, lambda step: say(step.description))
 
 
 def _deployed(it: Session) -> bool:

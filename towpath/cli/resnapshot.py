@@ -51,7 +51,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
     with opened(file) as it:
         reread_requests.refuse_unable(it.pipeline)
         it.require_deployed()
-        found = resnapshots.look(it.pipeline, it.connect)
+        found = resnapshots.read_captured(it.pipeline, it.connect)
         name = _going_on(it, found, only)
         for line in _words(it, found, name, only):
             say(line)
@@ -75,11 +75,11 @@ def _going_on(it: Session, found: Sequence[Captured], only: tuple[str, ...]) -> 
     if begun:
         if any(one.only != resnapshots.expression(it.pipeline, only) for one in begun):
             raise Refused(
-                f"a resnapshot of {it.pipeline.name} with a different --only ({begun[0].asked}) is not finished;"
+                f"a resnapshot of {it.pipeline.name} with a different --only ({begun[0].resnapshot}) is not finished;"
                 " to continue it, pass the same --only"
             )
-        lost_anew = any(one.lost and one.state.resnapshot == one.asked for one in begun)
-        return None if lost_anew else begun[0].asked
+        lost_anew = any(one.lost and one.state.resnapshot == one.resnapshot for one in begun)
+        return None if lost_anew else begun[0].resnapshot
     copying = next((one for one in found if one.state.phase == "copy" and not one.lost), None)
     if copying:
         raise Refused(
@@ -123,10 +123,10 @@ def _words(it: Session, found: Sequence[Captured], name: str | None, only: tuple
 
 def _begun(it: Session, name: str | None, only: tuple[str, ...]) -> str:
     if name is not None:
-        resnapshots.go_on(it.pipeline, it.connect)
+        resnapshots.resume(it.pipeline, it.connect)
         return name
     fresh = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    resnapshots.ask(it.pipeline, it.connect, fresh, resnapshots.expression(it.pipeline, only))
+    resnapshots.begin(it.pipeline, it.connect, fresh, resnapshots.expression(it.pipeline, only))
     return fresh
 
 

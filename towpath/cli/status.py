@@ -137,7 +137,7 @@ def screen(
     facts = Table.grid(padding=(0, 2))
     facts.add_row("pipeline", f"{found.name}: {found.state} ({found.mode})")
     if found.cutover is not None:
-        facts.add_row("cutover", Text(found.cutover.words, style="yellow"))
+        facts.add_row("cutover", Text(found.cutover.description, style="yellow"))
     for name, line in (*_copy(found), *_numbers(found), *_sink(found), *_dead_letters(found)):
         facts.add_row(Text(name), Text(line) if isinstance(line, str) else line)  # no [markup] in what servers say
     for name, line in log.rows() if log else ():

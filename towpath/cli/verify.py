@@ -134,7 +134,7 @@ def verify(
         raise click.UsageError(str(error)) from error
     options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
     with opened(file) as it, following_alone(it.pipeline.name) if follows else nullcontext():
-        done = () if recent or resume or alone else unreplicated.passed(it)  # before namespaces are listed
+        done = () if recent or resume or alone else unreplicated.passed_marks(it)  # before namespaces are listed
         besides = recent is None if described is None else described
         odd = metadata(it.pipeline, only) if besides else None
         asked = Asked(alone or quiet, recent, odd, only, done)

@@ -1,1 +1,1 @@
-"""Small logs: updates protected from Kafka's cleaner, compaction switched on."""
+"""Compaction: updates in the log are protected from Kafka's log cleaner, then compaction is enabled."""

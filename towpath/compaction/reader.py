@@ -1,4 +1,4 @@
-"""Reads the change topics with the consumer group of `towpath compact`, which shares the partitions among instances."""
+"""Reads the change topics in the consumer group of `towpath compact`, whose instances share the partitions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _TIMEOUT = 15.0  # seconds for one request to the brokers
 _GROUP = {
     "auto.offset.reset": "earliest",
     "partition.assignment.strategy": "cooperative-sticky",
-    "session.timeout.ms": 10_000,  # what a killed instance had is another's after this
+    "session.timeout.ms": 10_000,  # after this, another instance gets the partitions of a killed one
 }
 
 
 class Reader:
-    """What this instance knows of its partitions: those of others it does not read."""
+    """Reads the partitions of this instance, and knows their unprotected updates."""
 
     def __init__(self, pipeline: Pipeline, topics: Topics, *, from_beginning: bool) -> None:
         self.parts: dict[Place, Part] = {}
         self.records = 0
         self.joined = False
-        """The group has given this instance its partitions once."""
+        """Whether the group has assigned partitions to this instance at least once."""
         self._pipeline, self._topics, self._from_beginning = pipeline, topics, from_beginning
         self._begun: set[Place] = set()
         self._names: set[str] = set()
@@ -38,31 +38,31 @@ class Reader:
         self._consumer: Consumer = topics.consumer(**_GROUP, **{"group.id": pipeline.compaction_group})
 
     def close(self) -> None:
-        self._consumer.close()  # gives the partitions back, which commits
+        self._consumer.close()  # revokes the partitions, which commits
 
     def refresh(self) -> None:
-        """Take in topics that are new. Raises `Refused` when there are none."""
+        """Subscribe to new topics. Raises `Refused` when the pipeline has no topics."""
         pattern = self._pipeline.selection.topic_regex(self._pipeline.name)
-        found = {name for name in self._topics.all() if re.fullmatch(pattern, name)}
-        if not found:
+        names = {name for name in self._topics.all() if re.fullmatch(pattern, name)}
+        if not names:
             raise Refused(
-                f"there are no topics of {self._pipeline.name} at {self._topics.bootstrap}; `towpath deploy` makes them"
+                f"{self._pipeline.name} has no topics at {self._topics.bootstrap}; `towpath deploy` creates them"
             )
-        if found != self._names:
+        if names != self._names:
             self._consumer.subscribe(
-                sorted(found), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
+                sorted(names), on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
             )
-            self._names = found
+            self._names = names
 
     def ends(self) -> dict[Place, int]:
-        """The present ends of this instance's partitions."""
-        found = self._topics.all()
-        mine = {topic for topic, _ in self.parts}
-        every = self._topics.ends(found[name] for name in mine if name in found)
-        return {place: end for place, (_, end) in every.items() if place in self.parts}
+        """The current end offsets of this instance's partitions."""
+        existing = self._topics.all()
+        names = {topic for topic, _ in self.parts}
+        ends = self._topics.ends(existing[name] for name in names if name in existing)
+        return {place: end for place, (_, end) in ends.items() if place in self.parts}
 
     def has_read(self, ends: Mapping[Place, int]) -> bool:
-        """Whether what this instance still has of these is read up to there."""
+        """Whether those of these partitions that this instance still has are read up to these offsets."""
         return all((self.parts[place].next or 0) >= end for place, end in ends.items() if place in self.parts)
 
     @property
@@ -75,22 +75,22 @@ class Reader:
 
     @property
     def oldest(self) -> First | None:
-        found = [part.oldest for part in self.parts.values() if part.oldest]
-        return min(found, key=lambda first: first.time_ms, default=None)
+        oldest = [part.oldest for part in self.parts.values() if part.oldest]
+        return min(oldest, key=lambda first: first.time_ms, default=None)
 
     def pause(self, *, paused: bool) -> None:
-        """Read nothing, and stay in the group."""
+        """Pause or resume reading, and stay in the group."""
         if paused != self._paused:
             places = [TopicPartition(*place) for place in self.parts]
             (self._consumer.pause if paused else self._consumer.resume)(places)
             self._paused = paused
 
     def read(self, seconds: float) -> None:
-        """Read for so long. Raises `TopicError` for what the brokers refuse."""
+        """Read for this time. Raises `TopicError` for errors from the brokers."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            with interruptible():  # partitions come and go in callbacks
-                message = poll(self._consumer, left)
+        while (remaining := until - time.monotonic()) > 0:
+            with interruptible():  # callbacks assign and revoke partitions
+                message = poll(self._consumer, remaining)
             if message is None:
                 continue
             place = place_of(message)
@@ -102,14 +102,14 @@ class Reader:
                 self.records += 1
 
     def trust(self) -> None:
-        """What is awaited is in the log, as the source connector has told, but was not read yet."""
+        """Count all awaited documents as re-read: the source connector has answered, but they are not read yet."""
         for part in self.parts.values():
             for key in part.awaited:
                 part.dirty.pop(key, None)
             part.awaited.clear()
 
     def commit(self) -> None:
-        """Record where another life has to begin. Raises `TopicError`."""
+        """Commit where the next start, or another instance, begins to read. Raises `TopicError`."""
         try:
             self._commit(self.parts)
         except KafkaException as error:
@@ -131,17 +131,17 @@ class Reader:
     def _assigned(self, consumer: Consumer, new: list[TopicPartition]) -> None:
         self.joined = True
         committed: dict[Place, TopicPartition] = {}
-        with suppress(KafkaException):  # the client then begins at the committed offset, and the figures come anew
+        with suppress(KafkaException):  # the client then begins at the committed offset, without figures
             committed = {(p.topic, p.partition): p for p in consumer.committed(new, timeout=_TIMEOUT)} if new else {}
-        for one in new:
-            place = one.topic, one.partition
-            self.parts[place], one.offset = self._begin(place, committed.get(place))
+        for partition in new:
+            place = partition.topic, partition.partition
+            self.parts[place], partition.offset = self._begin(place, committed.get(place))
         consumer.incremental_assign(new)
         if self._paused and new:
             consumer.pause(new)
 
     def _begin(self, place: Place, committed: TopicPartition | None) -> tuple[Part, int]:
-        """What is known of a partition that this instance has now, and where it begins to read."""
+        """The state of an assigned partition, and the offset at which to begin reading it."""
         if self._from_beginning and place not in self._begun:
             self._begun.add(place)
             return Part(), OFFSET_BEGINNING
@@ -152,12 +152,13 @@ class Reader:
         return part, committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
 
     def _revoked(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        left = {place: part for one in gone if (part := self.parts.pop(place := (one.topic, one.partition), None))}
-        with suppress(KafkaException):  # who has them next then begins where the last commit was
-            self._commit(left)
+        places = [(partition.topic, partition.partition) for partition in gone]
+        revoked = {place: part for place in places if (part := self.parts.pop(place, None))}
+        with suppress(KafkaException):  # the next instance then begins at the last commit
+            self._commit(revoked)
         consumer.incremental_unassign(gone)
 
     def _lost(self, consumer: Consumer, gone: list[TopicPartition]) -> None:
-        for one in gone:
-            self.parts.pop((one.topic, one.partition), None)
+        for partition in gone:
+            self.parts.pop((partition.topic, partition.partition), None)
         consumer.incremental_unassign(gone)

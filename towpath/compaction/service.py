@@ -1,8 +1,8 @@
-"""Compaction: every update in the log is followed by the whole document of its key before the cleaner may touch it.
+"""Compaction: the whole document of a key follows each of its updates in the log before the cleaner may drop records.
 
-Round by round the documents with updates since their last whole record are re-read by the source connector, in
-their place in the log. A round ends when they have come by; what is committed is never beyond an update without its
-document, so that another life, or another instance, begins rightly.
+In each round the source connector re-reads the documents with updates since their last whole record. A round ends when
+these have arrived in the log. The committed offset is never beyond an unprotected update, so that a restart, or another
+instance, finds all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import islice
 
 from connectors.rest import Connect
-from towpath.compaction.preconditions import SwitchOn
+from towpath.compaction.preconditions import CompactionEnabler
 from towpath.compaction.reader import Reader
 from towpath.errors import NotYet, TopicError, TowpathError
 from towpath.events import Round
@@ -27,19 +27,18 @@ from towpath.log.unprotected import Document, Part, batches, is_update
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Compaction, Pipeline
 
-#: Documents with unprotected updates that are kept in memory; when there are more, they are asked for at once.
+#: Documents with unprotected updates that are kept in memory; when there are more, they are requested at once.
 MOST_DIRTY = 200_000
-_SLICE = 0.2  # seconds
-_LOOK = 2.0  # seconds between two questions to Connect
-_TOLD = 30.0  # seconds between two words about the same trouble, and between two commits
-_LONG = 10.0  # seconds that answers may take before it is told
-_JOIN = 60.0  # seconds until the group must have given out the partitions
-_SHARED = 10.0  # seconds for which partitions that other instances give up are waited for
+_READ_S = 0.2  # one read
+_STATUS_S = 2.0  # between two queries to Connect
+_REPEAT_S = 30.0  # between two messages about the same trouble, and between two commits
+_SLOW_S = 10.0  # before slow answers are reported
+_JOIN_S = 60.0  # until the group must have assigned partitions
+_REBALANCE_S = 10.0  # to wait for partitions that other instances give up
 
 
 class Compactor:
-    """Does the rounds of one instance. `say` is told of what takes long; `unreadable` tells why an `_id` cannot be
-    asked for, empty when it can."""
+    """Does the rounds of one instance."""
 
     def __init__(
         self,
@@ -52,55 +51,58 @@ class Compactor:
         unreadable: Callable[[bytes], str],
         timeout: float | None = None,
     ) -> None:
-        """`timeout` in seconds, for everything to be read and answered; None waits for ever."""
+        """`say` gets messages about delays. `unreadable` returns why an `_id` cannot be queried, or an empty text.
+
+        `timeout`: seconds until everything must be read and answered; None waits forever.
+        """
         self._pipeline, self._compaction, self._connect = pipeline, compaction, connect
         self._topics, self._reader, self._say, self._unreadable = topics, reader, say, unreadable
         self._deadline = None if timeout is None else time.monotonic() + timeout
-        self._told: dict[str, float] = {}
-        self._switch = SwitchOn(pipeline, compaction, topics)
+        self._reported: dict[str, float] = {}
+        self._enabler = CompactionEnabler(pipeline, compaction, topics)
         self._committed = time.monotonic()
 
     def round(self) -> Round:
         start, before = time.monotonic(), self._reader.records
-        self._begin_anew()
+        self._reset()
         self._reader.refresh()
         self._join()
         self._catch_up()
-        wanted = [*self._dirty(), *self._nudges()]
-        askable = [one for one in wanted if not self._unreadable(one[1])]
-        unanswered = self._ask(askable)
+        needed = [*self._dirty(), *self._segment_rolls()]
+        readable = [document for document in needed if not self._unreadable(document[1])]
+        unanswered = self._reread(readable)
         self._commit()
         return Round(
             records=self._reader.records - before,
-            asked=len(askable),
-            arrived=len(askable) - unanswered,
-            unreadable=len(wanted) - len(askable),
+            asked=len(readable),
+            arrived=len(readable) - unanswered,
+            unreadable=len(needed) - len(readable),
             dirty=self._reader.dirty,
             oldest_seconds=self.oldest_seconds(),
             partitions=len(self._reader.parts),
-            switched_on=tuple(self._switch.protected({topic for topic, _ in self._reader.parts})),
+            switched_on=tuple(self._enabler.enable({topic for topic, _ in self._reader.parts})),
             seconds=time.monotonic() - start,
         )
 
-    def _begin_anew(self) -> None:
-        """Whatever trouble ended the round before."""
+    def _reset(self) -> None:
+        """Forget what the previous round waited for, which may have ended with an error."""
         self._reader.pause(paused=False)
         for part in self._reader.parts.values():
             part.awaited.clear()
 
     def pause(self, seconds: float) -> None:
-        """Read on for so long, unless very many documents have to be asked for; keeps the figures for `status` new."""
+        """Read for `seconds`, or until too many documents have unprotected updates; commit for `towpath status`."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and self._reader.dirty <= MOST_DIRTY:
-            self._reader.read(min(left, _TOLD))
+        while (remaining := until - time.monotonic()) > 0 and self._reader.dirty <= MOST_DIRTY:
+            self._reader.read(min(remaining, _REPEAT_S))
             self._commit()
 
     def rest(self, seconds: float) -> None:
-        """Wait for so long after trouble, and stay in the group if that can be."""
+        """Wait for `seconds` after an error, and read on, if possible, to stay in the group."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
+        while (remaining := until - time.monotonic()) > 0:
             with suppress(TowpathError):
-                self._reader.read(left)
+                self._reader.read(remaining)
 
     def oldest_seconds(self) -> float | None:
         oldest = self._reader.oldest
@@ -108,18 +110,18 @@ class Compactor:
 
     def _join(self) -> None:
         start = time.monotonic()
-        while not self._reader.parts and time.monotonic() < start + (_SHARED if self._reader.joined else _JOIN):
-            self._go_on("the group's coordinator has not given out the partitions")
+        while not self._reader.parts and time.monotonic() < start + (_REBALANCE_S if self._reader.joined else _JOIN_S):
+            self._read_on("the group's coordinator has not assigned partitions")
         if not self._reader.joined:
             raise TopicError(f"no broker has let this instance into the group {self._pipeline.compaction_group}")
 
     def _catch_up(self) -> None:
-        """Read up to the present ends."""
+        """Read up to the current end offsets."""
         ends = self._reader.ends()
         while not self._reader.has_read(ends):
-            self._go_on("the log is not read to its end")
+            self._read_on("the log is not read to its end")
             if self._reader.dirty > MOST_DIRTY:
-                self._ask([one for one in self._dirty() if not self._unreadable(one[1])])
+                self._reread([document for document in self._dirty() if not self._unreadable(document[1])])
 
     def _dirty(self) -> list[Document]:
         """The documents with unprotected updates, the oldest first."""
@@ -127,8 +129,8 @@ class Compactor:
         dirty = [(first.time_ms, place, key) for place, part in parts.items() for key, first in part.dirty.items()]
         return [(place, key) for _, place, key in sorted(dirty)]
 
-    def _nudges(self) -> Iterator[Document]:
-        """Documents whose records close segments; of partitions that are read to their ends."""
+    def _segment_rolls(self) -> Iterator[Document]:
+        """A document of each partition that needs a new record: it makes the broker close the active segment."""
         parts, now = self._reader.parts, int(time.time() * 1000)
         for place in [place for place, part in parts.items() if is_due(part, self._compaction, now)]:
             key = key_in(self._topics, place)
@@ -136,11 +138,11 @@ class Compactor:
                 parts[place].nudge = key
                 yield place, key
 
-    def _ask(self, wanted: Iterable[Document]) -> int:
-        """Have these documents read again, and wait until they have; how many were not."""
-        return sum(self._settle(batch) for batch in batches(wanted))
+    def _reread(self, documents: Iterable[Document]) -> int:
+        """Request these documents and wait until they are re-read; the number of those that were not."""
+        return sum(self._reread_batch(batch) for batch in batches(documents))
 
-    def _settle(self, batch: list[Document]) -> int:
+    def _reread_batch(self, batch: list[Document]) -> int:
         namespaces: dict[str, list[bytes]] = {}
         for place, key in batch:
             if (part := self._reader.parts.get(place)) is not None:
@@ -151,55 +153,61 @@ class Compactor:
             for name, keys in namespaces.items()
         }
         start, full = time.monotonic(), False
-        look = start + _LOOK
+        next_query = start + _STATUS_S
         while self._reader.awaited:
             full = self._reader.dirty > MOST_DIRTY
             self._reader.pause(paused=full)
-            self._go_on(f"{self._reader.awaited:,} documents were asked for and have not come")
-            if time.monotonic() > look:
-                if self._answered(last, tell=time.monotonic() > start + _LONG):
+            self._read_on(f"{self._reader.awaited:,} requested documents have not arrived")
+            if time.monotonic() > next_query:
+                if self._answered(last, report=time.monotonic() > start + _SLOW_S):
                     break
-                look = time.monotonic() + _LOOK
+                next_query = time.monotonic() + _STATUS_S
         self._reader.pause(paused=False)
-        return self._left(trusted=full)
+        return self._count_unanswered(trusted=full)
 
-    def _left(self, *, trusted: bool) -> int:
-        """What was not answered, once all that was asked for should have come."""
+    def _count_unanswered(self, *, trusted: bool) -> int:
+        """The number of documents that were not re-read, after the source connectors have answered."""
         if trusted:
             self._reader.trust()
         ends = self._reader.ends() if self._reader.awaited else {}
         while self._reader.awaited and not self._reader.has_read(ends):
-            self._go_on("the answers are not read")
-        left = self._reader.awaited
+            self._read_on("the re-read documents are not read from the log")
+        unanswered = self._reader.awaited
         for part in self._reader.parts.values():
             part.awaited.clear()
-        if left:
-            self._tell(f"{left:,} requested documents were not re-read; the log of the source connector shows why")
-        return left
+        if unanswered:
+            self._report(
+                f"{unanswered:,} requested documents were not re-read; the log of the source connector shows why"
+            )
+        return unanswered
 
-    def _answered(self, last: Mapping[str, int], *, tell: bool) -> bool:
-        """Whether the source connectors have answered these requests; with `tell` says why not."""
+    def _answered(self, last: Mapping[str, int], *, report: bool) -> bool:
+        """Whether the source connectors have answered the requests up to `last` (namespace → request offset).
+
+        With `report`, reports why not; a reason that the connector gives is always reported.
+        """
         try:
             for name, offset in last.items():
                 connector = self._pipeline.source_connector_of(name)
                 state = read_state(self._connect, connector)
                 if not state.has_answered(offset):
                     why = state.requests.waiting if state.requests else ""
-                    if tell or why:
-                        found = self._connect.status(connector).state
-                        stands = "" if found == "RUNNING" else f", which is {found}"
-                        words = stands + (f": {why}" if why else "")
-                        self._tell(f"{self._reader.awaited:,} documents wait to be re-read by {connector}{words}")
+                    if report or why:
+                        state_name = self._connect.status(connector).state
+                        detail = "" if state_name == "RUNNING" else f", which is {state_name}"
+                        detail += f": {why}" if why else ""
+                        self._report(f"{self._reader.awaited:,} documents wait to be re-read by {connector}{detail}")
                     return False
             return True
-        except TowpathError as error:  # the answers may come all the same
-            self._tell(f"cannot ask how far the requests are: {str(error).splitlines()[0]}")
+        except TowpathError as error:  # the documents may still arrive
+            self._report(f"cannot read the progress of the requests: {str(error).splitlines()[0]}")
             return False
 
-    def _go_on(self, last_seen: str) -> None:
-        self._reader.read(_SLICE)
-        self._warn()
-        if time.monotonic() > self._committed + _TOLD:
+    def _read_on(self, last_seen: str) -> None:
+        """One step of every wait: read, warn, commit. Raises `NotYet` with `last_seen` after the deadline."""
+        self._reader.read(_READ_S)
+        self._warn_of_age()
+        if time.monotonic() > self._committed + _REPEAT_S:
             self._commit()
         if self._deadline is not None and time.monotonic() > self._deadline:
             raise NotYet(f"{self._pipeline.name}: the log is not protected in time: {last_seen}")
@@ -208,46 +216,50 @@ class Compactor:
         self._reader.commit()
         self._committed = time.monotonic()
 
-    def _warn(self) -> None:
-        """When the rule is near to being broken."""
+    def _warn_of_age(self) -> None:
+        """Warn when an unprotected update is almost as old as the lag."""
         age, lag = self.oldest_seconds(), self._compaction.lag_ms / 1000
         if age is not None and age > lag * 3 / 4:
-            self._tell(
-                f"WARNING: the oldest update that no document follows is {age:.0f} s old; the cleaner may touch what"
-                f" is older than {lag:.0f} s ([log] compaction_lag)",
+            self._report(
+                f"WARNING: the oldest unprotected update is {age:.0f} s old; the log cleaner may drop records that are"
+                f" older than {lag:.0f} s ([log] compaction_lag)",
                 key="warning",
             )
 
-    def _tell(self, words: str, key: str = "") -> None:
-        """Say it, but not again and again."""
-        key = key or words.lstrip("0123456789,")
-        if time.monotonic() > self._told.get(key, 0) + _TOLD:
-            self._told[key] = time.monotonic()
-            self._say(words)
+    def _report(self, message: str, key: str = "") -> None:
+        """Report a message, but not the same one (apart from a number at its beginning) all the time."""
+        key = key or message.lstrip("0123456789,")
+        if time.monotonic() > self._reported.get(key, 0) + _REPEAT_S:
+            self._reported[key] = time.monotonic()
+            self._say(message)
 
 
-_LOOKED_AT = 1_000  # records in which a document is looked for
+_SEARCHED = 1_000  # records that are searched for a document
 
 
 def is_due(part: Part, compaction: Compaction, now_ms: int) -> bool:
-    """Whether the newest record is as old as the lag. Once closed, only tombstones have to go: their time is longer."""
+    """Whether a partition needs a new record, which closes its active segment, so that the cleaner can work on it.
+
+    This is so when the newest record is as old as the lag. A quiet partition only has tombstones left to remove, which
+    stay longer.
+    """
     if part.last_ms is None or part.dirty:
         return False
-    tombstones_ms = max(compaction.delete_retention_ms, 2 * compaction.lag_ms)  # sooner the cleaner does not come by
+    tombstones_ms = max(compaction.delete_retention_ms, 2 * compaction.lag_ms)  # the cleaner does not run sooner
     return now_ms - part.last_ms > (tombstones_ms if part.quiet else compaction.lag_ms)
 
 
 def key_in(topics: Topics, place: Place) -> bytes | None:
-    """The key of the first document of a partition, or else of its first record; None when there is none.
+    """The key of the first whole document in a partition, or else of its first record; None for an empty partition.
 
-    The first, because an old document is likely to be there still: of a deleted one another tombstone would come.
+    The first document probably still exists; re-reading a deleted one would add another tombstone.
     """
     first = None
     with topics.reader(**{"auto.offset.reset": "earliest"}) as consumer:
-        for _, message in islice(messages(consumer, {place: (0, sys.maxsize)}, at_once=1), _LOOKED_AT):
+        for _, message in islice(messages(consumer, {place: (0, sys.maxsize)}, at_once=1), _SEARCHED):
             key, value = message.key(), message.value()
             if not is_key(key):
-                continue  # somebody else's
+                continue  # not written by Towpath
             if value is not None and not is_update(value):
                 return key
             first = first or key

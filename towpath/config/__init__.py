@@ -1,1 +1,1 @@
-"""The pipeline file: its schema, how it is read, its template, and the files of credentials that it names."""
+"""The pipeline file: its schema, loading and template, and the credential files that it names."""

@@ -1,4 +1,4 @@
-"""The files by which Towpath trusts and is trusted: read, and refused when others can read what is secret in them."""
+"""Files with credentials, keys and CAs: read, and refused when other users can read the secrets in them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from towpath.kafka_client import CA, KafkaClient, of, properties
 
 
 def refuse_open(file: Path, why: str) -> None:
-    """Raise `BadPipelineFile` for a file that others can read; one that is yet to be written is not there for them."""
+    """Raise `BadPipelineFile` for a file that other users can read. A file that does not exist yet passes."""
     if file.exists() and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
         raise BadPipelineFile(f"{file} can be read by others, and {why}", f"run: chmod 600 {file}", where=str(file))
 
 
 def refuse_open_key(file: Path) -> None:
-    """Raise `BadPipelineFile` for a key that everybody can read. Its group may: Connect's workers read it as well."""
+    """Raise `BadPipelineFile` for a key that everybody can read. Its group may: the Connect workers read it as well."""
     if file.stat().st_mode & stat.S_IRWXO:
         raise BadPipelineFile(
             f"{file} can be read by everybody, and it holds a private key", f"run: chmod o= {file}", where=str(file)
@@ -27,41 +27,39 @@ def refuse_open_key(file: Path) -> None:
 
 
 def refuse_files(files: Iterable[tuple[str, str]], where: str, *, plain_sink: bool) -> None:
-    """Raise `BadPipelineFile` for PEM files of a URI that cannot be used. `files`: option and path of each."""
+    """Raise `BadPipelineFile` for PEM files of a URI that cannot be used. `files`: (option, path)."""
     for option, name in files:
         file = Path(name)
         if plain_sink:
             raise BadPipelineFile(
-                f'{option} is nothing that mongo-kafka\'s sink reads, which mode = "plain" has as it is; give'
-                " the workers a trust store (-Djavax.net.ssl.trustStore) and leave it out, or deploy with mode ="
+                f'mongo-kafka\'s sink, which mode = "plain" uses, does not read {option}; give the workers a'
+                " trust store (-Djavax.net.ssl.trustStore) and leave the option out, or deploy with mode ="
                 ' "exactly-once"',
                 where=where,
             )
         if not file.is_absolute():
-            raise BadPipelineFile(
-                f"{option}={name}: write the whole path, for the workers read it as well", where=where
-            )
+            raise BadPipelineFile(f"{option}={name}: write an absolute path: the workers read it as well", where=where)
         _refuse_unreadable(file, f"{where}: {option}")
         if option == "tlsCertificateKeyFile":
             refuse_open_key(file)
 
 
 def kafka_client(section: schema.Kafka, path: Path) -> KafkaClient:
-    """What the file of [kafka] client says."""
+    """The client settings in the file of [kafka] client."""
     if section.client is None:
         return KafkaClient()
     file, where = beside(path, section.client, "[kafka] client"), f"{path}: [kafka] client"
     try:
-        found = of(properties(_text(file, where)), file.parent)
+        client = of(properties(_text(file, where)), file.parent)
     except TowpathError as error:
         raise BadPipelineFile(f"{file}: {error}", where=where) from error
-    if found.has_secret:
+    if client.has_secret:
         refuse_open(file, "it holds a password for Kafka")
-    for key, named in found.files.items():
-        _refuse_unreadable(named, f"{file}: {key}")
+    for key, pem in client.files.items():
+        _refuse_unreadable(pem, f"{file}: {key}")
         if key != CA:
-            refuse_open_key(named)
-    return found
+            refuse_open_key(pem)
+    return client
 
 
 def connect_login(section: schema.Connect, path: Path) -> Login:
@@ -72,32 +70,33 @@ def connect_login(section: schema.Connect, path: Path) -> Login:
         user, mark, password = _text(file, where).strip().partition(":")
         refuse_open(file, "it holds a password for Kafka Connect")
         if not mark or not user or "\n" in password:
-            raise BadPipelineFile(f"{file} has to hold one line, user:password", where=where)
-    named = {
+            raise BadPipelineFile(f"{file} must hold one line, user:password", where=where)
+    pem = {
         name: beside(path, text, f"[connect] {name}")
         for name in ("ca", "certificate")
         if (text := getattr(section, name))
     }
-    for name, file in named.items():
+    for name, file in pem.items():
         _refuse_unreadable(file, f"{path}: [connect] {name}")
-    if "certificate" in named:
-        refuse_open_key(named["certificate"])
-    if named and not section.url.startswith("https://"):
-        raise BadPipelineFile(f"[connect] {' and '.join(named)} go with an https:// url", where=str(path))
-    return Login(user, password, str(named.get("ca", "")), str(named.get("certificate", "")))
+    if "certificate" in pem:
+        refuse_open_key(pem["certificate"])
+    if pem and not section.url.startswith("https://"):
+        raise BadPipelineFile(f"[connect] {' and '.join(pem)} go with an https:// url", where=str(path))
+    return Login(user, password, str(pem.get("ca", "")), str(pem.get("certificate", "")))
 
 
 def shown(value: object) -> str:
+    """The `repr` of a value, cut after 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else text[:80] + "…"
 
 
 def beside(path: Path, name: str, key: str) -> Path:
-    """The file or folder of this name, as seen from the pipeline file, which names it with this key."""
+    """The path of a file or folder that `key` names, relative to the pipeline file at `path`."""
     try:
         return (path.parent / Path(name).expanduser()).resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise BadPipelineFile(f"{shown(name)} is no path: {error}", where=f"{path}: {key}") from error
+        raise BadPipelineFile(f"{shown(name)} is not a path: {error}", where=f"{path}: {key}") from error
 
 
 def _text(file: Path, where: str) -> str:

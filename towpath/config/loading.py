@@ -1,4 +1,4 @@
-"""The pipeline file: TOML, read strictly, so that a mistyped key is found and not passed over."""
+"""The pipeline file: TOML, read strictly, so that a mistyped key is an error and is not ignored."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from towpath.config.credential_files import beside, connect_login, kafka_client,
 from towpath.config.schema import Cluster, PipelineFile
 from towpath.errors import BadPipelineFile
 from towpath.namespaces import Renames, is_pattern
-from towpath.pipeline import Compaction, Copy, Keeps, Mode, Pipeline
+from towpath.pipeline import Compaction, Copy, Mode, Pipeline, RunOptions
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def read(path: Path) -> Pipeline:
-    """Read and check a pipeline file. Raises `BadPipelineFile` with every fault that it has."""
+    """Read and check a pipeline file. Raises `BadPipelineFile`, which lists every fault in the file."""
     try:
         content = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -36,12 +36,11 @@ def read(path: Path) -> Pipeline:
 
 
 def parse(content: str, path: Path) -> Pipeline:
-    """What a pipeline file at `path` with this content says. Raises as `read` does."""
-    said = _toml(content, path)
+    """The pipeline of a file with this `content` at `path`, which need not exist. Raises as `read` does."""
     try:
-        file = PipelineFile.model_validate(said)
+        file = PipelineFile.model_validate(_toml(content, path))
     except ValidationError as error:
-        faults = "\n".join(f"  {fault}" for fault in map(_words, error.errors(include_url=False)))
+        faults = "\n".join(f"  {_description(fault)}" for fault in error.errors(include_url=False))
         raise BadPipelineFile(f"{path} cannot be used:\n{faults}", where=str(path)) from error
     return _pipeline(file, path)
 
@@ -54,12 +53,12 @@ def _toml(content: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(content)
     except RecursionError as error:
-        raise BadPipelineFile(f"{path} is not TOML: it is nested too deep", where=str(path)) from error
-    except ValueError as error:  # a number of thousands of digits is no TOMLDecodeError
+        raise BadPipelineFile(f"{path} is not TOML: it is nested too deeply", where=str(path)) from error
+    except ValueError as error:  # besides TOMLDecodeError: a number with thousands of digits
         raise BadPipelineFile(f"{path} is not TOML: {error}", where=str(path)) from error
 
 
-def _words(fault: Any) -> str:
+def _description(fault: Any) -> str:
     place = ".".join(str(part) for part in fault["loc"])
     match fault["type"]:
         case "extra_forbidden":
@@ -106,20 +105,20 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         compaction=_compaction(file),
         kafka_client=kafka_client(file.kafka, path),
         connect_login=connect_login(file.connect, path),
-        keeps=_keeps(file),
+        run=_run_options(file),
     )
 
 
-def _keeps(file: PipelineFile) -> Keeps:
+def _run_options(file: PipelineFile) -> RunOptions:
     run = file.run
     compact = file.log.compact if run.compact is None else run.compact
-    return Keeps(compact=compact, verify=run.verify, repair=run.repair)
+    return RunOptions(compact=compact, verify=run.verify, repair=run.repair)
 
 
 def _copy(file: PipelineFile) -> Copy:
     capture = file.capture
     return Copy(
-        way=capture.copy_way or ("debezium" if file.mode == "plain" else "towpath"),
+        method=capture.copy_method or ("debezium" if file.mode == "plain" else "towpath"),
         threads=capture.copy_threads,
         read_preference=capture.read_preference,
         documents_per_second=capture.documents_per_second,
@@ -143,7 +142,7 @@ def _http(url: str, path: Path) -> str:
     try:
         parts = httpx.URL(url)
     except (httpx.InvalidURL, ValueError) as error:
-        raise BadPipelineFile(f"{shown(url)} is no URL: {error}", where=f"{path}: [connect] url") from error
+        raise BadPipelineFile(f"{shown(url)} is not a URL: {error}", where=f"{path}: [connect] url") from error
     if parts.scheme not in ("http", "https") or not parts.host:
         raise BadPipelineFile(
             f"{shown(url)} is not the URL of a Connect worker: http://host:8083", where=f"{path}: [connect] url"
@@ -159,7 +158,7 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
                 f"the environment variable {cluster.uri_env} is not set", where=f"{path}: [{side}] uri_env"
             )
     elif cluster.uri_file is not None:
-        uri = _from_file(beside(path, cluster.uri_file, f"[{side}] uri_file"), side, path)
+        uri = _uri_from_file(beside(path, cluster.uri_file, f"[{side}] uri_file"), side, path)
     else:
         uri = cluster.uri or ""
     if not uri.startswith(("mongodb://", "mongodb+srv://")):
@@ -167,7 +166,7 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
     try:
         urlsplit(uri)
     except ValueError as error:
-        raise BadPipelineFile(f"the URI is none: {error}", where=f"{path}: [{side}]") from error
+        raise BadPipelineFile(f"the URI is not valid: {error}", where=f"{path}: [{side}]") from error
     if cluster.uri is not None and holds_secret(uri):
         refuse_open(path, f"it holds the password of the {side}")
     refuse_files(mongo_uri.files(uri), f"{path}: [{side}]", plain_sink=side == "destination" and mode == "plain")
@@ -175,11 +174,11 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
 
 
 def holds_secret(uri: str) -> bool:
-    """Whether a password is in it, of a user or of a key."""
+    """Whether the URI holds the password of a user or of a key."""
     return ":" in uri.partition("://")[2].rpartition("@")[0] or "password=" in uri.lower()
 
 
-def _from_file(file: Path, side: str, path: Path) -> str:
+def _uri_from_file(file: Path, side: str, path: Path) -> str:
     try:
         uri = file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""What a pipeline file can say, section by section, and what makes no sense in it."""
+"""The schema of a pipeline file, section by section, and the combinations that are not valid."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from towpath.namespaces import is_pattern
-from towpath.pipeline import CopyWay, Mode, ReadPreference
+from towpath.pipeline import CopyMethod, Mode, ReadPreference
 
-#: Ten digits of weeks are fewer milliseconds than Kafka counts.
+#: Ten digits of weeks, in milliseconds, still fit into Kafka's 64-bit settings.
 _LENGTH = r"[1-9][0-9]{0,9}[smhdw]"
 
 
 def _printable(value: object) -> object:
-    """No line breaks, NULs or the like: nothing here has them, and the parts behind read them each in its way."""
+    """Reject line breaks, NULs and the like: no value needs them, and each component reads them differently."""
     if isinstance(value, str) and not value.isprintable():
         raise ValueError(f"{value[:80]!r} holds a character that is not printable")
     return value
@@ -29,19 +29,19 @@ def _pattern(text: str) -> str:
 
 def _duration(text: str) -> str:
     if text != "forever" and not re.fullmatch(_LENGTH, text):
-        raise ValueError(f"{text!r} is no duration; write forever, or a number with s, m, h, d or w, such as 30d")
+        raise ValueError(f"{text!r} is not a duration; write forever, or a number with s, m, h, d or w, such as 30d")
     return text
 
 
 def _time(text: str) -> str:
     if not re.fullmatch(_LENGTH, text):
-        raise ValueError(f"{text!r} is no length of time; write a number with s, m, h, d or w, such as 24h")
+        raise ValueError(f"{text!r} is not a length of time; write a number with s, m, h, d or w, such as 24h")
     return text
 
 
 def _timeout(text: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]{0,3}[sm]", text):
-        raise ValueError(f"{text!r} is no timeout; write a number of up to four digits with s or m, such as 60s")
+        raise ValueError(f"{text!r} is not a timeout; write a number of up to four digits with s or m, such as 60s")
     return text
 
 
@@ -70,7 +70,7 @@ class _Section(BaseModel):
 
 
 class Cluster(_Section):
-    """One side. Exactly one of the three says where the URI comes from."""
+    """One side. Exactly one of the three keys gives the URI."""
 
     uri: str | None = None
     uri_file: str | None = None
@@ -106,7 +106,7 @@ class Connect(_Section):
 
 
 class Capture(_Section):
-    copy_way: Annotated[CopyWay | None, Field(alias="copy")] = None
+    copy_method: Annotated[CopyMethod | None, Field(alias="copy")] = None
     copy_threads: Annotated[int, Field(ge=1, le=64)] = 4
     read_preference: ReadPreference = "primary"
     documents_per_second: Documents = 0
@@ -131,16 +131,16 @@ class Log(_Section):
 
 
 class Run(_Section):
-    """What `towpath run` keeps going."""
+    """What `towpath run` does besides supervising the connectors."""
 
     compact: bool | None = None
-    """None: as [log] compact says."""
+    """None: the value of [log] compact."""
     verify: bool = False
     repair: bool = True
 
 
 class PipelineFile(_Section):
-    """Everything that a pipeline file can say."""
+    """A whole pipeline file."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,63}$")]
     mode: Mode = "exactly-once"
@@ -156,18 +156,18 @@ class PipelineFile(_Section):
 
     @model_validator(mode="after")
     def _copy_and_mode(self) -> Self:
-        if self.mode == "exactly-once" and self.capture.copy_way == "debezium":
+        if self.mode == "exactly-once" and self.capture.copy_method == "debezium":
             raise ValueError(
                 '[capture] copy = "debezium" does not go with mode = "exactly-once": Debezium\'s own copy overlaps the'
-                " stream, so that changes would be applied to rows that already hold them; leave copy out (Towpath"
-                ' copies, each row at a known time), or set mode = "plain"'
+                " stream, so changes would be applied to documents that already have them; leave copy out (Towpath"
+                ' copies each document at a known time), or set mode = "plain"'
             )
         if self.run.compact and not self.log.compact:
             raise ValueError(
-                "[run] compact = true keeps a compacted log fit, and [log] compact is false; set that, or leave this"
-                " out: it is as [log] compact says"
+                "[run] compact = true needs a compacted log, and [log] compact is false; set that to true, or leave"
+                " this out: the default is the value of [log] compact"
             )
-        if self.log.compact and self.mode == "plain" and self.capture.copy_way != "towpath":
+        if self.log.compact and self.mode == "plain" and self.capture.copy_method != "towpath":
             raise ValueError(
                 "[log] compact = true needs re-read documents, which Debezium's own connector does not support;"
                 ' set mode = "exactly-once", or [capture] copy = "towpath"'

@@ -107,7 +107,7 @@ def _set_aside(it: Session) -> Check:
 
 
 def _collections(it: Session, found: Status) -> Check:
-    lines = [one.line for one in unreplicated.look(it, found.ddl, remember=False)]
+    lines = [one.line for one in unreplicated.unsettled(it, found.ddl, remember=False)]
     words = "; ".join(lines[:_SHOWN]) if lines else "nothing was done to them that the other side has not followed"
     return Check("collections", not lines, words, f"towpath ddl {it.file}")
 
@@ -151,7 +151,9 @@ def _way(back: Session) -> Iterator[Check]:
 
 
 def _way_back(back: Session, file: Path) -> Check:
-    errors = [one for one in everything(back, file, held=back.pipeline.source_connectors) if one.level == "error"]
+    errors = [
+        one for one in everything(back, file, create_stopped=back.pipeline.source_connectors) if one.level == "error"
+    ]
     words = "; ".join(f"{one.subject}: {one.finding}" for one in errors[:_SHOWN])
     advice = "; ".join(one.advice for one in errors[:_SHOWN])
     return Check("way back", not errors, words or f"can be begun ({file.name})", f"{advice}; or --no-way-back")

@@ -60,7 +60,9 @@ def plan(back: Pipeline, connect: Connect, topics: Topics) -> list[Change]:
         if connector.state not in ("MISSING", "STOPPED"):
             raise Refused(f"{connector.name} is {connector.state}: the way back is there already; {_REMOVE}")
     _refuse_used(back, topics)
-    return Deployment(Inventory(back, connect, topics, allow_missing=True, held=back.source_connectors)).plan()
+    return Deployment(
+        Inventory(back, connect, topics, allow_missing=True, create_stopped=back.source_connectors)
+    ).plan()
 
 
 def make_ready(
@@ -71,7 +73,7 @@ def make_ready(
     `timeout` is in seconds. Raises what `plan` raises.
     """
     for change in plan(back, connect, topics):
-        say(change.words)
+        say(change.description)
         change.apply()
     for name in back.source_connectors:
         wait_stopped(connect, name)

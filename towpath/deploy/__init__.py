@@ -1,1 +1,1 @@
-"""Deploying a pipeline: what is there, what must hold, which topics and connectors change."""
+"""Deploying a pipeline: the inventory, the preconditions, and the changes to topics and connectors."""

@@ -1,4 +1,4 @@
-"""The properties file through which URIs, passwords and the paths of keys reach the Connect workers."""
+"""The properties file from which the Connect workers read URIs, passwords and the paths of keys."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _UNESCAPED = {escaped[1]: plain for plain, escaped in _ESCAPES.items()}
 
 
 def destination_uri(pipeline: Pipeline) -> str:
-    """The destination's URI, in plain mode with the write concern in it, which is how mongo-kafka takes it.
+    """The destination's URI; in plain mode with the write concern, which mongo-kafka reads from there.
 
-    In exactly-once mode the concern is a setting of the sink's, for its transactions.
+    In exactly-once mode the write concern is a setting of the sink, for its transactions.
     """
     if pipeline.exactly_once:
         return pipeline.destination_uri
@@ -30,21 +30,21 @@ def destination_uri(pipeline: Pipeline) -> str:
 
 
 def properties(pipeline: Pipeline, source_set: str, destination_set: str) -> str:
-    """The text of the properties file.
+    """The text of the properties file of a pipeline.
 
-    Debezium wants the name of the replica set in the URI, so it is added where it is missing; a standalone has none.
+    Debezium needs the name of the replica set in the URI, so it is added if it is missing; a standalone has none.
     """
     destination = destination_uri(pipeline)
     source = _lines("source", with_option(pipeline.source_uri, "replicaSet", source_set))
-    return source + destination_only(destination, destination_set) + _kafka(pipeline)
+    return source + _destination(destination, destination_set) + _kafka(pipeline)
 
 
 def replay_properties(pipeline: Pipeline, destination_set: str) -> str:
-    """The text of the properties file of a sink alone, as a replay has it."""
-    return destination_only(pipeline.destination_uri, destination_set) + _kafka(pipeline)
+    """The text of the properties file of a replay, which has a sink only."""
+    return _destination(pipeline.destination_uri, destination_set) + _kafka(pipeline)
 
 
-def destination_only(uri: str, destination_set: str) -> str:
+def _destination(uri: str, destination_set: str) -> str:
     return _lines(_DESTINATION, with_option(uri, "replicaSet", destination_set) if destination_set else uri)
 
 
@@ -53,24 +53,24 @@ def _kafka(pipeline: Pipeline) -> str:
 
 
 def _lines(side: str, uri: str) -> str:
-    """The URI as Java's driver takes it, and the PEM files that it does not know."""
-    found = mongo_uri.split(uri)
-    return _line(f"{side}.uri", found.uri) + "".join(_line(f"{side}.{key}", text) for key, text in found.pem.items())
+    """The URI as the Java driver takes it, and its options for PEM files, which that driver does not know."""
+    parts = mongo_uri.split(uri)
+    return _line(f"{side}.uri", parts.uri) + "".join(_line(f"{side}.{key}", text) for key, text in parts.pem.items())
 
 
 def read_destination(file: Path) -> str | None:
-    """The destination's URI in a properties file of ours; None when that is not to be read here."""
+    """The destination's URI in a properties file of ours; None if it is not readable on this machine."""
     try:
         lines = file.read_text().split("\n")
     except OSError:
         return None
-    told = {
+    values = {
         key.removeprefix(f"{_DESTINATION}."): re.sub(r"\\(.)", lambda escape: _UNESCAPED[escape[1]], text)
         for key, _, text in (line.partition("=") for line in lines)
         if key.startswith(f"{_DESTINATION}.")
     }
-    uri = told.pop("uri", None)
-    return None if uri is None else mongo_uri.joined(uri, told)
+    uri = values.pop("uri", None)
+    return None if uri is None else mongo_uri.joined(uri, values)
 
 
 def _line(key: str, text: str) -> str:
@@ -78,7 +78,7 @@ def _line(key: str, text: str) -> str:
 
 
 def differs(file: Path, text: str) -> bool:
-    """Whether the file is missing or says something else."""
+    """Whether the file is missing or has another content."""
     try:
         return file.read_text() != text
     except FileNotFoundError:
@@ -88,7 +88,7 @@ def differs(file: Path, text: str) -> bool:
 
 
 def write(file: Path, text: str) -> None:
-    """Write the file in one piece, readable by its owner only."""
+    """Replace the file atomically; only its owner can read it."""
     new = file.with_suffix(".new")
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -98,12 +98,12 @@ def write(file: Path, text: str) -> None:
         new.replace(file)
     except OSError as error:
         with suppress(OSError):
-            new.unlink(missing_ok=True)  # half a file holds half the secrets
+            new.unlink(missing_ok=True)  # a partial file holds secrets too
         raise _unusable(file, error) from error
 
 
 def _unusable(file: Path, error: OSError) -> TowpathError:
     return TowpathError(
-        f"cannot use {file}, from which the Connect workers read what is secret: {error.strerror}",
-        "mend that, or name another place with [connect] secrets",
+        f"cannot use {file}, from which the Connect workers read URIs and passwords: {error.strerror}",
+        "correct that, or set [connect] secrets to another folder",
     )

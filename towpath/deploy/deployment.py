@@ -1,7 +1,7 @@
-"""Bring a pipeline's topics and connectors to what the pipeline file says, and nothing else; or remove them.
+"""Change a pipeline's topics and connectors to match the pipeline file, and nothing else; or remove them.
 
-Deploying twice changes nothing. What would break the order of records or lose some of them is refused before
-anything is touched (see `towpath.deploy.preconditions`).
+Deploying twice changes nothing. A change that would lose records or break their order is refused before anything is
+touched (see `towpath.deploy.preconditions`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from towpath.topic_settings import (
     request_settings,
 )
 
-#: Settings that stand for something in the pipeline file.
+#: Advice for connector settings that come from the pipeline file.
 _ADVICE = {
     "mongodb.connection.string": " ([source] uri; grant what `towpath check` finds missing)",
     "connection.uri": " ([destination] uri; grant what `towpath check` finds missing)",
@@ -44,24 +44,24 @@ _ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One step of a deployment: in words, and to be done."""
+    """One step of a deployment, such as "create topic shop.a"."""
 
-    words: str
+    description: str
     apply: Callable[[], object]
 
 
 class Deployment:
-    """A pipeline on its way to Kafka and Connect."""
+    """The changes that a pipeline needs in Kafka and Connect."""
 
     def __init__(self, inventory: Inventory) -> None:
         self.inventory, self.pipeline = inventory, inventory.pipeline
         self.connect, self.topics = inventory.connect, inventory.topics
 
     def plan(self) -> list[Change]:
-        """All that has to be done, in order; empty when everything is as it should be. Raises `Refused`."""
+        """All changes, in order; empty when everything matches the file. Raises `Refused`."""
         require((*preconditions.OF_SERVERS, *preconditions.OF_CHANGE), self.inventory)
-        changes = [*self._topic_changes(self.inventory.existing), *self._secret_changes(self.inventory.present)]
-        return changes + list(self._connector_changes(self.inventory.wanted, self.inventory.present))
+        changes = [*self._topic_changes(self.inventory.existing), *self._secret_changes(self.inventory.deployed)]
+        return changes + list(self._connector_changes(self.inventory.desired, self.inventory.deployed))
 
     def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
         settings = change_settings(self.pipeline)
@@ -77,8 +77,11 @@ class Deployment:
                 yield self._create(name, 1, HEARTBEAT_SETTINGS)
 
     def _safe(self, topic: Topic, settings: Mapping[str, str]) -> Mapping[str, str]:
-        """The cleaner is let at a topic that holds records already by `towpath compact`, once their updates are
-        followed by documents; it would drop older documents at once."""
+        """The settings that can be applied to a topic now.
+
+        In a topic that holds records already, the cleaner would drop whole documents at once. `towpath compact` enables
+        it there, once a whole document follows each update.
+        """
         if not is_compacted(settings) or is_compacted(self.topics.settings(topic.name)):
             return settings
         if all(first == end for first, end in self.topics.ends([topic]).values()):
@@ -86,13 +89,13 @@ class Deployment:
         return {key: text for key, text in settings.items() if key != POLICY}
 
     def _single_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        """The topics of one partition. They come first: that they are there tells the mode, whatever comes after."""
+        """The topics with one partition. They come first: they show the mode even if a later step fails."""
         pipeline = self.pipeline
-        wanted = {
+        desired = {
             **({pipeline.request_topic: request_settings(pipeline)} if pipeline.has_own_source else {}),
             **({pipeline.dead_letter_topic: plain_settings(pipeline)} if pipeline.exactly_once else {}),
         }
-        for name, settings in wanted.items():
+        for name, settings in desired.items():
             if name not in existing:
                 yield self._create(name, 1, settings)
             else:
@@ -103,36 +106,36 @@ class Deployment:
         return Change(f"create topic {name}", partial(self.topics.create, name, partitions, factor, settings))
 
     def _settings_change(self, name: str, settings: Mapping[str, str]) -> Iterator[Change]:
-        found = self.topics.settings(name)
-        differing = {key: value for key, value in settings.items() if found.get(key) != value}
+        current = self.topics.settings(name)
+        differing = {key: value for key, value in settings.items() if current.get(key) != value}
         if differing:
-            words = ", ".join(f"{key}={value}" for key, value in differing.items())
-            later = "" if POLICY in settings else f"; {POLICY} follows when `towpath compact` has been there"
-            yield Change(f"set {words} on topic {name}{later}", partial(self.topics.alter, name, differing))
+            listed = ", ".join(f"{key}={value}" for key, value in differing.items())
+            later = "" if POLICY in settings else f"; `towpath compact` sets {POLICY} later"
+            yield Change(f"set {listed} on topic {name}{later}", partial(self.topics.alter, name, differing))
 
-    def _secret_changes(self, present: Configurations) -> Iterator[Change]:
-        """Workers read the file when a connector starts, so what runs is restarted after it changed."""
+    def _secret_changes(self, deployed: Configurations) -> Iterator[Change]:
+        """Workers read the secrets file only when a connector starts, so connectors are restarted after a change."""
         text = credentials.properties(
             self.pipeline, self.inventory.source.replica_set.name, self.inventory.destination.replica_set.name
         )
         if credentials.differs(self.pipeline.secrets, text):
             yield Change(f"write {self.pipeline.secrets}", partial(credentials.write, self.pipeline.secrets, text))
-            for name in (name for name, config in present.items() if config is not None):
+            for name in (name for name, config in deployed.items() if config is not None):
                 restart = partial(self.connect.restart, name, only_failed=False)
                 yield Change(f"restart connector {name}, for the new address or password", restart)
 
-    def _connector_changes(self, wanted: Configurations, present: Configurations) -> Iterator[Change]:
-        for name, config in wanted.items():
-            before, after = present[name], config or {}
+    def _connector_changes(self, desired: Configurations, deployed: Configurations) -> Iterator[Change]:
+        for name, config in desired.items():
+            before, after = deployed[name], config or {}
             if before is None:
-                held = name in self.inventory.held
-                create = partial(put, self.connect, name, after, self.pipeline.secrets, held=held)
-                yield Change(f"create connector {name}{', stopped' if held else ''}", create)
+                stopped = name in self.inventory.create_stopped
+                create = partial(put, self.connect, name, after, self.pipeline.secrets, stopped=stopped)
+                yield Change(f"create connector {name}{', stopped' if stopped else ''}", create)
                 continue
             keys = sorted(k for k in {*before, *after} - {"name"} if before.get(k) != after.get(k))
             if keys:
-                words = f"update connector {name} ({', '.join(keys)})"
-                yield Change(words, partial(put, self.connect, name, after, self.pipeline.secrets))
+                update = partial(put, self.connect, name, after, self.pipeline.secrets)
+                yield Change(f"update connector {name} ({', '.join(keys)})", update)
 
 
 def put(
@@ -142,19 +145,18 @@ def put(
     secrets_file: Path,
     advice: Mapping[str, str] = _ADVICE,
     *,
-    held: bool = False,
+    stopped: bool = False,
 ) -> None:
-    """Create or change a connector; with `held` create it without starting it.
+    """Create or change a connector; with `stopped`, create it without starting it.
 
-    Raises `ConnectError` with what Connect, the connector or its cluster refuses.
-
-    `advice`: a setting of the connector → what its user can do.
+    `advice`: connector setting → text for the user, appended to an error about it. Raises `ConnectError` with the
+    message of Connect, the connector or its cluster.
     """
     try:
         for key, messages in connect.errors(name, config).items():
-            what = f"Kafka Connect refuses {name}: {key}: {messages[0]}{advice.get(key, '')}"
-            raise ConnectError(what, where=name, code=code_of(messages[0]))
-        (connect.create_stopped if held else connect.put)(name, config)
+            message = f"Kafka Connect refuses {name}: {key}: {messages[0]}{advice.get(key, '')}"
+            raise ConnectError(message, where=name, code=code_of(messages[0]))
+        (connect.create_stopped if stopped else connect.put)(name, config)
     except Unresolved as error:
         raise Unresolved(
             error.what,
@@ -168,14 +170,14 @@ def put(
 def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, say: Callable[[str], None]) -> None:
     """Remove the connectors; with `log` also their positions, the topics with all records, and the secrets file.
 
-    Without `log` the positions stay, so that a deployment of the same file goes on where this one ended. The sink
-    goes first: a position that is forgotten must have nobody left who writes it.
+    Without `log` the positions stay, so that a later deployment of the same file continues there. The sink is removed
+    first: nothing may write its positions after they are removed.
     """
     names = dict.fromkeys((pipeline.sink_connector, *pipeline.source_connectors, pipeline.whole_source_connector))
-    there = [name for name in names if connect.config(name) is not None]
-    for name in there if log else ():
+    existing = [name for name in names if connect.config(name) is not None]
+    for name in existing if log else ():
         connect.stop(name)
-    for name in there:
+    for name in existing:
         if log:
             wait_stopped(connect, name)
             forget_offsets(connect, name)
@@ -183,7 +185,7 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
         say(f"removed connector {name}" + (" and its position" if log else ""))
     if log:
         doomed = sorted(pipeline_topics(pipeline, topics.all()))
-        if pipeline.exactly_once or pipeline.dead_letter_topic in doomed:  # the file may have another mode by now
+        if pipeline.exactly_once or pipeline.dead_letter_topic in doomed:  # the mode in the file may have changed
             _forget_at_destination(pipeline, say)
         else:
             _forget_verdict(pipeline, say)
@@ -201,9 +203,9 @@ def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> No
 
 
 def _forget_verdict(pipeline: Pipeline, say: Callable[[str], None]) -> None:
-    """All that the plain mode keeps there, where its user may write; it counts for no other pipeline."""
+    """Remove the last verdict, all that plain mode stores at the destination. If this fails, it does no harm there."""
     try:
         with connected(pipeline.destination_uri, "destination", timeout=5) as client:
             verdict.forget(client, pipeline)
     except (TowpathError, PyMongoError) as error:
-        say(f"the last verdict, if the destination holds it, is left there, and counts no longer: {error}")
+        say(f"the last verdict, if the destination holds one, stays there, and is no longer used: {error}")

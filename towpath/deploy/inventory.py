@@ -1,4 +1,4 @@
-"""What is there of a pipeline: on both clusters, in Kafka and in Connect. Each thing is asked once, when needed."""
+"""What exists of a pipeline, on both clusters, in Kafka and in Connect. Each is asked once, at its first use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from towpath.mongo.privileges import Privileges, if_allowed, privileges
 from towpath.pipeline import Pipeline
 from towpath.resnapshot import KEYS
 
-#: Keys in the configuration of a source and of a sink connector that say which replica set it works on.
+#: Keys in the configuration of a source and of a sink connector that name its replica set.
 SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"
 
 Configurations = Mapping[str, dict[str, str] | None]
@@ -26,24 +26,24 @@ Answer = TypeVar("Answer")
 
 
 class Cluster:
-    """One cluster of a pipeline. Every question raises `MongoUnreachable` when the cluster does not answer."""
+    """One cluster of a pipeline. Every query raises `MongoUnreachable` when the cluster does not answer."""
 
-    def __init__(self, uri: str, side: str, who: Callable[[Client], ReplicaSet]) -> None:
-        """`who` asks for the replica set, and raises `Refused` for a cluster that cannot take this side."""
-        self.uri, self.side, self._who = uri, side, who
+    def __init__(self, uri: str, side: str, replica_set: Callable[[Client], ReplicaSet]) -> None:
+        """`replica_set` reads the replica set, and raises `Refused` for a cluster that this side does not support."""
+        self.uri, self.side, self._replica_set = uri, side, replica_set
         self._answers: dict[Callable[[Client], Any], Any] = {}
 
-    def ask(self, question: Callable[[Client], Answer]) -> Answer:
-        """The answer to a question. It is asked once; the next time its first answer is given."""
-        if question not in self._answers:
+    def ask(self, query: Callable[[Client], Answer]) -> Answer:
+        """The answer to a query, which is sent once and then cached."""
+        if query not in self._answers:
             with connected(self.uri, self.side) as client:
-                self._answers[question] = question(client)
-        answer: Answer = self._answers[question]
+                self._answers[query] = query(client)
+        answer: Answer = self._answers[query]
         return answer
 
     @property
     def replica_set(self) -> ReplicaSet:
-        return self.ask(self._who)
+        return self.ask(self._replica_set)
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -61,7 +61,7 @@ def _version(client: Client) -> tuple[int, ...]:
 
 
 class Inventory:
-    """Everything that preconditions ask about a pipeline. Properties raise when the server that they ask is away."""
+    """Everything that preconditions need to know. A property raises when the server that it asks does not answer."""
 
     def __init__(
         self,
@@ -70,40 +70,42 @@ class Inventory:
         topics: Topics,
         *,
         allow_missing: bool = False,
-        held: Collection[str] = (),
+        create_stopped: Collection[str] = (),
     ) -> None:
-        """`allow_missing` accepts patterns that match no collection yet; `held`: connectors to create, not to start."""
+        """`allow_missing` accepts patterns that match no collection yet.
+
+        `create_stopped`: names of the connectors that are created but not started.
+        """
         self.pipeline, self.connect, self.topics = pipeline, connect, topics
-        self.allow_missing, self.held = allow_missing, held
-        self.away: Mapping[str, TowpathError] = {}
-        """Servers that are known not to answer, by the subject of their findings; nothing else is asked of them."""
+        self.allow_missing, self.create_stopped = allow_missing, create_stopped
+        self.unreachable: Mapping[str, TowpathError] = {}
+        """Servers that do not answer, by the subject of their findings; they are not asked again."""
         self.source = Cluster(pipeline.source_uri, "source", source_set)
-        transactions = pipeline.exactly_once
         self.destination = Cluster(
-            pipeline.destination_uri, "destination", partial(destination_set, transactions=transactions)
+            pipeline.destination_uri, "destination", partial(destination_set, transactions=pipeline.exactly_once)
         )
 
     @cached_property
     def collections(self) -> tuple[CollectionInfo, ...]:
-        """The source's collections and views that [collections] takes in, by name."""
+        """The source's collections and views that [collections] selects, by name."""
         matches = self.pipeline.selection.matches
-        found = (one for one in self.source.ask(collections) if matches(one.namespace))
-        return tuple(sorted(found, key=lambda one: one.namespace))
+        selected = (collection for collection in self.source.ask(collections) if matches(collection.namespace))
+        return tuple(sorted(selected, key=lambda collection: collection.namespace))
 
     @cached_property
     def namespaces(self) -> tuple[str, ...]:
-        """Those that are replicated: no views."""
-        return tuple(one.namespace for one in self.collections if one.kind != "view")
+        """The namespaces that are replicated: no views."""
+        return tuple(collection.namespace for collection in self.collections if collection.kind != "view")
 
     @cached_property
     def filled(self) -> frozenset[str]:
-        """Those of `namespaces` that hold documents."""
+        """The `namespaces` that hold documents."""
         return frozenset(name for name in self.namespaces if self.source.ask(partial(_holds_documents, name)))
 
     @cached_property
     def extents(self) -> Mapping[str, tuple[int, int]]:
-        """Documents and bytes of each collection; the bytes are 0 where the user may not see them."""
-        names = [one.namespace for one in self.collections if one.kind == "collection"]
+        """Collection → (documents, bytes); 0 bytes where the user may not read `$collStats`."""
+        names = [collection.namespace for collection in self.collections if collection.kind == "collection"]
         return {name: self.source.ask(partial(_extent, name)) for name in names}
 
     @cached_property
@@ -113,10 +115,10 @@ class Inventory:
 
     @cached_property
     def target_collections(self) -> tuple[CollectionInfo, ...]:
-        """What there is of `targets`."""
+        """The `targets` that exist at the destination."""
         databases = sorted({name.partition(".")[0] for name in self.targets})
-        found = self.destination.ask(partial(collections, databases=databases))
-        return tuple(one for one in found if one.namespace in self.targets)
+        existing = self.destination.ask(partial(collections, databases=databases))
+        return tuple(collection for collection in existing if collection.namespace in self.targets)
 
     @cached_property
     def brokers(self) -> tuple[int, ...]:
@@ -128,7 +130,7 @@ class Inventory:
 
     @cached_property
     def existing(self) -> Mapping[str, Topic]:
-        """All topics. Kafka is asked before Connect: without Kafka, Connect lets every request wait for 90 s."""
+        """All topics. Kafka is asked before Connect: without Kafka, each request to Connect takes 90 s."""
         return self.topics.all()
 
     @cached_property
@@ -143,38 +145,41 @@ class Inventory:
 
     @cached_property
     def configurations(self) -> Mapping[str, dict[str, str]]:
-        """Of all connectors that are there, by name."""
-        found = {name: self.connect.config(name) for name in self.connect.names()}
-        return {name: config for name, config in found.items() if config is not None}
+        """All connectors of the Connect cluster: name → configuration."""
+        configs = {name: self.connect.config(name) for name in self.connect.names()}
+        return {name: config for name, config in configs.items() if config is not None}
 
     @cached_property
-    def present(self) -> Configurations:
-        """The pipeline's connectors, also one for whole documents that it no longer has; None for what is missing."""
+    def deployed(self) -> Configurations:
+        """The pipeline's connectors as Connect has them; None for a missing one.
+
+        This includes the connector for whole documents, which the file may no longer need.
+        """
         names = dict.fromkeys((*self.pipeline.connectors, self.pipeline.whole_source_connector))
         return {name: self.connect.config(name) for name in names}
 
     @cached_property
-    def wanted(self) -> Mapping[str, dict[str, str]]:
-        """The pipeline's connectors as the file wants them. A resnapshot that was asked for is not taken back."""
-        found = definitions(self.pipeline)
-        for name, config in found.items():
+    def desired(self) -> Mapping[str, dict[str, str]]:
+        """The pipeline's connectors as the file defines them, with the settings of a resnapshot that was requested."""
+        configs = definitions(self.pipeline)
+        for name, config in configs.items():
             is_sink = name == self.pipeline.sink_connector
             config[DESTINATION_SET if is_sink else SOURCE_SET] = str(
                 (self.destination if is_sink else self.source).replica_set
             )
-            config.update({key: text for key, text in (self.present[name] or {}).items() if key in KEYS})
-        return found
+            config.update({key: text for key, text in (self.deployed[name] or {}).items() if key in KEYS})
+        return configs
 
     @property
     def is_deployed(self) -> bool:
-        return self.present[self.pipeline.sink_connector] is not None
+        return self.deployed[self.pipeline.sink_connector] is not None
 
     @cached_property
-    def is_held(self) -> bool:
-        """Whether nothing gets from one side to the other, because it is not to be started, or was stopped."""
-        stopped = {one.name for one in statuses(self.connect, self.pipeline.connectors) if one.state == "STOPPED"}
-        held = stopped | set(self.held)
-        return self.pipeline.sink_connector in held or held.issuperset(self.pipeline.source_connectors)
+    def is_stopped(self) -> bool:
+        """Whether nothing is replicated: the sink, or all sources, are stopped or are not to be started."""
+        connectors = statuses(self.connect, self.pipeline.connectors)
+        stopped = {status.name for status in connectors if status.state == "STOPPED"} | set(self.create_stopped)
+        return self.pipeline.sink_connector in stopped or stopped.issuperset(self.pipeline.source_connectors)
 
     def has_position(self, connector: str) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Other pipelines on the same Connect cluster: which sinks write the same namespaces, and which bring changes back."""
+"""Other pipelines on the same Connect cluster: sinks that write the same namespaces, and replication loops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Configurations = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A sink connector and what it writes of the namespaces that were asked for."""
+    """A sink connector that writes some of the namespaces in question."""
 
     connector: str
     replay_of: str
@@ -33,34 +33,35 @@ class Writer:
     namespaces: tuple[str, ...]
 
     @property
-    def some(self) -> str:
+    def listed(self) -> str:
+        """The first three namespaces, for a message."""
         more = len(self.namespaces) - 3
         return ", ".join(self.namespaces[:3]) + (f" and {more} more" if more > 0 else "")
 
     @property
     def label(self) -> str:
-        """Of a replay."""
+        """The name of a replay."""
         return self.connector.removeprefix(f"{self.replay_of}-replay-")
 
 
 def writers(
-    configurations: Configurations, destination: ReplicaSet, targets: Iterable[str], but: str
+    configurations: Configurations, destination: ReplicaSet, targets: Iterable[str], except_for: str
 ) -> Iterator[Writer]:
-    """The sinks besides `but` that write one of these namespaces (destination's names) to this replica set."""
-    wanted = sorted(targets)
+    """The sinks, except one, that write any of these namespaces (destination's names) to this replica set."""
+    names = sorted(targets)
     for name, config in configurations.items():
         mark = config.get(DESTINATION_SET)
-        if name == but or mark is None or not ReplicaSet.parse(mark).is_same(destination):
+        if name == except_for or mark is None or not ReplicaSet.parse(mark).is_same(destination):
             continue
         replay_of = config.get(REPLAY_OF, "")
         prefix = replay_of or name.removesuffix("-sink")
-        taken = tuple(target for target in wanted if is_written(config, prefix, target))
-        if taken:
-            yield Writer(name, replay_of, taken)
+        written = tuple(target for target in names if is_written(config, prefix, target))
+        if written:
+            yield Writer(name, replay_of, written)
 
 
 def is_written(config: Mapping[str, str], prefix: str, target: str) -> bool:
-    """Whether a sink of this configuration, which reads topics `<prefix>.…`, writes the namespace `target`."""
+    """Whether a sink with this configuration, which reads topics `<prefix>.…`, writes the namespace `target`."""
     renames = renames_of(config)
     names = [old for old, new in renames.items() if new == target] + ([] if target in renames else [target])
     listed, pattern = config.get("topics", "").split(","), config.get("topics.regex")
@@ -76,9 +77,9 @@ def loops(
     destination: ReplicaSet,
     namespaces: Iterable[str],
 ) -> Iterator[Finding]:
-    """The pipelines that bring back what this one writes; not while either's sink is STOPPED.
+    """An error for each pipeline that replicates what this one writes back to where this one captures it.
 
-    `namespaces`: the source's names of what this one captures.
+    `namespaces`: what this pipeline captures, by the source's names. A pipeline whose sink is STOPPED does not count.
     """
     written = {pipeline.renames.destination(name): name for name in namespaces}
     for sink, config in configurations.items():
@@ -97,13 +98,13 @@ def loops(
             yield error(
                 "deploy",
                 f"{pipeline.name} writes {round_trip[0]}, and the pipeline {other} brings that back to"
-                f" {written[round_trip[0]]}, where {pipeline.name} captures it: each change would go round without end",
+                f" {written[round_trip[0]]}, where {pipeline.name} captures it: each change would circulate forever",
                 f"`towpath remove` {other} first, or stop its sink",
             )
 
 
 def _captured(configurations: Configurations, other: str, source: ReplicaSet, namespaces: Iterable[str]) -> list[str]:
-    """Those of these namespaces of a replica set that a pipeline captures there."""
+    """The `namespaces` of the replica set `source` that the pipeline `other` captures."""
     configs = [configurations.get(f"{other}-source", {}), configurations.get(f"{other}-source-whole", {})]
     patterns = [
         config[SELECTION]
@@ -114,12 +115,14 @@ def _captured(configurations: Configurations, other: str, source: ReplicaSet, na
 
 
 def refuse_loop_on_resuming(pipeline: Pipeline, connect: Connect, topics: Topics) -> None:
-    """Raise `Refused` for a loop, by what the deployed connectors say and the log holds; no cluster is asked."""
-    i = Inventory(pipeline, connect, topics)
-    source, sink = (i.configurations.get(name, {}) for name in (pipeline.source_connector, pipeline.sink_connector))
+    """Raise `Refused` for a loop, judging by the deployed connectors and the log; no MongoDB cluster is asked."""
+    inventory = Inventory(pipeline, connect, topics)
+    source, sink = (
+        inventory.configurations.get(name, {}) for name in (pipeline.source_connector, pipeline.sink_connector)
+    )
     if SOURCE_SET not in source or DESTINATION_SET not in sink:
         return
-    names = [namespace_of(pipeline.name, topic.name) for topic in i.log]
+    names = [namespace_of(pipeline.name, topic.name) for topic in inventory.log]
     sets = ReplicaSet.parse(source[SOURCE_SET]), ReplicaSet.parse(sink[DESTINATION_SET])
-    for found in loops(pipeline, connect, i.configurations, *sets, names):
-        raise Refused(found.finding, found.advice)
+    for loop in loops(pipeline, connect, inventory.configurations, *sets, names):
+        raise Refused(loop.finding, loop.advice)

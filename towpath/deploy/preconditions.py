@@ -1,7 +1,6 @@
-"""What must hold before a deployment, so that no record is lost and none is out of order.
+"""The preconditions of a deployment, which make sure that no record is lost or out of order.
 
-`deploy` stops at the first error, and `check` shows all of them. Replays and `resume` share some of the rules. One is
-that no two pipelines replicate the same documents in both directions, or each change would go round without end.
+`deploy` stops at the first error, and `check` shows all of them. Replays and `resume` share some of the preconditions.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ _REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
 _DEPLOY, _SOURCE, _DESTINATION = "deploy", "source", "destination"
 
 
-def included(i: Inventory) -> Iterator[Finding]:
-    """Each pattern of [collections] include takes in a collection."""
-    for pattern in () if i.allow_missing else i.pipeline.include:
-        if not any(Selection((pattern,)).matches(name) for name in i.namespaces):
+def included(inventory: Inventory) -> Iterator[Finding]:
+    """Each pattern of [collections] include matches a collection."""
+    for pattern in () if inventory.allow_missing else inventory.pipeline.include:
+        if not any(Selection((pattern,)).matches(name) for name in inventory.namespaces):
             yield error(
                 _SOURCE,
                 f"[collections] include {pattern!r} matches no collection that the user in [source] uri can see, after"
@@ -38,27 +37,27 @@ def included(i: Inventory) -> Iterator[Finding]:
             )
 
 
-def names(i: Inventory) -> Iterator[Finding]:
-    """Every namespace can be a topic of its own, which Kafka can tell from every other topic."""
-    mine = {topic_of(i.pipeline.name, name) for name in i.namespaces}
-    earlier = [topic for topic in i.existing if topic not in mine]
-    for namespace in i.namespaces:
+def names(inventory: Inventory) -> Iterator[Finding]:
+    """The topic name of every namespace is valid and collides with no other."""
+    own_topics = {topic_of(inventory.pipeline.name, name) for name in inventory.namespaces}
+    earlier = [topic for topic in inventory.existing if topic not in own_topics]
+    for namespace in inventory.namespaces:
         try:
-            refuse_bad_names(i.pipeline.name, [namespace], earlier)
+            refuse_bad_names(inventory.pipeline.name, [namespace], earlier)
         except Refused as refused:
             yield refusal(f"{_SOURCE} {namespace}", refused)
-        earlier.append(topic_of(i.pipeline.name, namespace))
+        earlier.append(topic_of(inventory.pipeline.name, namespace))
 
 
-def kinds(i: Inventory) -> Iterator[Finding]:
-    """Every collection is of a kind that can be replicated."""
-    for collection in i.collections:
-        yield from kind(collection, i.pipeline)
+def kinds(inventory: Inventory) -> Iterator[Finding]:
+    """Every collection is of a supported kind."""
+    for collection in inventory.collections:
+        yield from kind(collection, inventory.pipeline)
 
 
 def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
-    """The same of one collection."""
-    subject, ranges = f"{_SOURCE} {collection.namespace}", pipeline.copy.way == "towpath"
+    """The collection is of a supported kind."""
+    subject, ranges = f"{_SOURCE} {collection.namespace}", pipeline.copy.method == "towpath"
     if collection.kind == "timeseries":
         yield error(
             subject,
@@ -90,68 +89,69 @@ def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def targets(i: Inventory) -> Iterator[Finding]:
-    """No two namespaces are written to one, and nothing that is written is captured again."""
-    same_set = i.source.replica_set.is_same(i.destination.replica_set)
+def targets(inventory: Inventory) -> Iterator[Finding]:
+    """No two namespaces are written to the same one, and nothing that is written is captured again."""
+    same_set = inventory.source.replica_set.is_same(inventory.destination.replica_set)
     sources: dict[str, str] = {}
-    for name in i.namespaces:
-        target = i.pipeline.renames.destination(name)
+    for name in inventory.namespaces:
+        target = inventory.pipeline.renames.destination(name)
         if target in sources:
-            found = f"{sources[target]} and {name} would both be written to {target}"
-            yield error(_DESTINATION, found, "see [collections.rename]")
+            collision = f"{sources[target]} and {name} would both be written to {target}"
+            yield error(_DESTINATION, collision, "see [collections.rename]")
         sources[target] = name
-        if same_set and i.pipeline.selection.matches(target):
+        if same_set and inventory.pipeline.selection.matches(target):
             yield error(
                 _DESTINATION,
                 f"source and destination are the same replica set, and {name} would be written to {target}, which the"
-                " pipeline captures again, without end",
+                " pipeline captures again: each change would circulate forever",
                 "name another destination, or rename into a database that [collections] include does not take in",
             )
 
 
-def present_plugins(i: Inventory) -> Iterator[Finding]:
-    missing = [plugin for plugin in plugins(i.pipeline) if plugin not in i.plugins]
+def present_plugins(inventory: Inventory) -> Iterator[Finding]:
+    missing = [plugin for plugin in plugins(inventory.pipeline) if plugin not in inventory.plugins]
     if missing:
         yield error(
             "connect",
-            f"Kafka Connect at {i.connect.url} lacks {', '.join(missing)}",
+            f"Kafka Connect at {inventory.connect.url} lacks {', '.join(missing)}",
             "put Towpath's plugin folder on the plugin.path of every worker and restart the workers",
         )
 
 
-def no_cutover(i: Inventory) -> Iterator[Finding]:
-    """A new sink does not begin while a cutover is at work, or after it."""
-    if i.pipeline.exactly_once and not i.is_deployed:
+def no_cutover(inventory: Inventory) -> Iterator[Finding]:
+    """No cutover is under way or over when a new sink is created."""
+    if inventory.pipeline.exactly_once and not inventory.is_deployed:
         try:
-            cutover.refuse(i.pipeline)
+            cutover.refuse(inventory.pipeline)
         except Refused as refused:
             yield refusal(_DEPLOY, refused)
 
 
-def one_writer(i: Inventory) -> Iterator[Finding]:
-    """Two pipelines that write one namespace overtake each other; also what a renamed pipeline looks like."""
-    for one in writers(i.configurations, i.destination.replica_set, i.targets, but=i.pipeline.sink_connector):
-        if one.replay_of:
+def one_writer(inventory: Inventory) -> Iterator[Finding]:
+    """No other sink writes a namespace of the pipeline. The sink of a pipeline's old name counts as another."""
+    sink, destination = inventory.pipeline.sink_connector, inventory.destination.replica_set
+    for writer in writers(inventory.configurations, destination, inventory.targets, except_for=sink):
+        if writer.replay_of:
             yield error(
                 _DEPLOY,
-                f"the replay {one.connector} of the pipeline {one.replay_of} already writes {one.some} to this"
-                " destination, and two sinks on one namespace overtake each other",
-                f"end it first: `towpath remove … --replay {one.label}` with that pipeline's file",
+                f"the replay {writer.connector} of the pipeline {writer.replay_of} already writes {writer.listed} to"
+                " this destination, and two sinks on one namespace overtake each other",
+                f"end it first: `towpath remove … --replay {writer.label}` with that pipeline's file",
             )
         else:
             yield error(
                 _DEPLOY,
-                f"the connector {one.connector} already writes {one.some} to this destination, and two pipelines on"
-                " one namespace overtake each other. If you renamed the pipeline: its log and its position stay with"
-                f" the old name ({one.connector.removesuffix('-sink')})",
+                f"the connector {writer.connector} already writes {writer.listed} to this destination, and two"
+                " pipelines on one namespace overtake each other. If you renamed the pipeline: its log and its"
+                f" position stay with the old name ({writer.connector.removesuffix('-sink')})",
                 "keep that, or `towpath remove` the old pipeline first",
             )
 
 
-def same_clusters(i: Inventory) -> Iterator[Finding]:
-    """A position in one replica set means nothing in another."""
-    for name, config in i.present.items():
-        for cluster, key in ((i.source, SOURCE_SET), (i.destination, DESTINATION_SET)):
+def same_clusters(inventory: Inventory) -> Iterator[Finding]:
+    """The replica sets are the deployed ones, because a position is valid in its own replica set only."""
+    for name, config in inventory.deployed.items():
+        for cluster, key in ((inventory.source, SOURCE_SET), (inventory.destination, DESTINATION_SET)):
             before = (config or {}).get(key)
             if before and not ReplicaSet.parse(before).is_same(cluster.replica_set):
                 yield error(
@@ -162,15 +162,18 @@ def same_clusters(i: Inventory) -> Iterator[Finding]:
                 )
 
 
-def same_mode(i: Inventory) -> Iterator[Finding]:
-    yield from unchanged_mode(i.pipeline, i.wanted, i.present, i.existing)
+def same_mode(inventory: Inventory) -> Iterator[Finding]:
+    yield from unchanged_mode(inventory.pipeline, inventory.desired, inventory.deployed, inventory.existing)
 
 
 def unchanged_mode(
-    pipeline: Pipeline, wanted: Configurations, present: Configurations, existing: Mapping[str, Topic]
+    pipeline: Pipeline, desired: Configurations, deployed: Configurations, existing: Mapping[str, Topic]
 ) -> Iterator[Finding]:
-    """Positions of one sink or source mean nothing to another; the topics tell even when no connector is there."""
-    same_sink = _was(wanted, present, pipeline.sink_connector, ("connector.class",))
+    """The mode and the initial copy are the deployed ones, because each sink and source has its own kind of position.
+
+    Without connectors, the topics show the mode.
+    """
+    same_sink = _unchanged(desired, deployed, pipeline.sink_connector, ("connector.class",))
     if same_sink is None and _has_log(pipeline, existing):
         same_sink = (pipeline.dead_letter_topic in existing) == pipeline.exactly_once
     if same_sink is False:
@@ -183,21 +186,21 @@ def unchanged_mode(
             f'set mode = "{other}" again, or empty the destination\'s namespaces and {_REMOVE}',
         )
     keys = ("connector.class", "towpath.copy", "snapshot.mode")
-    same = _was(wanted, present, pipeline.source_connector, keys)
+    same = _unchanged(desired, deployed, pipeline.source_connector, keys)
     if same is None and _has_log(pipeline, existing):
         same = (pipeline.request_topic in existing) == pipeline.has_own_source
     if same is False:
         yield error(
             _DEPLOY,
-            f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy.way}":'
-            " what was copied, and up to when, means nothing to another way of copying",
+            f'{pipeline.name} was deployed with another [capture] copy, and the file now says "{pipeline.copy.method}":'
+            " the stored progress of one method cannot be used by another",
             f"set it back, or empty the destination's namespaces and {_REMOVE}",
         )
 
 
-def _was(wanted: Configurations, present: Configurations, name: str, keys: Iterable[str]) -> bool | None:
-    """Whether the connector that is there agrees in these settings with the one wanted; None when none is there."""
-    before, after = present.get(name), wanted.get(name) or {}
+def _unchanged(desired: Configurations, deployed: Configurations, name: str, keys: Iterable[str]) -> bool | None:
+    """Whether these settings of a deployed connector are as the file defines them; None if it is not deployed."""
+    before, after = deployed.get(name), desired.get(name) or {}
     return None if before is None else all(before.get(key) == after.get(key) for key in keys)
 
 
@@ -206,26 +209,26 @@ def _has_log(pipeline: Pipeline, existing: Mapping[str, Topic]) -> bool:
     return any(re.fullmatch(pattern, name) for name in existing)
 
 
-def same_whole_documents(i: Inventory) -> Iterator[Finding]:
-    name = i.pipeline.whole_source_connector
-    if name not in i.pipeline.connectors and i.present.get(name) is not None:
+def same_whole_documents(inventory: Inventory) -> Iterator[Finding]:
+    name = inventory.pipeline.whole_source_connector
+    if name not in inventory.pipeline.connectors and inventory.deployed.get(name) is not None:
         yield error(
             _DEPLOY,
-            f"the connector {name} looks up whole documents, and the file no longer names any: a collection cannot"
-            f" change its way of capture on the way",
+            f"the connector {name} looks up whole documents, and the file no longer names any: the capture method of a"
+            " collection cannot change",
             f"name it again in [capture] whole_documents, or {_REMOVE}",
         )
 
 
-def same_capture(i: Inventory) -> Iterator[Finding]:
-    """Between the end of one connector's capture and the beginning of another's, deletes would be lost."""
-    for namespace in i.namespaces:
-        before, after = _captured_by(i.present, namespace), _captured_by(i.wanted, namespace)
+def same_capture(inventory: Inventory) -> Iterator[Finding]:
+    """No namespace moves from one source connector to another: deletes in between would be lost."""
+    for namespace in inventory.namespaces:
+        before, after = _captured_by(inventory.deployed, namespace), _captured_by(inventory.desired, namespace)
         if before and after and before != after:
             yield error(
                 _DEPLOY,
-                f"{namespace} is captured by {before} and would be by {after}: a collection cannot change its way of"
-                f" capture on the way",
+                f"{namespace} is captured by {before} and would be by {after}: the capture method of a collection"
+                " cannot change",
                 f"leave [capture] whole_documents as it was for it, or {_REMOVE}",
             )
 
@@ -238,19 +241,23 @@ def _captured_by(configurations: Configurations, namespace: str) -> str | None:
     return None
 
 
-def _newly_captured(i: Inventory, namespace: str) -> str | None:
-    """The connector that is there and would capture this namespace, when none does so far."""
-    after = _captured_by(i.wanted, namespace)
-    if after is None or i.present.get(after) is None or _captured_by(i.present, namespace) is not None:
+def _newly_captured(inventory: Inventory, namespace: str) -> str | None:
+    """The deployed connector that would begin to capture this namespace; None if one captures it already."""
+    after = _captured_by(inventory.desired, namespace)
+    if (
+        after is None
+        or inventory.deployed.get(after) is None
+        or _captured_by(inventory.deployed, namespace) is not None
+    ):
         return None
     return after
 
 
-def copied(i: Inventory) -> Iterator[Finding]:
-    """Debezium copies at its first start only: what a collection taken in later holds would never be copied."""
-    for namespace in sorted(i.filled) if i.pipeline.copy.way == "debezium" else ():
-        after = _newly_captured(i, namespace)
-        if after is not None and i.has_position(after):
+def copied(inventory: Inventory) -> Iterator[Finding]:
+    """Debezium copies only at its first start, so no collection with documents is included later."""
+    for namespace in sorted(inventory.filled) if inventory.pipeline.copy.method == "debezium" else ():
+        after = _newly_captured(inventory, namespace)
+        if after is not None and inventory.has_position(after):
             yield error(
                 _DEPLOY,
                 f"{namespace} holds documents and was not captured by {after} when it started: they would not be"
@@ -259,28 +266,28 @@ def copied(i: Inventory) -> Iterator[Finding]:
             )
 
 
-def not_taken_in_again(i: Inventory) -> Iterator[Finding]:
-    """What happened to a collection while it was out is not in the log, deletes above all, and no copy tells them."""
-    if not i.pipeline.has_own_source:
+def not_taken_in_again(inventory: Inventory) -> Iterator[Finding]:
+    """No collection is included again: a copy does not show what was deleted while it was excluded."""
+    if not inventory.pipeline.has_own_source:
         return
-    names = {topic_of(i.pipeline.name, ns): ns for ns in i.namespaces if _newly_captured(i, ns)}
-    ends = i.topics.ends(i.existing[topic] for topic in names if topic in i.existing)
+    names = {topic_of(inventory.pipeline.name, ns): ns for ns in inventory.namespaces if _newly_captured(inventory, ns)}
+    ends = inventory.topics.ends(inventory.existing[topic] for topic in names if topic in inventory.existing)
     for topic in sorted({topic for (topic, _), (_, end) in ends.items() if end > 0}):
         yield error(
             _DEPLOY,
-            f"{names[topic]} was in this pipeline before, and was taken out: its topic {topic} holds records, and"
-            " what was deleted at the source since then would stay at the destination for ever",
+            f"{names[topic]} was included in this pipeline before, and then excluded: its topic {topic} holds records,"
+            " and documents that were deleted at the source since then would stay at the destination forever",
             f"give it a pipeline of its own (and empty it at the destination), or {_REMOVE}",
         )
 
 
-def partitions(i: Inventory) -> Iterator[Finding]:
-    """Every topic that is there has the partitions that the file says."""
-    for topic in i.log:
-        yield from partition_count(topic, i.pipeline)
-    for name in (i.pipeline.request_topic, i.pipeline.dead_letter_topic):
-        if name in i.existing:
-            yield from single(i.existing[name])
+def partitions(inventory: Inventory) -> Iterator[Finding]:
+    """Every existing topic has the partition count in the file."""
+    for topic in inventory.log:
+        yield from partition_count(topic, inventory.pipeline)
+    for name in (inventory.pipeline.request_topic, inventory.pipeline.dead_letter_topic):
+        if name in inventory.existing:
+            yield from single(inventory.existing[name])
 
 
 def partition_count(topic: Topic, pipeline: Pipeline) -> Iterator[Finding]:
@@ -294,20 +301,25 @@ def partition_count(topic: Topic, pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def single(topic: Topic) -> Iterator[Finding]:
-    """Requests and dead letters lie on one partition."""
+    """The topics of re-read requests and dead letters have one partition."""
     if topic.partitions != 1:
         yield error(
             f"kafka {topic.name}",
-            f"the topic {topic.name} has {topic.partitions} partitions and must have one: it was not made by Towpath",
-            "delete it, and deploy makes it anew",
+            f"the topic {topic.name} has {topic.partitions} partitions and must have one: Towpath did not create it",
+            "delete it; deploy creates it again",
         )
 
 
-def no_loop(i: Inventory) -> Iterator[Finding]:
-    """No other pipeline brings back what this one writes, unless nothing gets from one side to the other."""
-    if not i.is_held:
+def no_loop(inventory: Inventory) -> Iterator[Finding]:
+    """No other pipeline replicates back what this one writes, unless this one is stopped."""
+    if not inventory.is_stopped:
         yield from loops(
-            i.pipeline, i.connect, i.configurations, i.source.replica_set, i.destination.replica_set, i.namespaces
+            inventory.pipeline,
+            inventory.connect,
+            inventory.configurations,
+            inventory.source.replica_set,
+            inventory.destination.replica_set,
+            inventory.namespaces,
         )
 
 
@@ -315,9 +327,9 @@ def _preconditions(*checks: Callable[[Inventory], Iterator[Finding]]) -> tuple[P
     return tuple(Precondition(check) for check in checks)
 
 
-#: What the file asks of the servers.
+#: The servers support what the file defines.
 OF_SERVERS = _preconditions(kinds, included, names, targets, present_plugins, partitions)
-#: What is deployed already allows the change.
+#: The file is compatible with what is deployed.
 OF_CHANGE = _preconditions(
     no_cutover,
     one_writer,

@@ -22,7 +22,7 @@ from towpath.errors import TopicError
 from towpath.kafka.consume import Silence, messages
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.records import source_milliseconds
-from towpath.mongo.client import ANSWER, connected
+from towpath.mongo.client import ANSWER_S, connected
 from towpath.pipeline import Pipeline
 
 #: Records are counted in gaps of up to this many offsets; larger gaps are reported as the difference of offsets.
@@ -68,7 +68,7 @@ def applied(pipeline: Pipeline, topics: Topics) -> Iterator[Callable[[], dict[Pl
     if not pipeline.exactly_once:
         yield lambda: topics.committed(pipeline.sink_group)
         return
-    with connected(pipeline.destination_uri, "destination", answer=ANSWER) as client:
+    with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
         yield lambda: {place: position.offset for place, position in positions(client, pipeline).items()}
 
 

@@ -1,1 +1,1 @@
-"""MongoDB, and nothing else of ours: clients, privileges, TLS files, the write block."""
+"""MongoDB only: clients, privileges, TLS files, the write block."""

@@ -1,10 +1,11 @@
-"""What Towpath asks the two MongoDB clusters for: who they are, what they hold, what time it is there."""
+"""Clients of the MongoDB clusters, and the basic queries: the replica set, the collections, the cluster time."""
 
 from __future__ import annotations
 
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from traceback import walk_tb
@@ -21,12 +22,15 @@ from towpath.tls import Trouble, Trust, trouble
 
 Client = MongoClient[dict[str, Any]]
 
-#: The side that a replay writes to, which is not in the pipeline file.
+#: The destination of a replay, which is not in the pipeline file.
 REPLAY_SIDE = "replay's destination"
 # AuthenticationFailed, Unauthorized, UserNotFound in MongoDB's error_codes.yml
 _UNAUTHENTICATED, _UNAUTHORISED, _NO_SUCH_USER = 18, 13, 11
-#: Seconds for an answer to a question that a healthy server answers at once.
-ANSWER = 20.0
+#: Seconds for an answer that a healthy server gives at once.
+ANSWER_S = 20.0
+
+
+_OCCUPIED_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,12 @@ class Collection:
     kind: str
     options: dict[str, Any]
     uuid: str
-    """In hexadecimal digits, which a collection that is made anew does not have; empty for a view."""
+    """Hexadecimal; a recreated collection has another one. Empty for a view."""
 
 
 def briefly(uri: str, side: str) -> AbstractContextManager[Client]:
-    """As `connected`, for a look that comes by again: little is waited for, neither for a server nor for an answer."""
-    return connected(uri, side, timeout=5, answer=ANSWER)
+    """As `connected`, with short timeouts, for queries that are repeated anyway."""
+    return connected(uri, side, timeout=5, answer=ANSWER_S)
 
 
 class _Clients:
@@ -68,7 +72,7 @@ class _Clients:
 
     @contextmanager
     def client(self, uri: str, bounds: Mapping[str, int]) -> Iterator[Client]:
-        """The one that is open already, or a new one; outside of a session it is closed at the end."""
+        """The open client or a new one; outside of a session, it is closed at the end of the context."""
         key = uri, tuple(sorted(bounds.items()))
         with self._lock:
             client = self._open.get(key) or _client(uri, bounds)
@@ -91,10 +95,10 @@ _CLIENTS = _Clients()
 
 @contextmanager
 def kept_open() -> Iterator[None]:
-    """A session: inside, `connected` opens one client for a URI, at its first use, and hands it out again.
+    """A session, in which `connected` opens one client per URI, at its first use, and returns it from then on.
 
-    All are closed when the last session ends. So nothing that happens in the pause of a cutover opens a connection to a
-    server that was asked before.
+    All clients are closed when the last session ends. So the pause of a cutover opens no connection to a server that
+    was used before.
     """
     _CLIENTS.begin()
     try:
@@ -105,11 +109,11 @@ def kept_open() -> Iterator[None]:
 
 @contextmanager
 def connected(uri: str, side: str, *, timeout: float = 10, answer: float | None = None) -> Iterator[Client]:
-    """The session's client of the cluster on one `side` (source, destination, or a replay's).
+    """The session's client for the cluster on `side` (source, destination, or `REPLAY_SIDE`).
 
-    Several may be open at once: each translates the errors of its own client only. `timeout` is in seconds and bounds
-    the choice of a server, unless the URI itself says serverSelectionTimeoutMS; `answer` bounds each answer, unless it
-    says socketTimeoutMS or timeoutMS. Raises `MongoUnreachable`.
+    `timeout`: seconds for server selection, unless the URI sets serverSelectionTimeoutMS. `answer`: seconds for each
+    answer, unless the URI sets socketTimeoutMS or timeoutMS. Raises `MongoUnreachable`. If several contexts are open,
+    each translates the errors of its own client only.
     """
     bound: dict[str, int] = {}
     if "serverselectiontimeoutms=" not in uri.lower():
@@ -132,29 +136,30 @@ def connected(uri: str, side: str, *, timeout: float = 10, answer: float | None 
 
 
 def _caller(error: PyMongoError) -> int | None:
-    """`id()` of the client whose call failed: several can be open, and the driver's errors do not name theirs.
+    """`id()` of the client whose call failed; None if unknown.
 
-    The driver's own frames on the way of the error hold the client. None when none of them does.
+    Several clients can be open, and the driver's errors do not name theirs. But the driver's frames in the traceback
+    hold it.
     """
     for frame, _ in walk_tb(error.__traceback__):
         if str(frame.f_globals.get("__name__")).startswith("pymongo."):
             for name in ("self", "client"):
-                if isinstance(found := frame.f_locals.get(name), MongoClient):
-                    return id(found)
+                if isinstance(client := frame.f_locals.get(name), MongoClient):
+                    return id(client)
     return None
 
 
 def _failure(uri: str, side: str, error: ConnectionFailure | OperationFailure) -> tuple[str, str]:
-    """What was found, and what to do."""
+    """(what was found, advice)"""
     address = without_credentials(uri)
     if isinstance(error, OperationFailure):
         return _refusal(side, address, error)
-    found = _trouble(uri) or Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
-    return f"cannot reach the {side} at {address}: {found.what}", f"{found.advice} ({_setting(side)})"
+    cause = _trouble(uri) or Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
+    return f"cannot reach the {side} at {address}: {cause.what}", f"{cause.advice} ({_setting(side)})"
 
 
 def _refuse_unescaped(uri: str, side: str) -> None:
-    """Parsers tell what they stumble over, which can be a part of the password."""
+    """Raise `MongoUnreachable` for a user or password that is not escaped. A parser's message would show part of it."""
     login, mark, _ = uri.partition("://")[2].rpartition("@")
     if mark and (set(login) & set("/?#[]@") or login.count(":") > 1):
         raise MongoUnreachable(
@@ -165,28 +170,28 @@ def _refuse_unescaped(uri: str, side: str) -> None:
 
 def _refuse_files(uri: str, side: str) -> None:
     """Raise `MongoUnreachable` for PEM files that cannot be used."""
-    found = _trust(_options(uri), uri).unusable() if "tlsc" in uri.lower() else None
-    if found:
+    cause = _trust(_parsed(uri), uri).unusable() if "tlsc" in uri.lower() else None
+    if cause:
         raise MongoUnreachable(
-            f"the URI of the {side} cannot be used: {found.what}", f"{found.advice} ({_setting(side)})"
+            f"the URI of the {side} cannot be used: {cause.what}", f"{cause.advice} ({_setting(side)})"
         )
 
 
 def _trouble(uri: str) -> Trouble | None:
-    """What is wrong with TLS between here and the members that the URI names."""
-    told = _options(uri)
-    return trouble([(host, port or 27017) for host, port in told.get("nodelist", [])], _trust(told, uri))
+    """What is wrong with TLS between this machine and the members in the URI."""
+    parsed = _parsed(uri)
+    return trouble([(host, port or 27017) for host, port in parsed.get("nodelist", [])], _trust(parsed, uri))
 
 
-def _options(uri: str) -> dict[str, Any]:
+def _parsed(uri: str) -> dict[str, Any]:
     try:
         return parse_uri(uri, validate=False)
     except (PyMongoError, ValueError):
-        return {}  # said by the client
+        return {}  # the client reports it
 
 
-def _trust(told: dict[str, Any], uri: str) -> Trust:
-    options = {str(name).lower(): str(value) for name, value in told.get("options", {}).items()}
+def _trust(parsed: dict[str, Any], uri: str) -> Trust:
+    options = {str(name).lower(): str(value) for name, value in parsed.get("options", {}).items()}
     given = {name for name, value in options.items() if value.lower() not in ("false", "")}
     return Trust(
         tls=bool(given & {"tls", "ssl", "tlscafile", "tlscertificatekeyfile"}) or uri.startswith("mongodb+srv"),
@@ -201,26 +206,26 @@ def _trust(told: dict[str, Any], uri: str) -> Trust:
 
 
 def _setting(side: str) -> str:
-    """What names the cluster on this side."""
+    """The option or setting that names the cluster on this side."""
     return "--destination" if side == REPLAY_SIDE else f"[{side}] uri"
 
 
 def _refusal(side: str, address: str, error: OperationFailure) -> tuple[str, str]:
-    """What was found, and what to do."""
-    words = (error.details or {}).get("errmsg", str(error))
+    """(what was found, advice)"""
+    message = (error.details or {}).get("errmsg", str(error))
     if error.code in (_UNAUTHENTICATED, _NO_SUCH_USER):
-        return f"the {side} at {address} refuses the user or the password: {words}", f"see {_setting(side)}"
+        return f"the {side} at {address} refuses the user or the password: {message}", f"see {_setting(side)}"
     if error.code == _UNAUTHORISED:
-        found = f"the user in {_setting(side)} may not do what is needed at {address}: {words}"
-        return found, "grant it the missing role"
-    return f"the {side} at {address} refused: {words}", ""
+        missing = f"the user in {_setting(side)} may not do what is needed at {address}: {message}"
+        return missing, "grant it the missing role"
+    return f"the {side} at {address} refused: {message}", ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSet:
-    """Who a replica set is: written as `name/host,host` into a connector's configuration.
+    """The identity of a replica set, written as `name/host,host` into a connector's configuration.
 
-    A standalone mongod, to which the plain mode can write, has no name, and itself as its only host.
+    A standalone mongod, to which plain mode can write, has an empty name and one host.
     """
 
     name: str
@@ -235,36 +240,38 @@ class ReplicaSet:
         return cls(name, tuple(members.split(",")))
 
     def is_same(self, other: ReplicaSet) -> bool:
-        """The same set, also when members came or went."""
+        """Whether this is the same set, even if members were added or removed."""
         return self.name == other.name and bool(set(self.hosts) & set(other.hosts))
 
 
 def source_set(client: Client) -> ReplicaSet:
     """The replica set of the source. Raises `Refused` for a standalone and for a mongos."""
-    found = replica_set(client, "source")
-    if not found.name:
+    source = replica_set(client, "source")
+    if not source.name:
         raise Refused(
             "the source is a standalone mongod, which has no change streams",
             "start it with --replSet and initiate a replica set of one node ([source] uri)",
         )
-    return found
+    return source
 
 
 def destination_set(client: Client, *, transactions: bool) -> ReplicaSet:
-    """The replica set of the destination. Raises `Refused` for a mongos, and for a standalone that has to have
-    `transactions`."""
-    found = replica_set(client, "destination")
-    if transactions and not found.name:
+    """The replica set of the destination.
+
+    Raises `Refused` for a mongos and, if `transactions` are required, for a standalone.
+    """
+    destination = replica_set(client, "destination")
+    if transactions and not destination.name:
         raise Refused(
             "the destination is a standalone mongod, which has no transactions",
             "start it with --replSet and initiate a"
             ' replica set of one node, or set mode = "plain", which writes without them ([destination] uri)',
         )
-    return found
+    return destination
 
 
 def replica_set(client: Client, side: str) -> ReplicaSet:
-    """Who answers on a `side`. Raises `Refused` for a mongos."""
+    """The replica set that answers on `side`. Raises `Refused` for a mongos."""
     hello = client.admin.command("hello")
     if hello.get("msg") == "isdbgrid":
         raise Refused(
@@ -277,39 +284,52 @@ def replica_set(client: Client, side: str) -> ReplicaSet:
 
 
 def replay_set(client: Client) -> ReplicaSet:
-    """The replica set that a replay is to write to. Raises `Refused` for a standalone and for a mongos."""
-    found = replica_set(client, REPLAY_SIDE)
-    if not found.name:
+    """The replica set that a replay writes to. Raises `Refused` for a standalone and for a mongos."""
+    destination = replica_set(client, REPLAY_SIDE)
+    if not destination.name:
         raise Refused(
             f"the {REPLAY_SIDE} is a standalone mongod, which has no transactions",
             "start it with --replSet and initiate a replica set of one node",
         )
-    return found
+    return destination
 
 
 def collections(client: Client, databases: Iterable[str] | None = None) -> list[Collection]:
-    """Every collection, view and time-series collection of these databases; of all but MongoDB's own if not given."""
+    """Every collection, view and time-series collection of these databases; by default of all but MongoDB's own."""
     return [
         Collection(
-            f"{database}.{found['name']}",
-            found["type"],
-            found.get("options", {}),
-            bytes(found.get("info", {}).get("uuid", b"")).hex(),
+            f"{database}.{entry['name']}",
+            entry["type"],
+            entry.get("options", {}),
+            bytes(entry.get("info", {}).get("uuid", b"")).hex(),
         )
         for database in (client.list_database_names() if databases is None else databases)
         if database not in ("admin", "config", "local")
-        for found in client[database].list_collections()
-        if not found["name"].startswith("system.")
+        for entry in client[database].list_collections()
+        if not entry["name"].startswith("system.")
     ]
 
 
 def operation_time(client: Client) -> ClusterTime:
-    """The time of the primary's newest operation: all writes acknowledged so far are at or before it."""
+    """The cluster time of the primary's newest operation: all writes acknowledged so far are at or before it."""
     return clocks(client)[0]
 
 
 def clocks(client: Client) -> tuple[ClusterTime, float]:
-    """The same, and the primary's wall clock in seconds since the epoch."""
+    """(`operation_time`, the primary's wall clock in seconds since the epoch)"""
     hello = client.admin.command("hello")
     stamp = hello["operationTime"]
     return ClusterTime(stamp.time, stamp.inc), hello["localTime"].timestamp()
+
+
+def open_two_connections(client: Client) -> None:
+    """Have the client hold two connections to the primary, for a thread that waits in a change stream and another one.
+
+    A `hello` that waits for a change of the topology occupies the first; it needs no privilege.
+    """
+    waiting = {"topologyVersion": client.admin.command("hello")["topologyVersion"], "maxAwaitTimeMS": _OCCUPIED_MS}
+    with ThreadPoolExecutor(1) as pool:
+        occupied = pool.submit(lambda: client.admin.command("hello", **waiting))
+        while not occupied.done():
+            client.admin.command("ping")
+        occupied.result()

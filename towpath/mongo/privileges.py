@@ -1,4 +1,4 @@
-"""What the user of a connection may do, as the server tells it."""
+"""The privileges of the user of a connection, as the server reports them."""
 
 from __future__ import annotations
 
@@ -9,57 +9,57 @@ from typing import Any, TypeVar
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
-#: Debezium watches the whole deployment, so these must hold for every database, and cannot be had one by one.
+#: Capture needs these on all databases at once, because Debezium watches the whole deployment.
 SOURCE_ACTIONS = ("find", "changeStream", "listCollections")
-#: What a copy in ranges takes besides: it cuts a collection by its size.
+#: A copy in ranges also needs this: it splits a collection by its size.
 COPY_ACTIONS = ("collStats",)
-#: What applying records takes on each namespace. (The server wants no createCollection of who may insert.)
+#: Applying records needs these on each namespace. (With `insert`, the server does not require createCollection.)
 DESTINATION_ACTIONS = ("insert", "update", "remove")
-#: What the exactly-once sink, and `status`, `wait` and `remove`, do with the sink's positions.
+#: The exactly-once sink, `status`, `wait` and `remove` need these on the collections of the sink's positions.
 POSITION_ACTIONS = ("find", "insert", "update", "remove")
-#: What comparing both sides and this check take besides.
+#: Comparing both sides, and `check`, also need these.
 DESTINATION_LOOKS = ("find", "listCollections", "listIndexes")
 Answer = TypeVar("Answer")
 _UNAUTHORISED = 13  # Unauthorized in MongoDB's error_codes.yml
-_ANY = "anyAction"  # as the role __system has it
+_ANY = "anyAction"  # granted by the role __system
 
 
 @dataclass(frozen=True, slots=True)
 class Privileges:
-    """The privileges of the user that is logged in; `user` is `name@database`."""
+    """The privileges of the authenticated user; `user` is `name@database`."""
 
     user: str
     granted: tuple[Mapping[str, Any], ...]
 
     def missing_everywhere(self, actions: Iterable[str]) -> list[str]:
-        """Those of `actions` that are not granted for all databases at once."""
+        """The `actions` that are not granted on all databases at once."""
         return [action for action in actions if not self._allows(action, "", "")]
 
     def missing(self, actions: Iterable[str], namespace: str) -> list[str]:
-        """Those of `actions` that are not granted on a namespace."""
+        """The `actions` that are not granted on a namespace."""
         database, _, collection = namespace.partition(".")
         return [action for action in actions if not self._allows(action, database, collection)]
 
     def missing_on_cluster(self, actions: Iterable[str]) -> list[str]:
-        """Those of `actions` that are not granted on the cluster as a whole."""
-        mine = [grant for grant in self.granted if grant["resource"].keys() & {"cluster", "anyResource"}]
-        return [action for action in actions if all({action, _ANY}.isdisjoint(grant["actions"]) for grant in mine)]
+        """The `actions` that are not granted on the cluster as a whole."""
+        grants = [grant for grant in self.granted if grant["resource"].keys() & {"cluster", "anyResource"}]
+        return [action for action in actions if all({action, _ANY}.isdisjoint(grant["actions"]) for grant in grants)]
 
     def missing_for_mongo_kafka(self, database: str, auth_source: str) -> list[str]:
-        """Actions that mongo-kafka's own validation would miss.
+        """The actions that mongo-kafka's own validation would report as missing.
 
-        It does not look at the namespaces written, but at the connector's `database`, the user's own database and
-        grants for all databases (ConnectionValidator.removeUserActions, 2.0.1).
+        It ignores the namespaces that are written, and checks the connector's `database`, the user's own database and
+        grants on all databases (ConnectionValidator.removeUserActions, 2.0.1).
         """
         accepted = ("", database, auth_source)
-        found = {
+        granted = {
             action
             for grant in self.granted
             if grant["resource"].get("cluster")
             or (grant["resource"].get("db") in accepted and grant["resource"].get("collection") == "")
             for action in grant["actions"]
         }
-        return [action for action in DESTINATION_ACTIONS if action not in found]
+        return [action for action in DESTINATION_ACTIONS if action not in granted]
 
     def _allows(self, action: str, database: str, collection: str) -> bool:
         return any(
@@ -68,7 +68,7 @@ class Privileges:
 
 
 def _covers(resource: Mapping[str, Any], database: str, collection: str) -> bool:
-    """Whether a privilege's resource takes in a namespace; an empty name in a resource stands for all."""
+    """Whether a privilege's resource includes a namespace; an empty name in a resource stands for all."""
     if resource.get("anyResource"):
         return True
     if "db" not in resource:
@@ -77,18 +77,18 @@ def _covers(resource: Mapping[str, Any], database: str, collection: str) -> bool
 
 
 def privileges(client: MongoClient[dict[str, Any]]) -> Privileges | None:
-    """The privileges of the user; None when nobody is logged in, as on servers without access control."""
-    found = client.admin.command("connectionStatus", showPrivileges=True)["authInfo"]
-    users = found["authenticatedUsers"]
+    """The privileges of the user; None if no user is authenticated, as on servers without access control."""
+    info = client.admin.command("connectionStatus", showPrivileges=True)["authInfo"]
+    users = info["authenticatedUsers"]
     if not users:
         return None
-    return Privileges(f"{users[0]['user']}@{users[0]['db']}", tuple(found["authenticatedUserPrivileges"]))
+    return Privileges(f"{users[0]['user']}@{users[0]['db']}", tuple(info["authenticatedUserPrivileges"]))
 
 
-def if_allowed(ask: Callable[[], Answer]) -> Answer | None:
-    """The answer of a server, or None when the user may not ask that."""
+def if_allowed(query: Callable[[], Answer]) -> Answer | None:
+    """The answer to a query, or None if the user lacks the privilege for it."""
     try:
-        return ask()
+        return query()
     except OperationFailure as failure:
         if failure.code == _UNAUTHORISED:
             return None

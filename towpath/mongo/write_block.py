@@ -1,18 +1,18 @@
-"""Have a cluster refuse the writes of its applications, and take them again: `setUserWriteBlockMode` (MongoDB 6.0).
+"""Block and unblock the writes of applications to a cluster: `setUserWriteBlockMode` (MongoDB 6.0).
 
-What holds while it is on, tried on 6.0.5 (`tests/mongo/test_write_block.py` has most of it):
+The behaviour while it is on, as tried on 6.0.5 (`tests/mongo/test_write_block.py` covers most of it):
 
-- Writes, DDL and `$out` are refused (UserWritesBlocked, 371), in all databases but `admin`, `config` and `local`. When
-  `block` returns, every write that was or will be acknowledged is there, and nothing comes after it. An `updateMany`
-  under way stops half-way: what it had changed stays, and its client gets the error. An index build is aborted.
-- Who has the action `bypassWriteBlockingMode` writes on: the roles `root` and `restore`. **Without access
-  control nobody has it**, so nobody writes, a sink of ours included, whatever machine it is on.
-- The TTL monitor deletes nothing, neither by TTL indexes nor in clustered collections. It does after `unblock`.
-- Reads, snapshot reads and change streams go on, and so does the cluster time, by the servers' own no-ops.
-- It is a replicated document: it survives restarts, step-downs and a primary's death.
-- Switching it on takes the global lock. So it waits for every open transaction, also one that only reads, and **all
-  reads and writes of the cluster wait behind it** meanwhile. `block` therefore asks for two seconds at a time, with
-  pauses of one. Switching it off waits for nobody. Without open transactions either takes a few hundredths of a second.
+- Writes, DDL and `$out` are refused (UserWritesBlocked, 371), in all databases except `admin`, `config` and `local`.
+  When `block` returns, every acknowledged write is applied, and no more follow. A running `updateMany` stops half-way:
+  its changes so far stay, and its client gets the error. An index build is aborted.
+- Users with the action `bypassWriteBlockingMode` can still write: the roles `root` and `restore` have it. **Without
+  access control no user has it**, so all writes are blocked, including those of Towpath's sinks.
+- The TTL monitor deletes nothing, neither by TTL indexes nor in clustered collections. It resumes after `unblock`.
+- Reads, snapshot reads and change streams continue. The cluster time advances through the servers' own no-ops.
+- The mode is a replicated document: it survives restarts, elections and the loss of a primary.
+- Switching it on takes the global lock. It waits for every open transaction, also one that only reads, and meanwhile
+  **all reads and writes of the cluster wait behind it**. Therefore `block` tries for two seconds at a time, with pauses
+  of one second. Switching it off waits for nothing. Without open transactions either takes some hundredths of a second.
 """
 
 from __future__ import annotations
@@ -31,124 +31,124 @@ from verifier.descriptions import version
 
 Client = MongoClient[dict[str, Any]]
 
-#: What makes a cluster take writes again, for people in MongoDB's shell.
+#: The mongosh command that unblocks writes by hand.
 MONGOSH_UNDO = "db.adminCommand({setUserWriteBlockMode: 1, global: false})"
-#: What switching it, and looking whether it can be and is on, take on the resource {cluster: true}.
+#: The actions on the resource {cluster: true} that switching the mode and reading its state require.
 ACTIONS = ("setUserWriteBlockMode", "serverStatus", "getParameter")
 _ROLE = (
     '{createRole: "towpathBlocker", roles: [], privileges: [{resource: {cluster: true}, actions: ['
     + ", ".join(f'"{action}"' for action in ACTIONS)
     + "]}]}"
 )
-#: Who has it on the resource {cluster: true} writes on.
+#: The action on the resource {cluster: true} with which a user can still write.
 BYPASS = "bypassWriteBlockingMode"
 _SINCE = (6, 0)
 _ON = 2  # of repl.userWriteBlockMode; 1 is off, 0 is not known yet
-_TRY_S, _PAUSE_S, _LOOK_S = 2.0, 1.0, 0.01
+_TRY_S, _PAUSE_S, _POLL_S = 2.0, 1.0, 0.01
 
 
 def trouble(client: Client) -> str:
-    """Why this user cannot block the writes of this cluster, and what to do; empty when it can. Changes nothing."""
+    """Why this user cannot block the writes of this cluster, and what to do; empty if it can. Changes nothing."""
     hello = client.admin.command("hello")
     if hello.get("msg") == "isdbgrid":
         return "writes cannot be blocked through a mongos: sharded clusters are not supported; name a replica set"
     if "setName" not in hello:
         return "a standalone mongod cannot block writes: start it with --replSet, or stop the applications' writes"
-    known = privileges(client)
-    missing = known.missing_on_cluster(ACTIONS) if known else []
-    if known and missing:
-        user, _, database = known.user.rpartition("@")
+    granted = privileges(client)
+    missing = granted.missing_on_cluster(ACTIONS) if granted else []
+    if granted and missing:
+        user, _, database = granted.user.rpartition("@")
         return (
-            f"the user {known.user} may not block writes: it misses {', '.join(missing)} on the cluster; run"
+            f"the user {granted.user} may not block writes: it lacks {', '.join(missing)} on the cluster; run"
             f' db.getSiblingDB("admin").runCommand({_ROLE}) and'
             f' db.getSiblingDB("{database}").runCommand({{grantRolesToUser: "{user}",'
             ' roles: [{role: "towpathBlocker", db: "admin"}]})'
         )
-    found = version(client)
-    if found < _SINCE:
+    level = version(client)
+    if level < _SINCE:
         return (
-            f"MongoDB {found[0]}.{found[1]} (featureCompatibilityVersion) cannot block writes: that needs 6.0; raise it"
+            f"MongoDB {level[0]}.{level[1]} (featureCompatibilityVersion) cannot block writes: that needs 6.0; raise it"
             ' with db.adminCommand({setFeatureCompatibilityVersion: "6.0"}), or stop the applications\' writes'
         )
     return ""
 
 
 def writes_through(client: Client) -> bool:
-    """Whether this user's writes are taken while the cluster blocks writes; nobody's are without access control."""
-    known = privileges(client)
-    return known is not None and not known.missing_on_cluster([BYPASS])
+    """Whether this user can write while writes are blocked. Without access control no user can."""
+    granted = privileges(client)
+    return granted is not None and not granted.missing_on_cluster([BYPASS])
 
 
 def is_on(client: Client) -> bool:
-    """Whether the primary refuses its applications' writes. Takes the action `serverStatus` on the cluster."""
+    """Whether the primary blocks writes. Requires the action `serverStatus` on the cluster."""
     return bool(client.admin.command("serverStatus", metrics=0)["repl"].get("userWriteBlockMode") == _ON)
 
 
 def block(client: Client, *, patience: float = 30.0) -> None:
-    """Have the cluster refuse writes; when this returns, a majority knows. Nothing changes when it is on already.
+    """Block writes; when this returns, the mode is majority-committed. Does nothing if it is on already.
 
-    Elections are waited for, and open transactions, until `patience` (in seconds) is over. Raises `TowpathError`; it
-    may be on then, and the message says how to switch it off.
+    Waits for elections and open transactions, `patience` seconds at most. Raises `TowpathError`; the mode may be on
+    then, and the message says how to switch it off.
     """
     _switch(client, on=True, patience=patience)
 
 
 def unblock(client: Client, *, patience: float = 30.0) -> None:
-    """Have the cluster take writes again; as `block` in all else."""
+    """Unblock writes; waits and raises as `block` does."""
     _switch(client, on=False, patience=patience)
 
 
 def _switch(client: Client, *, on: bool, patience: float) -> None:
     tries = tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_passes),
+        retry=tenacity.retry_if_exception(_is_transient),
         wait=tenacity.wait_fixed(_PAUSE_S),
         stop=tenacity.stop_after_delay(patience),
         reraise=True,
     )
     try:
-        tries(_once, client, on=on)
+        tries(_switch_once, client, on=on)
     except PyMongoError as error:
-        raise TowpathError(_words(client, error, on=on)) from error
+        raise TowpathError(_failure(client, error, on=on)) from error
 
 
-def _once(client: Client, *, on: bool) -> None:
-    """The command takes no write concern, so a majority is waited for here; and an election may have been since."""
+def _switch_once(client: Client, *, on: bool) -> None:
+    """Switch and wait for a majority, because the command takes no write concern. An election can lose the change."""
     with pymongo.timeout(_TRY_S):
         at = client.admin.command({"setUserWriteBlockMode": 1, "global": on})["operationTime"]
         while client.admin.command("hello")["lastWrite"]["majorityOpTime"]["ts"] < at:
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         if is_on(client) is not on:
             raise AutoReconnect("the primary stepped down before a majority had the change")
 
 
-def _passes(error: BaseException) -> bool:
-    """Whether another try may do: an election, a connection, a lock that is not to be had for now."""
+def _is_transient(error: BaseException) -> bool:
+    """Whether a retry may succeed, as after an election, a network error, or a timeout for the lock."""
     return isinstance(error, PyMongoError) and (not isinstance(error, OperationFailure) or error.timeout)
 
 
-def _words(client: Client, error: PyMongoError, *, on: bool) -> str:
-    told = (getattr(error, "details", None) or {}).get("errmsg", str(error))
-    what = "block writes" if on else "take writes again"
-    state = "it may block them all the same" if on else "it may still block them"
-    return f"the cluster does not {what}: {told}{_transactions(client)}; {state}; to undo: {MONGOSH_UNDO}"
+def _failure(client: Client, error: PyMongoError, *, on: bool) -> str:
+    message = (getattr(error, "details", None) or {}).get("errmsg", str(error))
+    action = "block writes" if on else "unblock writes"
+    state = "it may block them nevertheless" if on else "it may still block them"
+    return f"the cluster does not {action}: {message}{_transactions(client)}; {state}; to undo: {MONGOSH_UNDO}"
 
 
 def _transactions(client: Client) -> str:
-    """The open transactions that a switch waits for, in words; empty for who may not see them (`inprog`)."""
+    """A clause about the open transactions that a switch waits for; empty if the user may not see them (`inprog`)."""
     stages: list[dict[str, Any]] = [
         {"$currentOp": {"allUsers": True, "idleSessions": True}},
         {"$match": {"transaction.parameters.autocommit": False}},
     ]
     try:
         with pymongo.timeout(_TRY_S):
-            found = list(client.admin.aggregate(stages))
+            operations = list(client.admin.aggregate(stages))
     except PyMongoError:
         return ""
-    if not found:
+    if not operations:
         return ""
-    oldest = max(int(one["transaction"].get("timeOpenMicros", 0)) for one in found) / 1_000_000
-    who = sorted({str(one.get("client", "unknown")) for one in found})
+    oldest = max(int(operation["transaction"].get("timeOpenMicros", 0)) for operation in operations) / 1_000_000
+    clients = sorted({str(operation.get("client", "unknown")) for operation in operations})
     return (
-        f"; it waits for {len(found)} open transactions, the oldest for {oldest:.0f} s, of {', '.join(who[:5])}:"
-        " let them end, or end them with killSessions, and try again"
+        f"; it waits for {len(operations)} open transactions, the oldest open for {oldest:.0f} s, from"
+        f" {', '.join(clients[:5])}: let them end, or end them with killSessions, and try again"
     )

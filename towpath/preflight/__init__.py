@@ -1,1 +1,1 @@
-"""What `towpath check` looks at, one module a place. Every look yields findings and changes nothing."""
+"""The checks of `towpath check`, one module per place. Every check yields findings and changes nothing."""

@@ -19,33 +19,34 @@ from towpath.pipeline import Pipeline
 SUBJECT = "connect"
 _EXACTLY_ONCE = "exactly.once.support"
 _URIS = ("mongodb.connection.string", "connection.uri")
-#: What Debezium and mongo-kafka say of text that is no URI, as an unresolved `${file:…}` is none. Connect's validation
-#: answers in words only.
+#: The messages of Debezium and mongo-kafka for text that is not a URI, such as an unresolved `${file:…}`. Connect's
+#: validation has no codes.
 _NO_URI = ("Invalid connection string", "must start with")
 
 
-def workers(i: Inventory) -> Iterator[Finding]:
-    yield ok(SUBJECT, f"{i.connect.url}: Kafka Connect {i.connect.version()}")
-    yield from exposed(i.pipeline)
+def workers(inventory: Inventory) -> Iterator[Finding]:
+    yield ok(SUBJECT, f"{inventory.connect.url}: Kafka Connect {inventory.connect.version()}")
+    yield from exposed(inventory.pipeline)
 
 
-def connectors(i: Inventory) -> Iterator[Finding]:
-    """Plugins, and what Connect says of the connectors. Those of a cluster that is out of reach are not validated: it
-    takes minutes."""
-    missing = list(preconditions.present_plugins(i))
+def connectors(inventory: Inventory) -> Iterator[Finding]:
+    """The plugins exist, and Connect accepts the connectors."""
+    missing = list(preconditions.present_plugins(inventory))
     yield from missing
     if not missing:
-        versions = ", ".join(f"{name.rsplit('.', 1)[-1]} {i.plugins[name]}" for name in plugins(i.pipeline))
+        versions = ", ".join(
+            f"{name.rsplit('.', 1)[-1]} {inventory.plugins[name]}" for name in plugins(inventory.pipeline)
+        )
         yield ok(SUBJECT, f"the worker that answered has the plugins {versions}")
-        yield from _validated(i)
+        yield from _validated(inventory)
 
 
-def strangers(i: Inventory) -> Iterator[Finding]:
-    yield from others(i.pipeline, i.configurations)
+def foreign_connectors(inventory: Inventory) -> Iterator[Finding]:
+    yield from others(inventory.pipeline, inventory.configurations)
 
 
 def exposed(pipeline: Pipeline) -> Iterator[Finding]:
-    """What is wrong with a REST API that others than this machine can reach."""
+    """Warn about a REST API that other machines can reach without authentication or encryption."""
     url, login = urlsplit(pipeline.connect_url), pipeline.connect_login
     host = url.hostname or ""
     with suppress(ValueError):
@@ -66,13 +67,16 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def same_kafka(i: Inventory) -> Iterator[Finding]:
+def same_kafka(inventory: Inventory) -> Iterator[Finding]:
     """The workers use the brokers at [kafka] bootstrap."""
-    if "kafka" not in i.away and (theirs := i.connect.kafka_cluster()) != i.kafka_cluster:
+    if (
+        "kafka" not in inventory.unreachable
+        and (theirs := inventory.connect.kafka_cluster()) != inventory.kafka_cluster
+    ):
         yield error(
             SUBJECT,
-            f"its workers use the Kafka cluster {theirs}, but [kafka] bootstrap leads to {i.kafka_cluster}: topics"
-            " would be created in one and looked for in the other",
+            f"its workers use the Kafka cluster {theirs}, but [kafka] bootstrap leads to {inventory.kafka_cluster}:"
+            " topics would be created in one and looked for in the other",
             "set [kafka] bootstrap to the brokers in the workers' bootstrap.servers",
         )
 
@@ -81,18 +85,19 @@ PRECONDITIONS = (
     Precondition(workers, required=False),
     Precondition(same_kafka),
     Precondition(connectors, required=False),
-    Precondition(strangers, required=False),
+    Precondition(foreign_connectors, required=False),
 )
 
 
-def _validated(i: Inventory) -> Iterator[Finding]:
-    """Have Connect validate both definitions as `deploy` would put them. That leaves nothing behind.
+def _validated(inventory: Inventory) -> Iterator[Finding]:
+    """Have Connect validate the definitions that `deploy` would use. This changes nothing.
 
-    It shows whether the worker resolves `${file:…}` (a reference left as it is cannot be a URI), and, by asking for
-    it, whether the worker has exactly-once support for sources.
+    It shows whether the worker resolves `${file:…}` (an unresolved reference is not a URI), and whether it has
+    exactly-once support for sources, which the validated source requires. Connectors of a cluster that is not
+    reachable are left out, because validating them takes minutes.
     """
-    pipeline = i.pipeline
-    if _outdated(i):
+    pipeline = inventory.pipeline
+    if _outdated(inventory):
         yield warning(
             SUBJECT,
             f"{pipeline.secrets} and the pipeline file hold different URIs, so the connectors were not validated",
@@ -101,26 +106,26 @@ def _validated(i: Inventory) -> Iterator[Finding]:
         return
     for name, config in definitions(pipeline).items():
         is_sink = name == pipeline.sink_connector
-        if (i.destination if is_sink else i.source).side in i.away:
+        if (inventory.destination if is_sink else inventory.source).side in inventory.unreachable:
             continue
-        asked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
+        checked = config if is_sink else config | {_EXACTLY_ONCE: "required"}
         try:
-            yield from judged(name, i.connect.errors(name, asked), pipeline)
+            yield from validated(name, inventory.connect.errors(name, checked), pipeline)
         except Unresolved:
             yield _unread(name, pipeline)
 
 
-def _outdated(i: Inventory) -> bool:
-    """Whether the secrets file is on this machine, and `deploy` would write another."""
-    clusters = (i.source, i.destination)
-    if any(cluster.side in i.away for cluster in clusters) or not i.pipeline.secrets.exists():
+def _outdated(inventory: Inventory) -> bool:
+    """Whether the secrets file exists on this machine, and `deploy` would write another content."""
+    clusters = (inventory.source, inventory.destination)
+    if any(cluster.side in inventory.unreachable for cluster in clusters) or not inventory.pipeline.secrets.exists():
         return False
     sets = (cluster.replica_set.name for cluster in clusters)
-    return credentials.differs(i.pipeline.secrets, credentials.properties(i.pipeline, *sets))
+    return credentials.differs(inventory.pipeline.secrets, credentials.properties(inventory.pipeline, *sets))
 
 
-def judged(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
-    """What the answer to a validation means: `errors` is setting → messages."""
+def validated(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> Iterator[Finding]:
+    """The findings from the answer to a validation. `errors`: setting → messages."""
     subject = f"{SUBJECT} {name}"
     overrides = [key for key in errors if ".override." in key]
     if overrides:
@@ -137,7 +142,7 @@ def judged(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) -> It
 
 
 def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
-    """What is wrong with one setting."""
+    """The finding for the message about one setting."""
     if key == _EXACTLY_ONCE and pipeline.has_own_source:
         return error(
             subject,
@@ -187,7 +192,7 @@ _SOURCES = (
     "io.debezium.connector.mongodb.MongoDbConnector",
     "com.mongodb.kafka.connect.MongoSourceConnector",
 )
-#: What a stock handler does with changes, by `change.data.capture.handler`.
+#: What a stock handler does wrong with changes, by `change.data.capture.handler`.
 _HANDLERS = {
     "com.mongodb.kafka.connect.sink.cdc.mongodb.ChangeStreamHandler": (
         "it ignores truncatedArrays: arrays that were shortened at the source stay long"
@@ -199,12 +204,12 @@ _HANDLERS = {
 
 
 def others(pipeline: Pipeline, configs: Mapping[str, Config]) -> Iterator[Finding]:
-    """What other connectors (name → configuration) are traps for the pipeline."""
+    """Warn about other connectors (name → configuration) that interfere with the pipeline."""
     for name, config in sorted(configs.items()):
         if name in (*pipeline.connectors, pipeline.whole_source_connector):
             continue
         if SOURCE_SET in config or DESTINATION_SET in config:
-            continue  # another pipeline's: deploy itself refuses what collides
+            continue  # another pipeline's: the preconditions of `deploy` check these
         if config.get("connector.class") in _SINKS:
             yield from _sink(name, config, pipeline)
         elif config.get("connector.class") in _SOURCES:
@@ -249,20 +254,20 @@ def _source(name: str, config: Config, pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def _reads(config: Config, pipeline: Pipeline) -> bool:
-    """Whether a sink's topics are among the pipeline's. A regular expression is tried on the included namespaces."""
+    """Whether a sink reads topics of the pipeline. A `topics.regex` is matched with the included namespaces."""
     pattern = pipeline.selection.topic_regex(pipeline.name)
     listed = [topic.strip() for topic in config.get("topics", "").split(",")]
     if any(re.fullmatch(pattern, topic) for topic in listed):
         return True
     try:
-        wanted = re.compile(config.get("topics.regex", "(?!)"))
+        expression = re.compile(config.get("topics.regex", "(?!)"))
     except re.error:
         return False  # a Java expression that Python does not know
-    return any(wanted.fullmatch(f"{pipeline.name}.{name}".replace("*", "x")) for name in pipeline.include)
+    return any(expression.fullmatch(f"{pipeline.name}.{name}".replace("*", "x")) for name in pipeline.include)
 
 
 def _hosts(uri: str) -> set[str]:
-    """`host:port` of a connection string; none of one that is behind a config provider."""
+    """Each `host:port` of a connection string; empty for a reference to a config provider."""
     if "://" not in uri:
         return set()
     return set(re.split(r"[/?]", uri.partition("://")[2], maxsplit=1)[0].rpartition("@")[2].split(","))

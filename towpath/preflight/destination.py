@@ -1,4 +1,4 @@
-"""The destination: who it is, what the user may write, what the namespaces that are written to already are."""
+"""The checks of the destination: its servers, the user's privileges, and what the target namespaces hold already."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SIDE = "destination"
 _SHOWN = 3
 
 
-def servers(i: Inventory) -> Iterator[Finding]:
-    yield from cluster.servers(i.destination)
+def servers(inventory: Inventory) -> Iterator[Finding]:
+    yield from cluster.servers(inventory.destination)
 
 
-def both(i: Inventory) -> Iterator[Finding]:
-    """Both sides compared."""
-    if source.SIDE in i.away:
+def both(inventory: Inventory) -> Iterator[Finding]:
+    """The two sides go together."""
+    if source.SIDE in inventory.unreachable:
         return
-    theirs, ours = i.source.version[0], i.destination.version[0]
+    theirs, ours = inventory.source.version[0], inventory.destination.version[0]
     if ours < theirs:
         yield warning(
             SIDE,
@@ -38,9 +38,9 @@ def both(i: Inventory) -> Iterator[Finding]:
             " accepts",
             f"upgrade the destination to MongoDB {theirs}",
         )
-    if source.namespaces(i):
-        yield from preconditions.targets(i)
-    if i.source.replica_set.is_same(i.destination.replica_set):
+    if source.namespaces(inventory):
+        yield from preconditions.targets(inventory)
+    if inventory.source.replica_set.is_same(inventory.destination.replica_set):
         yield warning(
             SIDE,
             "is the same replica set as the source: its oplog gets every change twice",
@@ -48,44 +48,45 @@ def both(i: Inventory) -> Iterator[Finding]:
         )
 
 
-def privileged(i: Inventory) -> Iterator[Finding]:
-    """What the user has to be allowed to do."""
-    mine = i.destination.privileges
-    if mine is None:
+def privileged(inventory: Inventory) -> Iterator[Finding]:
+    """The user has the required privileges."""
+    granted = inventory.destination.privileges
+    if granted is None:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
         return
-    yield from _writes(mine, _targets(i))
-    yield from _positions(mine, i.pipeline)
-    yield from _validation(mine, i.pipeline)
+    yield from _writes(granted, _targets(inventory))
+    yield from _positions(granted, inventory.pipeline)
+    yield from _validation(granted, inventory.pipeline)
 
 
-def _targets(i: Inventory) -> tuple[str, ...]:
-    return i.targets if source.namespaces(i) else ()
+def _targets(inventory: Inventory) -> tuple[str, ...]:
+    return inventory.targets if source.namespaces(inventory) else ()
 
 
-def _there(i: Inventory) -> tuple[Collection, ...]:
-    """What there is of the targets; nothing where the user may not look at all of them."""
-    mine, targets = i.destination.privileges, _targets(i)
-    return i.target_collections if targets and (mine is None or not _blind(mine, targets)) else ()
+def _existing(inventory: Inventory) -> tuple[Collection, ...]:
+    """The targets that exist; empty unless the user may read all of them."""
+    granted, targets = inventory.destination.privileges, _targets(inventory)
+    return inventory.target_collections if targets and (granted is None or not _blind(granted, targets)) else ()
 
 
-def kinds(i: Inventory) -> Iterator[Finding]:
-    """What is there can hold the documents."""
-    for collection in _there(i):
-        yield from kind(collection, i.pipeline)
+def kinds(inventory: Inventory) -> Iterator[Finding]:
+    """Every existing target can hold the documents."""
+    for collection in _existing(inventory):
+        yield from kind(collection, inventory.pipeline)
 
 
-def contents(i: Inventory) -> Iterator[Finding]:
-    """What is there already, and what of it speaks against writing to it."""
-    mine, targets = i.destination.privileges, _targets(i)
-    if mine is not None and _blind(mine, targets):
+def contents(inventory: Inventory) -> Iterator[Finding]:
+    """What the existing targets hold, and options and indexes of theirs that are traps."""
+    granted, targets = inventory.destination.privileges, _targets(inventory)
+    if granted is not None and _blind(granted, targets):
         return
-    found = {collection.namespace: collection for collection in _there(i)}
-    deployed = connect.SUBJECT not in i.away and i.is_deployed
-    for collection in found.values():
+    existing = _existing(inventory)
+    deployed = connect.SUBJECT not in inventory.unreachable and inventory.is_deployed
+    for collection in existing:
         if collection.kind == "collection":
-            yield from i.destination.ask(partial(_contents, collection, i.pipeline, deployed))
-    new = [name for name in targets if name not in found]
+            yield from inventory.destination.ask(partial(_contents, collection, inventory.pipeline, deployed))
+    names = {collection.namespace for collection in existing}
+    new = [name for name in targets if name not in names]
     if new:
         more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
         yield ok(SIDE, f"the first document would create {', '.join(new[:_SHOWN])}{more}")
@@ -101,75 +102,76 @@ PRECONDITIONS = (
 
 
 def _contents(collection: Collection, pipeline: Pipeline, deployed: bool, client: Client) -> list[Finding]:
-    """`deployed`: its documents may be the pipeline's own."""
+    """`deployed`: the pipeline may have written the documents."""
     subject = f"destination {collection.namespace}"
     database, name = collection.namespace.split(".", 1)
-    found = client[database][name]
-    return [
-        *_documents(subject, found.estimated_document_count(), deployed=deployed),
-        *_options(collection, pipeline),
-        *(one for index in found.list_indexes() for one in _index(subject, dict(index), _refused(pipeline))),
-    ]
+    handle = client[database][name]
+    findings = [*_documents(subject, handle.estimated_document_count(), deployed=deployed)]
+    findings += _options(collection, pipeline)
+    for index in handle.list_indexes():
+        findings += _index(subject, dict(index), _refused(pipeline))
+    return findings
 
 
-def _writes(mine: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
-    lacking = {name: missing for name in targets if (missing := mine.missing(DESTINATION_ACTIONS, name))}
+def _writes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
+    lacking = {name: missing for name in targets if (missing := granted.missing(DESTINATION_ACTIONS, name))}
     databases = sorted({name.partition(".")[0] for name in lacking})
     roles = ", ".join(f'{{role: "readWrite", db: "{database}"}}' for database in databases)
-    user, _, database = mine.user.partition("@")
+    user, _, database = granted.user.partition("@")
     if lacking:
         name, missing = next(iter(lacking.items()))
         yield error(
             SIDE,
-            f"the user {mine.user} may not {', '.join(missing)} in {name}"
+            f"the user {granted.user} may not {', '.join(missing)} in {name}"
             + (f" and {len(lacking) - 1} more namespaces" if len(lacking) > 1 else ""),
             f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{roles}])',
         )
     elif targets:
-        yield ok(SIDE, f"the user {mine.user} may {', '.join(DESTINATION_ACTIONS)} in all target namespaces")
-    blind = _blind(mine, targets)
+        yield ok(SIDE, f"the user {granted.user} may {', '.join(DESTINATION_ACTIONS)} in all target namespaces")
+    blind = _blind(granted, targets)
     if blind and not lacking:
         name, missing = next(iter(blind.items()))
         yield warning(
             SIDE,
-            f"the user {mine.user} may not {', '.join(missing)} in {name}: its contents cannot be checked or compared",
+            f"the user {granted.user} may not {', '.join(missing)} in {name}: its contents cannot be checked or"
+            " compared",
             f'grant it the role "readWrite" on {name.partition(".")[0]}, which includes these actions',
         )
 
 
-def _positions(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
-    """Where the exactly-once sink keeps its positions, in the transactions of what they are positions of."""
+def _positions(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
+    """The exactly-once sink may write its positions."""
     if not pipeline.exactly_once:
         return
     places = [f"{DATABASE}.{name}" for name in (OFFSETS, TASKS)]
-    missing = dict.fromkeys(action for place in places for action in mine.missing(POSITION_ACTIONS, place))
-    user, _, database = mine.user.partition("@")
+    missing = dict.fromkeys(action for place in places for action in granted.missing(POSITION_ACTIONS, place))
+    user, _, database = granted.user.partition("@")
     if missing:
         yield error(
             SIDE,
-            f"the user {mine.user} may not {', '.join(missing)} in {' and '.join(places)}, where the sink keeps its"
+            f"the user {granted.user} may not {', '.join(missing)} in {' and '.join(places)}, where the sink keeps its"
             " positions",
             f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readWrite", db: "{DATABASE}"}}]),'
             ' or set mode = "plain"',
         )
     else:
-        yield ok(SIDE, f"the user {mine.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
+        yield ok(SIDE, f"the user {granted.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
 
 
-def _blind(mine: Privileges, targets: Sequence[str]) -> dict[str, list[str]]:
-    return {name: missing for name in targets if (missing := mine.missing(DESTINATION_LOOKS, name))}
+def _blind(granted: Privileges, targets: Sequence[str]) -> dict[str, list[str]]:
+    return {name: missing for name in targets if (missing := granted.missing(DESTINATION_LOOKS, name))}
 
 
-def _validation(mine: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
-    """mongo-kafka's own look at the privileges, which does not follow the namespaces."""
-    source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or mine.user.partition("@")[2]
-    missing = mine.missing_for_mongo_kafka(pipeline.database, str(source))
+def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
+    """mongo-kafka's own validation of the privileges, which ignores the namespaces, succeeds."""
+    source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or granted.user.partition("@")[2]
+    missing = granted.missing_for_mongo_kafka(pipeline.database, str(source))
     if missing:
-        user, _, database = mine.user.partition("@")
+        user, _, database = granted.user.partition("@")
         yield error(
             SIDE,
-            f"the sink connector's own validation would report {', '.join(missing)} missing for {mine.user}: it checks"
-            f" the database {pipeline.database!r} (that of the first included namespace), the user's database"
+            f"the sink connector's own validation would report {', '.join(missing)} missing for {granted.user}: it"
+            f" checks the database {pipeline.database!r} (that of the first included namespace), the user's database"
             f" {source!r}, and grants on all databases, but not the target namespaces",
             f'db.getSiblingDB("{database}").grantRolesToUser("{user}",'
             f' [{{role: "readWrite", db: "{pipeline.database}"}}])',

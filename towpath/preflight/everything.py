@@ -1,4 +1,4 @@
-"""All that `towpath check` looks at, in one order; and those of it that `towpath deploy` requires."""
+"""All checks of `towpath check`, in order; and those that `towpath deploy` requires."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from towpath.preflight import connect, destination, file, kafka, log, source
 from towpath.session import Session
 from towpath.text import counted
 
-#: Each server by the subject of its findings.
+#: (subject of the findings, preconditions) of each server.
 _SERVERS = (
     (source.SIDE, source.PRECONDITIONS),
     (destination.SIDE, destination.PRECONDITIONS),
@@ -25,51 +25,50 @@ _SERVERS = (
 _DEPLOY = "deploy"
 
 
-def everything(it: Session, path: Path, held: Collection[str] = ()) -> Iterator[Finding]:
-    """Every finding about the pipeline in the file `path`. A server out of reach is a finding, and ends nothing.
+def everything(session: Session, path: Path, create_stopped: Collection[str] = ()) -> Iterator[Finding]:
+    """Every finding about the pipeline in the file `path`. An unreachable server is a finding and not an exception.
 
-    `held`: connectors that are to be made and not started.
+    `create_stopped`: names of the connectors that `deploy` would create but not start.
     """
-    inventory = Inventory(it.pipeline, it.connect, it.topics, held=held)
-    inventory.away = _out_of_reach(inventory)
-    yield from file.check(it.pipeline, path)
+    inventory = Inventory(session.pipeline, session.connect, session.topics, create_stopped=create_stopped)
+    inventory.unreachable = _unreachable(inventory)
+    yield from file.check(session.pipeline, path)
     failed = False
-    for place, rules in _SERVERS:
-        away = inventory.away.get(place)
-        for finding in [refusal(place, away)] if away else _checked(place, rules, inventory):
+    for subject, rules in _SERVERS:
+        failure = inventory.unreachable.get(subject)
+        for finding in [refusal(subject, failure)] if failure else _checked(subject, rules, inventory):
             failed = failed or finding.level == "error"
             yield finding
-    if connect.SUBJECT not in inventory.away and inventory.is_deployed:
-        yield from log.check(it)
+    if connect.SUBJECT not in inventory.unreachable and inventory.is_deployed:
+        yield from log.check(session)
     if not failed:
         yield from _deployment(inventory)
 
 
-def _checked(place: str, rules: Iterable[Precondition[Inventory]], inventory: Inventory) -> Iterator[Finding]:
+def _checked(subject: str, rules: Iterable[Precondition[Inventory]], inventory: Inventory) -> Iterator[Finding]:
     try:
         for rule in rules:
             yield from rule.check(inventory)
     except TowpathError as failure:
-        yield refusal(place, failure)
+        yield refusal(subject, failure)
 
 
-def _out_of_reach(inventory: Inventory) -> dict[str, TowpathError]:
-    """Which servers do not answer, asked side by side: each is waited for for 10 s."""
-    asks: dict[str, Callable[[], object]] = {
+def _unreachable(inventory: Inventory) -> dict[str, TowpathError]:
+    """The servers that do not answer. All are asked in parallel, because each may take 10 s."""
+    probes: dict[str, Callable[[], object]] = {
         source.SIDE: lambda: inventory.source.replica_set,
         destination.SIDE: lambda: inventory.destination.replica_set,
         kafka.SUBJECT: lambda: inventory.brokers,
         connect.SUBJECT: inventory.connect.version,
     }
-    with ThreadPoolExecutor(len(asks)) as pool:
-        asked = {place: pool.submit(_failure, ask) for place, ask in asks.items()}
-        found = {place: answer.result() for place, answer in asked.items()}
-    return {place: failure for place, failure in found.items() if failure is not None}
+    with ThreadPoolExecutor(len(probes)) as pool:
+        failures = zip(probes, pool.map(_failure, probes.values()), strict=True)
+        return {subject: failure for subject, failure in failures if failure is not None}
 
 
-def _failure(ask: Callable[[], object]) -> TowpathError | None:
+def _failure(probe: Callable[[], object]) -> TowpathError | None:
     try:
-        ask()
+        probe()
     except TowpathError as failure:
         return failure
     return None

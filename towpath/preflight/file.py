@@ -1,4 +1,4 @@
-"""The pipeline file: what can be read, and yet is a trap."""
+"""The checks of the pipeline file: settings that are valid but are traps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from towpath.preflight import log
 from towpath.text import counted
 
 _SUBJECT = "file"
-#: A log that is shorter than this cannot bridge an outage over a weekend.
+#: A log with a shorter retention does not survive an outage over a weekend.
 _SHORT_RETENTION_MS = 3 * 24 * 3600 * 1000
 
 
@@ -65,14 +65,14 @@ def _retention(pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def _secrets(file: Path) -> Iterator[Finding]:
-    """The secrets file, where it is on this machine."""
+    """Other users cannot read the secrets file, if it is on this machine."""
     try:
         mode = file.stat().st_mode
     except OSError:
         yield ok(_SUBJECT, f"{file}, from which the workers read both URIs, is not on this machine; deploy writes it")
         return
     if mode & stat.S_IRWXO:
-        found = f"{file} holds both URIs, and all users of this machine have access to it (mode {mode & 0o777:04o})"
-        yield warning(_SUBJECT, found, f"chmod o= {file}")
+        access = f"{file} holds both URIs, and all users of this machine have access to it (mode {mode & 0o777:04o})"
+        yield warning(_SUBJECT, access, f"chmod o= {file}")
     else:
         yield ok(_SUBJECT, f"{file} is closed to other users")

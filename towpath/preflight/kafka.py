@@ -1,4 +1,4 @@
-"""Kafka: brokers, limits for large records, topics that are there, topics that would be made."""
+"""The checks of Kafka: brokers, limits for large records, existing topics, topics that `deploy` would create."""
 
 from __future__ import annotations
 
@@ -22,38 +22,44 @@ _SHOWN = 3
 Settings = Mapping[str, str]
 
 
-def brokers(i: Inventory) -> Iterator[Finding]:
-    yield ok(SUBJECT, f"{i.pipeline.bootstrap}: {counted(len(i.brokers), 'broker')}, cluster {i.kafka_cluster}")
-    for number in i.brokers:
+def brokers(inventory: Inventory) -> Iterator[Finding]:
+    count = counted(len(inventory.brokers), "broker")
+    yield ok(SUBJECT, f"{inventory.pipeline.bootstrap}: {count}, cluster {inventory.kafka_cluster}")
+    for number in inventory.brokers:
         try:
-            settings = i.topics.broker_settings(number)
-        except TopicError as refused:  # the user may not see them, which nothing but this look needs
-            yield warning(SUBJECT, refused.what, refused.advice or "grant it, or look yourself")
+            settings = inventory.topics.broker_settings(number)
+        except TopicError as refused:  # only this check needs the privilege to read them
+            yield warning(SUBJECT, refused.what, refused.advice or "grant it, or check them as another user")
             continue
-        yield from broker(number, settings, len(i.brokers), i.pipeline)
+        yield from broker(number, settings, len(inventory.brokers), inventory.pipeline)
 
 
-def topics(i: Inventory) -> Iterator[Finding]:
-    """Topics that are there."""
-    yield from strangers(i.pipeline, i.existing)
-    yield from preconditions.partitions(i)
-    settings, ends = i.topics.settings_of_all(topic.name for topic in i.log), i.topics.ends(i.log)
-    for found in i.log:
-        begins = max(first for (name, _), (first, _) in ends.items() if name == found.name)
-        yield from topic(found.name, settings[found.name], begins, i.pipeline)
-    yield ok(SUBJECT, f"existing topics of the pipeline: {len(i.log)}")
+def topics(inventory: Inventory) -> Iterator[Finding]:
+    """The existing topics have the settings of the file."""
+    yield from foreign_topics(inventory.pipeline, inventory.existing)
+    yield from preconditions.partitions(inventory)
+    settings, ends = (
+        inventory.topics.settings_of_all(topic.name for topic in inventory.log),
+        inventory.topics.ends(inventory.log),
+    )
+    for existing in inventory.log:
+        begins = max(first for (name, _), (first, _) in ends.items() if name == existing.name)
+        yield from topic(existing.name, settings[existing.name], begins, inventory.pipeline)
+    yield ok(SUBJECT, f"existing topics of the pipeline: {len(inventory.log)}")
 
 
-def creatable(i: Inventory) -> Iterator[Finding]:
-    """The brokers would create a topic as `deploy` does: asked with validation only. It shows policies, rights, and
-    replicas that cannot be had."""
-    pipeline, settings = i.pipeline, change_settings(i.pipeline)
-    missing = [name for name in source.namespaces(i) if topic_of(pipeline.name, name) not in i.existing]
+def creatable(inventory: Inventory) -> Iterator[Finding]:
+    """The brokers would create a topic as `deploy` does.
+
+    A request that is only validated shows missing privileges, policies, and too few brokers for the replicas.
+    """
+    pipeline, settings = inventory.pipeline, change_settings(inventory.pipeline)
+    missing = [name for name in source.namespaces(inventory) if topic_of(pipeline.name, name) not in inventory.existing]
     try:
-        probe = f"{pipeline.name}.check"  # under the prefix that the user may have, and of no namespace
-        i.topics.create(probe, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
+        probe = f"{pipeline.name}.check"  # has the prefix, for which ACLs exist, and belongs to no namespace
+        inventory.topics.create(probe, pipeline.partitions, pipeline.replication_factor, settings, validate_only=True)
     except TopicError as refused:
-        yield (error if missing or not i.log else warning)(
+        yield (error if missing or not inventory.log else warning)(
             SUBJECT,
             f"the brokers would not create the pipeline's topics: {refused}",
             "correct what the message names: [kafka] replication_factor or partitions, the brokers' policies, or the"
@@ -71,7 +77,7 @@ PRECONDITIONS = (Precondition(brokers), Precondition(creatable), Precondition(to
 
 
 def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) -> Iterator[Finding]:
-    """What the settings of one broker mean for records of up to 17 MiB, and for order and safety of the log."""
+    """The broker takes records of up to 17 MiB, and its settings endanger neither the order nor the log."""
     subject = f"{SUBJECT} broker {number}"
     if _bytes(settings, "socket.request.max.bytes") < LARGEST_RECORD:
         yield error(
@@ -108,11 +114,11 @@ def broker(number: int, settings: Settings, brokers: int, pipeline: Pipeline) ->
     )
 
 
-def _replication(subject: str, settings: Settings, brokers: int, wanted: int) -> Iterator[Finding]:
-    factor = wanted if wanted > 0 else int(settings.get("default.replication.factor", "1"))
+def _replication(subject: str, settings: Settings, brokers: int, configured: int) -> Iterator[Finding]:
+    factor = configured if configured > 0 else int(settings.get("default.replication.factor", "1"))
     insync = int(settings.get("min.insync.replicas", "1"))
     if brokers > 1 and factor == 1:
-        where = "[kafka] replication_factor" if wanted > 0 else "the broker's default.replication.factor"
+        where = "[kafka] replication_factor" if configured > 0 else "the broker's default.replication.factor"
         yield warning(
             subject,
             f"topics have one replica ({where}) on {brokers} brokers: a broker that is lost takes its part of the log"
@@ -133,17 +139,17 @@ def _bytes(settings: Settings, key: str) -> int:
 
 
 def topic(name: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
-    """What is wrong with the settings of a change topic that is there, whose first offset is `begins`."""
+    """The settings of an existing change topic are those of the file. `begins`: its first offset."""
     subject = f"{SUBJECT} {name}"
-    told = [*log.guard(subject, settings, begins, pipeline)]
-    yield from told
-    named = {finding.where for finding in told}
-    wanted = {key: value for key, value in change_settings(pipeline).items() if key not in named}
-    other = {key: settings.get(key) for key, value in wanted.items() if settings.get(key) != value}
+    guarded = [*log.guard(subject, settings, begins, pipeline)]
+    yield from guarded
+    reported = {finding.where for finding in guarded}
+    required = {key: value for key, value in change_settings(pipeline).items() if key not in reported}
+    other = {key: settings.get(key) for key, value in required.items() if settings.get(key) != value}
     if other:
         yield warning(
             subject,
-            f"has {_listed(other)}, but the file requires {_listed({key: wanted[key] for key in other})}",
+            f"has {_listed(other)}, but the file requires {_listed({key: required[key] for key in other})}",
             "run `towpath deploy`, which applies the file's settings",
         )
 
@@ -152,8 +158,8 @@ def _listed(settings: Mapping[str, str | None]) -> str:
     return ", ".join(f"{key}={value}" for key, value in settings.items())
 
 
-def strangers(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterator[Finding]:
-    """Topics under the pipeline's prefix that are of no namespace of it."""
+def foreign_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterator[Finding]:
+    """Warn about topics with the pipeline's prefix that belong to none of its namespaces."""
     pattern = pipeline.selection.topic_regex(pipeline.name)
     others = [
         name

@@ -1,4 +1,4 @@
-"""Whether the topics keep what a rebuild needs, and whether the oplog keeps what capture still has to read."""
+"""The checks of the log and the oplog: whether they keep what a rebuild and capture still need."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from towpath.resnapshot import Captured
 from towpath.session import Session
 from towpath.topic_settings import MARK, is_compacted
 
-_SHORT_MS = 600_000  # a lag below this leaves little time when a broker or Connect is away
+_SHORT_MS = 600_000  # a shorter lag leaves little time during an outage of a broker or Connect
 _FOREVER = -1
 
 Settings = Mapping[str, str]
 
 
 def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
-    """What can lose records that a rebuild needs, or has lost them; `begins` is the first offset that is there."""
+    """The topic keeps the records that a rebuild needs. `begins`: its first offset."""
     yield from _retention(subject, settings, begins, pipeline)
     if pipeline.compaction is None:
-        yield from _unwanted(subject, settings)
+        yield from _no_compaction(subject, settings)
     else:
         yield from _compaction(subject, settings, pipeline.compaction)
 
 
 def _retention(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
-    wanted, found = pipeline.retention_ms, int(settings.get("retention.ms", _FOREVER))
-    if found != _FOREVER and (wanted == _FOREVER or found < wanted):
-        wants = "forever" if wanted == _FOREVER else f"for {wanted} ms"
+    desired, actual = pipeline.retention_ms, int(settings.get("retention.ms", _FOREVER))
+    if actual != _FOREVER and (desired == _FOREVER or actual < desired):
+        period = "forever" if desired == _FOREVER else f"for {desired} ms"
         yield warning(
             subject,
-            f"retention.ms={found}: the brokers delete records that the file keeps {wants}; the log cannot rebuild"
+            f"retention.ms={actual}: the brokers delete records that the file keeps {period}; the log cannot rebuild"
             " documents that have not changed since",
             "run `towpath deploy`, which applies [log] retention",
             where="retention.ms",
@@ -52,7 +52,7 @@ def _retention(subject: str, settings: Settings, begins: int, pipeline: Pipeline
             "run `towpath deploy`, which sets retention.bytes=-1",
             where="retention.bytes",
         )
-    if begins and wanted == _FOREVER:
+    if begins and desired == _FOREVER:
         yield warning(
             subject,
             f"begins at offset {begins}, not at 0: the first records are gone, and the log cannot rebuild documents"
@@ -62,7 +62,7 @@ def _retention(subject: str, settings: Settings, begins: int, pipeline: Pipeline
         )
 
 
-def _unwanted(subject: str, settings: Settings) -> Iterator[Finding]:
+def _no_compaction(subject: str, settings: Settings) -> Iterator[Finding]:
     if is_compacted(settings):
         yield error(
             subject,
@@ -94,7 +94,7 @@ def _compaction(subject: str, settings: Settings, compaction: Compaction) -> Ite
 
 
 def plan(pipeline: Pipeline) -> Iterator[Finding]:
-    """What the file itself says of the log that is a trap."""
+    """The settings of the log in the pipeline file go together."""
     compaction = pipeline.compaction
     if compaction is None:
         return
@@ -114,49 +114,52 @@ def plan(pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def check(it: Session) -> Iterator[Finding]:
-    """Findings about a pipeline that is deployed; none where a part does not answer, which others tell."""
+def check(session: Session) -> Iterator[Finding]:
+    """The oplog still holds what the source connectors have not captured. Unreachable servers yield no finding here."""
     try:
-        if not it.pipeline.has_own_source:
+        if not session.pipeline.has_own_source:
             return
-        found = resnapshot.look(it.pipeline, it.connect)
-        with briefly(it.pipeline.source_uri, "source") as client:
-            window = read(client)
+        captures = resnapshot.read_captured(session.pipeline, session.connect)
+        with briefly(session.pipeline.source_uri, "source") as client:
+            oplog = read(client)
     except TowpathError:
         return
-    for captured in found:
-        yield from judge_capture(window, captured)
+    for captured in captures:
+        yield from check_capture(oplog, captured)
 
 
-def warnings(it: Session) -> tuple[str, ...]:
-    """What `status` shows of it."""
-    return tuple(f"{one.subject}: {one.finding}; {one.advice}" for one in check(it) if one.level != "ok")
+def warnings(session: Session) -> tuple[str, ...]:
+    """The errors and warnings of `check`, one line each, for `status`."""
+    return tuple(
+        f"{finding.subject}: {finding.finding}; {finding.advice}" for finding in check(session) if finding.level != "ok"
+    )
 
 
 _SUBJECT = "source oplog"
-#: A day is what it takes to see in the morning what broke in the evening, and to mend it.
+#: Hours. A day is enough to notice in the morning what broke in the evening, and to repair it.
 SHORT_HOURS = 24.0
 #: An oplog this full has begun to drop its oldest entries, so that its span is its window.
 _FULL = 0.9
-#: Capture that is behind by this share of the window is warned of.
+#: The share of the window that capture may be behind without a warning.
 _NEAR = 0.5
-#: Bytes a second that a copy manages on small machines, with indexes and other work beside it.
+#: Bytes per second of a copy on a small machine with indexes and other load.
 SLOW_COPY = 5 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Oplog:
-    """`span` in seconds between its first and its last entry; `size` and `limit` in bytes; `kept` hours at least.
-
-    `io.towpath.debezium.Oplog` reckons the same in the source connector.
-    """
+    """The extent of an oplog. `io.towpath.debezium.Oplog` has the same rules in the source connector."""
 
     span: int
+    """Seconds between its first and its last entry."""
     size: int
+    """Bytes in use."""
     limit: int
+    """Maximum size in bytes."""
     kept: float = 0.0
+    """Its minimum retention in hours."""
     last: int = 0
-    """The time in its last entry, in seconds since the epoch."""
+    """The time of its last entry, in seconds since the epoch."""
 
     @property
     def full(self) -> bool:
@@ -164,26 +167,26 @@ class Oplog:
 
     @property
     def young(self) -> bool:
-        """Whether it is too early to tell the pace of writes from it."""
+        """Whether it is too early to estimate the write rate."""
         return not self.full and self.span < 3600
 
     @property
     def hours(self) -> float:
-        """The window at the pace of writes so far: as it is when full, else what it will be."""
+        """The window in hours: the current one if the oplog is full, else an estimate from the write rate so far."""
         grown = 1.0 if self.full else self.limit / max(self.size, 1)
         return max(self.span * grown / 3600, self.kept)
 
     def is_near(self, since: int) -> bool:
-        """Whether what was written at a moment (seconds since the epoch) is soon, or already, no longer held."""
+        """Whether a change made at `since` (seconds since the epoch) is dropped already, or will be soon."""
         return self.last - since > _NEAR * self.hours * 3600
 
 
 def read(client: MongoClient[dict[str, Any]]) -> Oplog | None:
-    """None where the user may not read it."""
-    oplog = client.local["oplog.rs"]
-    first = if_allowed(lambda: oplog.find_one({}, {"ts": 1}, sort=[("$natural", 1)]))
-    last = if_allowed(lambda: oplog.find_one({}, {"ts": 1}, sort=[("$natural", -1)]))
-    sizes = if_allowed(lambda: next(iter(oplog.aggregate([{"$collStats": {"storageStats": {}}}])))["storageStats"])
+    """The extent of the oplog; None if the user may not read it."""
+    entries = client.local["oplog.rs"]
+    first = if_allowed(lambda: entries.find_one({}, {"ts": 1}, sort=[("$natural", 1)]))
+    last = if_allowed(lambda: entries.find_one({}, {"ts": 1}, sort=[("$natural", -1)]))
+    sizes = if_allowed(lambda: next(iter(entries.aggregate([{"$collStats": {"storageStats": {}}}])))["storageStats"])
     if not first or not last or not sizes:
         return None
     server = if_allowed(lambda: client.admin.command("serverStatus")) or {}
@@ -191,33 +194,33 @@ def read(client: MongoClient[dict[str, Any]]) -> Oplog | None:
     return Oplog(last["ts"].time - first["ts"].time, sizes["size"], sizes["maxSize"], kept, last["ts"].time)
 
 
-def judge(found: Oplog | None) -> Iterator[Finding]:
-    if found is None:
+def check_window(oplog: Oplog | None) -> Iterator[Finding]:
+    if oplog is None:
         yield warning(
             _SUBJECT,
             "its window is unknown: the user may not read local.oplog.rs",
             'grant find and collStats on {db: "local", collection: "oplog.rs"}, or run rs.printReplicationInfo() as'
             f" another user: the window should be {SHORT_HOURS:.0f} hours or more",
         )
-    elif found.young:
-        share = f"{found.size / max(found.limit, 1):.1%} of {found.limit / 2**20:,.0f} MiB"
-        yield ok(_SUBJECT, f"is too new to estimate its window: {share} in {found.span / 60:.0f} minutes")
-    elif found.hours < SHORT_HOURS:
+    elif oplog.young:
+        share = f"{oplog.size / max(oplog.limit, 1):.1%} of {oplog.limit / 2**20:,.0f} MiB"
+        yield ok(_SUBJECT, f"is too new to estimate its window: {share} in {oplog.span / 60:.0f} minutes")
+    elif oplog.hours < SHORT_HOURS:
         yield warning(
             _SUBJECT,
-            f"reaches back {found.hours:.1f} hours at the current write rate ({found.limit / 2**20:,.0f} MiB): a"
+            f"reaches back {oplog.hours:.1f} hours at the current write rate ({oplog.limit / 2**20:,.0f} MiB): a"
             " capture that is down for longer, or an initial copy that takes longer, has to start over",
             f"enlarge it to {SHORT_HOURS:.0f} hours or more: db.adminCommand({{replSetResizeOplog: 1, size: <MiB>,"
             f" minRetentionHours: {SHORT_HOURS:.0f}}}) on every member",
         )
     else:
-        yield ok(_SUBJECT, f"reaches back {found.hours:,.0f} hours at the current write rate")
+        yield ok(_SUBJECT, f"reaches back {oplog.hours:,.0f} hours at the current write rate")
 
 
-def judge_capture(found: Oplog | None, captured: Captured) -> Iterator[Finding]:
-    """Whether a source connector that is deployed comes near the oplog's end, or is beyond it."""
+def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
+    """The oplog still holds the changes that a deployed source connector has not captured."""
     subject = f"{_SUBJECT}, {captured.connector}"
-    behind = found.last - captured.since.seconds if found else 0
+    behind = oplog.last - captured.since.seconds if oplog else 0
     if captured.lost:
         yield error(
             subject,
@@ -232,49 +235,49 @@ def judge_capture(found: Oplog | None, captured: Captured) -> Iterator[Finding]:
             " documents that were deleted since are still at the destination",
             "run `towpath resnapshot PIPELINE` to continue it",
         )
-    elif found and found.is_near(captured.since.seconds):
+    elif oplog and oplog.is_near(captured.since.seconds):
         yield warning(
             subject,
-            f"reaches back {_time(found.hours * 3600)}, and capture is {_time(behind)} behind: if the oplog drops"
-            " changes before they are captured, `towpath resnapshot` has to re-read everything",
+            f"reaches back {_duration(oplog.hours * 3600)}, and capture is {_duration(behind)} behind: if the oplog"
+            " drops changes before they are captured, `towpath resnapshot` has to re-read everything",
             "make sure that the connector runs (`towpath status`), or enlarge the oplog (replSetResizeOplog, with"
             " minRetentionHours) on every member",
         )
-    elif found:
-        yield ok(subject, f"reaches back {_time(found.hours * 3600)}, and capture is {_time(behind)} behind")
+    elif oplog:
+        yield ok(subject, f"reaches back {_duration(oplog.hours * 3600)}, and capture is {_duration(behind)} behind")
 
 
-def _time(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     for unit, length in (("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:,.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
 
 
-def judge_copy(found: Oplog | None, documents: int, size: int, copy: Copy) -> Iterator[Finding]:
-    """Whether the oplog reaches back over a copy of so many documents and bytes: the stream begins where it began."""
-    if found is None or found.young or copy.way == "none" or not size:
+def check_copy(oplog: Oplog | None, documents: int, size: int, copy: Copy) -> Iterator[Finding]:
+    """The oplog window is longer than a copy of so many documents and bytes takes."""
+    if oplog is None or oplog.young or copy.method == "none" or not size:
         return
     limits = ((documents, copy.documents_per_second), (size, copy.bytes_per_second))
     limited = max((amount / rate / 3600 for amount, rate in limits if rate), default=0.0)
     extent = f"{size / 2**30:,.1f} GiB"
     enlarge = "enlarge the oplog (replSetResizeOplog with minRetentionHours)"
-    if limited > found.hours:
+    if limited > oplog.hours:
         yield error(
             _SUBJECT,
-            f"reaches back {found.hours:.1f} hours, but a copy of {extent} takes {limited:.1f} hours at the limits in"
+            f"reaches back {oplog.hours:.1f} hours, but a copy of {extent} takes {limited:.1f} hours at the limits in"
             " [capture]: the stream could not start where the copy began",
             f"raise documents_per_second or bytes_per_second, or {enlarge}",
         )
         return
     slow = max(limited, size / SLOW_COPY / 3600)
-    words = f"a copy of {extent} takes {slow:.1f} hours at {SLOW_COPY // 2**20} MiB/s"
-    if slow > found.hours:
+    duration = f"a copy of {extent} takes {slow:.1f} hours at {SLOW_COPY // 2**20} MiB/s"
+    if slow > oplog.hours:
         yield warning(
             _SUBJECT,
-            f"reaches back {found.hours:.1f} hours, but {words}, the rate of a small machine: if the copy is no faster,"
-            " the stream cannot start where the copy began",
+            f"reaches back {oplog.hours:.1f} hours, but {duration}, the rate of a small machine: if the copy is no"
+            " faster, the stream cannot start where the copy began",
             f"{enlarge}, or make sure that the copy is faster",
         )
     else:
-        yield ok(_SUBJECT, f"reaches back {found.hours:,.1f} hours, and {words} or less")
+        yield ok(_SUBJECT, f"reaches back {oplog.hours:,.1f} hours, and {duration} or less")

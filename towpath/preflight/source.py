@@ -1,4 +1,4 @@
-"""The source: who it is, what the user may do, how far its oplog reaches, what its collections hold."""
+"""The checks of the source: its servers, the user's privileges, the oplog window, and what the collections hold."""
 
 from __future__ import annotations
 
@@ -22,80 +22,83 @@ from towpath.preflight import cluster, connect, log
 from towpath.text import counted
 
 SIDE = "source"
-_SHOWN = 10  # more than so many collections are told as a number
+_SHOWN = 10  # with more collections, only their number is listed
 
 
-def servers(i: Inventory) -> Iterator[Finding]:
-    yield from cluster.servers(i.source)
+def servers(inventory: Inventory) -> Iterator[Finding]:
+    yield from cluster.servers(inventory.source)
 
 
-def _missing(i: Inventory) -> list[str]:
-    """Actions that the user lacks; each has to be granted for all databases at once."""
-    actions = SOURCE_ACTIONS + (COPY_ACTIONS if i.pipeline.copy.way == "towpath" else ())
-    return i.source.privileges.missing_everywhere(actions) if i.source.privileges else []
+def _missing(inventory: Inventory) -> list[str]:
+    """The actions that are not granted to the user on all databases."""
+    actions = SOURCE_ACTIONS + (COPY_ACTIONS if inventory.pipeline.copy.method == "towpath" else ())
+    return inventory.source.privileges.missing_everywhere(actions) if inventory.source.privileges else []
 
 
-def privileged(i: Inventory) -> Iterator[Finding]:
-    actions = SOURCE_ACTIONS + (COPY_ACTIONS if i.pipeline.copy.way == "towpath" else ())
-    mine, missing = i.source.privileges, _missing(i)
-    if mine is None:
+def privileged(inventory: Inventory) -> Iterator[Finding]:
+    """The user has the required privileges."""
+    actions = SOURCE_ACTIONS + (COPY_ACTIONS if inventory.pipeline.copy.method == "towpath" else ())
+    granted, missing = inventory.source.privileges, _missing(inventory)
+    if granted is None:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
     elif missing:
-        user, _, database = mine.user.partition("@")
+        user, _, database = granted.user.partition("@")
         yield error(
             SIDE,
-            f"the user {mine.user} may not {', '.join(missing)} in every database, but Debezium watches all databases"
-            " with one change stream",
+            f"the user {granted.user} may not {', '.join(missing)} in every database, but Debezium watches all"
+            " databases with one change stream",
             f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readAnyDatabase", db: "admin"}}])',
         )
     else:
-        yield ok(SIDE, f"the user {mine.user} may {', '.join(actions)} in every database")
+        yield ok(SIDE, f"the user {granted.user} may {', '.join(actions)} in every database")
 
 
-def namespaces(i: Inventory) -> tuple[str, ...]:
-    """What is replicated; nothing where the source is away, or its user may not see that."""
-    return () if SIDE in i.away or _missing(i) else i.namespaces
+def namespaces(inventory: Inventory) -> tuple[str, ...]:
+    """The replicated namespaces; empty if the source is unreachable or its user may not list them."""
+    return () if SIDE in inventory.unreachable or _missing(inventory) else inventory.namespaces
 
 
-def oplog(i: Inventory) -> Iterator[Finding]:
-    yield from log.judge(i.source.ask(log.read))
+def oplog(inventory: Inventory) -> Iterator[Finding]:
+    yield from log.check_window(inventory.source.ask(log.read))
 
 
-def copy_time(i: Inventory) -> Iterator[Finding]:
-    """The oplog reaches back over a copy."""
-    if not _missing(i) and (connect.SUBJECT in i.away or not i.is_deployed):
-        documents, size = _total(i)
-        yield from log.judge_copy(i.source.ask(log.read), documents, size, i.pipeline.copy)
+def copy_time(inventory: Inventory) -> Iterator[Finding]:
+    """The oplog window is longer than the initial copy takes."""
+    if not _missing(inventory) and (connect.SUBJECT in inventory.unreachable or not inventory.is_deployed):
+        documents, size = _total(inventory)
+        yield from log.check_copy(inventory.source.ask(log.read), documents, size, inventory.pipeline.copy)
 
 
-def _total(i: Inventory) -> tuple[int, int]:
-    """Documents and bytes of all collections."""
-    return sum(documents for documents, _ in i.extents.values()), sum(size for _, size in i.extents.values())
+def _total(inventory: Inventory) -> tuple[int, int]:
+    """(documents, bytes) of all collections."""
+    return sum(documents for documents, _ in inventory.extents.values()), sum(
+        size for _, size in inventory.extents.values()
+    )
 
 
-def collections(i: Inventory) -> Iterator[Finding]:
-    """Which collections match, and what a sample of each shows."""
-    if _missing(i):
+def collections(inventory: Inventory) -> Iterator[Finding]:
+    """The collections that match are supported, and samples of them show no traps."""
+    if _missing(inventory):
         return
     for check in (preconditions.included, preconditions.kinds, preconditions.names):
-        yield from check(i)
-    for collection in i.collections:
+        yield from check(inventory)
+    for collection in inventory.collections:
         subject = f"{SIDE} {collection.namespace}"
         if collection.kind == "view":
             yield ok(subject, "is a view and is not replicated: only collections have a change stream")
-        elif collection.options.get("capped") and not any(preconditions.kind(collection, i.pipeline)):
+        elif collection.options.get("capped") and not any(preconditions.kind(collection, inventory.pipeline)):
             yield warning(
                 subject,
                 "is capped: documents that it drops cause no change event and stay at the destination forever",
                 "make the collection at the destination capped too, or leave it out with [collections] exclude",
             )
         if collection.kind == "collection":
-            count, _ = i.extents[collection.namespace]
-            yield from i.source.ask(partial(_sampled, collection.namespace, count, i.pipeline))
-    documents, size = _total(i)
-    shown = ", ".join(i.namespaces) if len(i.namespaces) <= _SHOWN else ""
+            count, _ = inventory.extents[collection.namespace]
+            yield from inventory.source.ask(partial(_sampled, collection.namespace, count, inventory.pipeline))
+    documents, size = _total(inventory)
+    listed = ", ".join(inventory.namespaces) if len(inventory.namespaces) <= _SHOWN else ""
     total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
-    yield ok(SIDE, f"matching collections: {shown or len(i.namespaces)}; {total}")
+    yield ok(SIDE, f"matching collections: {listed or len(inventory.namespaces)}; {total}")
 
 
 PRECONDITIONS = (
@@ -110,20 +113,19 @@ PRECONDITIONS = (
 _DOCUMENTS = 300
 _SECONDS = 3.0
 _BYTES = 32 * 1024 * 1024
-#: Beyond this a change event, which wraps the document, may not fit into the server's own limit of 16 MiB.
+#: The change event of a larger document, which wraps it, may exceed the server's limit of 16 MiB.
 LARGE = int(15.9 * 1024 * 1024)
 _NAMED = 3
 _RAW: CodecOptions[RawBSONDocument] = CodecOptions(document_class=RawBSONDocument)
 
 
 def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDocument]:
-    """Some hundred documents, bounded in bytes and time as well.
+    """A sample of some hundred documents, limited in bytes and time too.
 
-    From a large collection `$sample` picks without reading it all; a small one is read through, since `$sample`
-    would sort it there.
+    `$sample` picks from a large collection without reading all of it. A small one it would sort, so that is scanned.
     """
-    database, collection = namespace.split(".", 1)
-    wanted: Any = client[database].get_collection(collection, codec_options=_RAW)
+    database, name = namespace.split(".", 1)
+    collection: Any = client[database].get_collection(name, codec_options=_RAW)
     pipeline: list[dict[str, Any]]
     if count > 20 * _DOCUMENTS:  # the server's random cursor works below 5 % of the collection
         pipeline = [{"$sample": {"size": _DOCUMENTS}}]
@@ -131,7 +133,7 @@ def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDoc
         pipeline = [{"$match": {"$sampleRate": min(1.0, _DOCUMENTS / max(count, 1))}}]
     end, size = time.monotonic() + _SECONDS, 0
     try:
-        for document in wanted.aggregate(pipeline, batchSize=50, maxTimeMS=int(_SECONDS * 1000)):
+        for document in collection.aggregate(pipeline, batchSize=50, maxTimeMS=int(_SECONDS * 1000)):
             yield document
             size += len(document.raw)
             if size > _BYTES or time.monotonic() > end:
@@ -141,17 +143,18 @@ def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDoc
 
 
 def _sampled(namespace: str, count: int, pipeline: Pipeline, client: Client) -> list[Finding]:
-    """What a sample of one collection of `count` documents shows."""
+    """The findings of `sample`, as a list."""
     return list(sample(client, namespace, count, pipeline))
 
 
 def sample(client: Client, namespace: str, count: int, pipeline: Pipeline) -> Iterator[Finding]:
-    subject, looked_at, largest = f"source {namespace}", 0, 0
+    """What a sample of a collection with `count` documents shows."""
+    subject, sampled, largest = f"source {namespace}", 0, 0
     odd: dict[str, None] = {}
     for document in documents(client, namespace, count):
-        looked_at += 1
+        sampled += 1
         largest = max(largest, len(document.raw))
-        odd.update(dict.fromkeys(map(_shown, odd_names(bytes(document.raw)))))
+        odd.update(dict.fromkeys(map(_readable, odd_names(bytes(document.raw)))))
     if odd:
         yield _odd_finding(subject, namespace, list(odd), pipeline)
     if largest > LARGE:
@@ -163,30 +166,30 @@ def sample(client: Client, namespace: str, count: int, pipeline: Pipeline) -> It
         )
     yield ok(
         subject,
-        f"sampled {looked_at:,} of {counted(count, 'document')}{f', the largest {largest:,} bytes' if largest else ''}",
+        f"sampled {sampled:,} of {counted(count, 'document')}{f', the largest {largest:,} bytes' if largest else ''}",
     )
 
 
 def _odd_finding(subject: str, namespace: str, odd: list[str], pipeline: Pipeline) -> Finding:
     more = f" and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
-    found = f"has fields whose names contain a dot, begin with $ or are empty: {', '.join(odd[:_NAMED])}{more}"
+    fields = f"has fields whose names contain a dot, begin with $ or are empty: {', '.join(odd[:_NAMED])}{more}"
     if pipeline.captured_whole and pipeline.captured_whole.matches(namespace):
-        return ok(subject, f"{found}; [capture] whole_documents looks up its whole documents")
+        return ok(subject, f"{fields}; [capture] whole_documents looks up its whole documents")
     return warning(
         subject,
-        f"{found}; in an update, a change stream does not distinguish the field a.b from b inside a",
+        f"{fields}; in an update, a change stream does not distinguish the field a.b from b inside a",
         f'if updates touch them, add "{namespace}" to [capture] whole_documents before the first deploy',
     )
 
 
-def _shown(path: tuple[str, ...]) -> str:
+def _readable(path: tuple[str, ...]) -> str:
     return " → ".join(repr(name) if name != "[]" else name for name in path)
 
 
 _DOCUMENT, _ARRAY = 0x03, 0x04
-#: Bytes of the values that always have the same length, by BSON type.
+#: BSON types whose values have a fixed length → that length in bytes.
 _FIXED = {0x01: 8, 0x06: 0, 0x07: 12, 0x08: 1, 0x09: 8, 0x0A: 0, 0x10: 4, 0x11: 8, 0x12: 8, 0x13: 16, 0x7F: 0, 0xFF: 0}
-#: Bytes besides the length that a value begins with: strings and code, binary's subtype, a DBPointer's id.
+#: BSON types whose values begin with a length → bytes that this length does not count.
 _COUNTED = {0x02: 4, 0x0D: 4, 0x0E: 4, 0x05: 5, 0x0C: 16, 0x0F: 0, _DOCUMENT: 0, _ARRAY: 0}
 _REGULAR_EXPRESSION = 0x0B
 
@@ -194,7 +197,10 @@ Path = tuple[str, ...]
 
 
 def odd_names(raw: bytes) -> Iterator[Path]:
-    """Paths of the fields whose names hold a dot, begin with `$` or are empty, at any depth; `[]` is an element."""
+    """Paths of the fields, at any depth, whose names contain a dot, begin with `$` or are empty.
+
+    `[]` in a path stands for an array element.
+    """
     yield from _odd(raw, 0, (), in_array=False)
 
 
@@ -215,7 +221,7 @@ def _is_odd(name: str) -> bool:
 
 
 def _after(raw: bytes, kind: int, place: int) -> int:
-    """Where the value of a type that begins at `place` is over."""
+    """The offset after the value that begins at `place` and is of the BSON type `kind`."""
     if kind in _FIXED:
         return place + _FIXED[kind]
     if kind == _REGULAR_EXPRESSION:

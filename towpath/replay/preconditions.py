@@ -77,7 +77,7 @@ def captured(pipeline: Pipeline, connect: Connect) -> Captured:
         except NoSuchConnector:
             return Captured(None, None, (), True)
     times = [state.position.time for state in found if state.position is not None]
-    none = [ClusterTime(0, 0)] if pipeline.copy.way == "none" else []
+    none = [ClusterTime(0, 0)] if pipeline.copy.method == "none" else []
     copied = none + [state.copied for state in found if state.copied is not None]
     return Captured(
         passed=min(times) if len(times) == len(found) else None,
@@ -92,7 +92,7 @@ def captured(pipeline: Pipeline, connect: Connect) -> Captured:
 
 
 def refuse_uncopied(pipeline: Pipeline, *, force: bool) -> None:
-    if pipeline.copy.way == "none" and not force:
+    if pipeline.copy.method == "none" and not force:
         raise Refused(
             f'{pipeline.name} has [capture] copy = "none": its log never had what the source held when it began, so'
             " that a destination rebuilt from it lacks that; --force rebuilds the rest"
@@ -191,16 +191,16 @@ def _known(configurations: Configurations, connector: str, key: str) -> ReplicaS
 
 
 def refuse_written(i: Inventory, label: str, destination: ReplicaSet, targets: Iterable[str]) -> None:
-    for one in writers(i.configurations, destination, targets, but=name_of(i.pipeline, label)):
+    for one in writers(i.configurations, destination, targets, except_for=name_of(i.pipeline, label)):
         if one.replay_of == i.pipeline.name:
             raise Refused(
-                f"the replay {one.label} already writes {one.some} there; to go on with it, give --name {one.label} and"
-                f" the options that it was begun with; to give it up: towpath remove PIPELINE --replay {one.label}"
+                f"the replay {one.label} already writes {one.listed} there; to go on with it, give --name {one.label}"
+                f" and the options that it was begun with; to give it up: towpath remove PIPELINE --replay {one.label}"
             )
         whose = f"the replay {one.label} of {one.replay_of}" if one.replay_of else f"the connector {one.connector}"
         raise Refused(
-            f"{whose} already writes {one.some} there, and two sinks on one namespace overtake each other; name another"
-            " destination, or other namespaces with --only"
+            f"{whose} already writes {one.listed} there, and two sinks on one namespace overtake each other; name"
+            " another destination, or other namespaces with --only"
         )
 
 

@@ -113,7 +113,7 @@ def _ended(it: Session, rebuild: Rebuild, lacks: LogCheck | None, *, resumed: bo
         following=False,
         check=lacks,
         resumed=resumed,
-        uncopied=pipeline.copy.way == "none",
+        uncopied=pipeline.copy.method == "none",
         refused=replaying.refused(pipeline, it.topics, rebuild.letters),
         letters=pipeline.dead_letter_topic,
         heads=[words for _, words in replaying.moved_heads(pipeline, rebuild.log, it.topics).values()],

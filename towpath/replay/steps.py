@@ -211,7 +211,7 @@ def _ended(it: Session, running: _Running, what: str, watcher: Watcher) -> Verdi
         following=plan.follow,
         check=running.check,
         resumed=running.resumed,
-        uncopied=it.pipeline.copy.way == "none",
+        uncopied=it.pipeline.copy.method == "none",
         refused=connector.refused(replay.sink, it.topics, plan.letters),
         letters=replay.dead_letter_topic,
         heads=[words for _, words in connector.moved_heads(it.pipeline, plan.log, it.topics).values()],

@@ -1,1 +1,1 @@
-"""Collections, views and indexes: created before the copy, relaxed for it, restored after it; schema changes since."""
+"""Collections, views and indexes: created before the copy and relaxed for it, then restored; and later DDL."""

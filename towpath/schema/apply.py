@@ -1,4 +1,4 @@
-"""Run what `towpath/schema/plan.py` has planned at the destination, and report how far an index build has come."""
+"""Run the steps of a plan (`towpath/schema/plan.py`) at the destination, and report the progress of index builds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ from towpath.pipeline import Pipeline
 from verifier.repair_commands import Command
 
 _UNAUTHORISED, _NOT_UNIQUE = 13, 359  # CannotConvertIndexToUnique in MongoDB's error_codes.yml
-_ROLE = "grant the role dbAdmin on its database, or the least that README names"
-_SHOWN = 5
-"""Values, and documents of each."""
+_ROLE = "grant the role dbAdmin on its database, or the privileges in README"
+_SHOWN = 5  # duplicate values in a message, and documents with each value
+_POLL_S = 0.5
+
+#: Called with (done, total, description of the work).
+Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command for the destination, and what it is about."""
+    """One command for a namespace of the destination."""
 
     namespace: str
     command: Command
@@ -33,31 +36,31 @@ class Step:
     @property
     def builds(self) -> tuple[str, ...]:
         """The names of the indexes that it builds."""
-        return tuple(one["name"] for one in self.command.body.get("indexes", ()))
+        return tuple(index["name"] for index in self.command.body.get("indexes", ()))
 
     @property
     def drops_index(self) -> bool:
-        """Whether it makes room for an index that is built again, so that the two go together."""
+        """Whether it drops an index, which another step builds again."""
         return "dropIndexes" in self.command.body
 
     @property
     def change(self) -> Mapping[str, Any]:
-        """What it changes in place of an index, besides `name`; empty when it does something else."""
-        found: Mapping[str, Any] = self.command.body.get("index", {}) if "collMod" in self.command.body else {}
-        return found
+        """`name` of an index and the options of it that `collMod` changes in place; empty for other commands."""
+        index: Mapping[str, Any] = self.command.body.get("index", {}) if "collMod" in self.command.body else {}
+        return index
 
     @property
     def converts(self) -> bool:
-        """Whether it makes an index unique in place, or gets it ready for that."""
+        """Whether it makes an index unique in place, or prepares that."""
         return not {"unique", "prepareUnique"}.isdisjoint(self.change)
 
     @property
     def takes_time(self) -> bool:
-        """Whether it reads documents, or a whole index."""
+        """Whether it reads all documents or a whole index."""
         return bool(self.builds) or "unique" in self.change
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         if self.builds:
             return f"build {', '.join(self.builds)} on {self.namespace}"
         if "unique" in self.change:
@@ -68,81 +71,81 @@ class Step:
         return f"{next(iter(self.command.body))} {self.namespace}"
 
 
-def unannounced(step: Step) -> None:
-    """Tells nobody."""
+def ignore_step(step: Step) -> None:
+    """Do nothing before a step."""
 
 
-def untold(done: int, of: int, words: str) -> None:
-    """Tells nobody."""
+def ignore_progress(done: int, total: int, description: str) -> None:
+    """Do nothing during an index build."""
 
 
 def run(
-    pipeline: Pipeline, steps: Sequence[Step], begin: Callable[[Step], None] = unannounced, tell: Told = untold
+    pipeline: Pipeline,
+    steps: Sequence[Step],
+    on_step: Callable[[Step], None] = ignore_step,
+    on_progress: Progress = ignore_progress,
 ) -> None:
-    """Run these at the destination. `begin` is told of each step before it, `tell` how far building an index has come.
+    """Run these steps at the destination. `on_step` is called before each, `on_progress` during index builds.
 
-    Raises `TowpathError` with the command that the destination refuses, and `MongoUnreachable`; what was made stays,
-    and running it again makes the rest. An index with duplicates stays as it was, and the others go on.
+    Raises `MongoUnreachable`, and `TowpathError` with the command that the destination refuses. Steps that are done
+    stay done; a new plan has the rest. An index with duplicates stays as it was, and the other steps still run.
     """
     duplicates: list[str] = []
     with connected(pipeline.destination_uri, "destination") as client:
         for step in steps:
-            begin(step)
+            on_step(step)
             try:
-                _one(client, step, tell)
+                _run_step(client, step, on_progress)
             except OperationFailure as error:
                 if error.code != _NOT_UNIQUE:
-                    raise TowpathError(_refusal(step, error)) from error
-                _take_back(client, step)
+                    raise TowpathError(_failure(step, error)) from error
+                _unprepare(client, step)
                 duplicates.append(_duplicates(step, error))
     if duplicates:
         raise TowpathError("\n".join(duplicates))
 
 
-def _one(client: MongoClient[dict[str, Any]], step: Step, tell: Told) -> None:
+def _run_step(client: MongoClient[dict[str, Any]], step: Step, on_progress: Progress) -> None:
     if step.builds:
-        build(client, step.command, tell)
+        build(client, step.command, on_progress)
     else:
         client[step.command.database].command(dict(step.command.body))
 
 
-def _take_back(client: MongoClient[dict[str, Any]], step: Step) -> None:
-    """Else the index would refuse what comes in."""
+def _unprepare(client: MongoClient[dict[str, Any]], step: Step) -> None:
+    """Undo `prepareUnique`, with which the index would refuse new duplicates."""
     change = {"name": step.change["name"], "prepareUnique": False}
     client[step.command.database].command({"collMod": step.command.body["collMod"], "index": change})
 
 
 def _duplicates(step: Step, error: OperationFailure) -> str:
-    found = [one["ids"] for one in (error.details or {}).get("violations", ())]
-    shown = "; ".join(_ids(ids) for ids in found[:_SHOWN])
-    more = f"; and {len(found) - _SHOWN:,} values more" if len(found) > _SHOWN else ""
+    duplicates = [violation["ids"] for violation in (error.details or {}).get("violations", ())]
+    listed = "; ".join(_ids(ids) for ids in duplicates[:_SHOWN])
+    more = f"; and {len(duplicates) - _SHOWN:,} more values" if len(duplicates) > _SHOWN else ""
     return (
         f"the index {step.change['name']} of {step.namespace} cannot be unique at the destination, and is as it was:"
-        f" documents with one value in it have the _ids {shown}{more}. `towpath verify` tells whether they are so"
-        " at the source, `towpath repair` mends those that are not; change or delete the others, then run this again"
+        f" the documents with these _ids have the same value: {listed}{more}. `towpath verify` shows whether they are"
+        " the same at the source, and `towpath repair` repairs those that are not; change or delete the others, then"
+        " run this again"
     )
 
 
 def _ids(ids: Sequence[Any]) -> str:
-    shown = ", ".join(dumps(one, json_options=RELAXED_JSON_OPTIONS, ensure_ascii=False) for one in ids[:_SHOWN])
-    return shown + (f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else "")
+    listed = ", ".join(dumps(id, json_options=RELAXED_JSON_OPTIONS, ensure_ascii=False) for id in ids[:_SHOWN])
+    return listed + (f" and {len(ids) - _SHOWN:,} more" if len(ids) > _SHOWN else "")
 
 
-def _refusal(step: Step, error: OperationFailure) -> str:
-    words = (error.details or {}).get("errmsg", str(error))
+def _failure(step: Step, error: OperationFailure) -> str:
+    message = (error.details or {}).get("errmsg", str(error))
     advice = f"; {_ROLE}" if error.code == _UNAUTHORISED else ""
-    return f"the destination refuses to {step.words}: {words}{advice} ([destination] uri). It was: {step.command.text}"
+    return (
+        f"the destination refuses to {step.description}: {message}{advice} ([destination] uri). The command was:"
+        f" {step.command.text}"
+    )
 
 
-#: Done, of how many, and words.
-Told = Callable[[int, int, str], None]
-
-
-_PAUSE = 0.5  # seconds between two looks
-
-
-def build(client: MongoClient[dict[str, Any]], command: Command, tell: Told) -> None:
-    """Run one `createIndexes` to its end. Raises what PyMongo raises when the server refuses it."""
+def build(client: MongoClient[dict[str, Any]], command: Command, on_progress: Progress) -> None:
+    """Run one `createIndexes` to its end. Raises `PyMongoError` when the server refuses it."""
     ended: Future[object] = Future()
 
     def run() -> None:
@@ -154,20 +157,19 @@ def build(client: MongoClient[dict[str, Any]], command: Command, tell: Told) -> 
     threading.Thread(target=run, name="createIndexes", daemon=True).start()
     while True:
         try:
-            ended.result(_PAUSE)
+            ended.result(_POLL_S)
             return
         except TimeoutError:
-            _look(client, command, tell)
+            _report_progress(client, command, on_progress)
 
 
-def _look(client: MongoClient[dict[str, Any]], command: Command, tell: Told) -> None:
-    """A user without the privilege `inprog` learns that it builds, but not how far it is."""
+def _report_progress(client: MongoClient[dict[str, Any]], command: Command, on_progress: Progress) -> None:
+    """Report the progress of an index build: 0 of 0 for a user without the privilege `inprog`."""
     name = command.body["createIndexes"]
     match = {"command.createIndexes": name, "command.$db": command.database, "progress": {"$exists": True}}
     try:
-        found = list(client.admin.aggregate([{"$currentOp": {"allUsers": True}}, {"$match": match}]))
+        builds = list(client.admin.aggregate([{"$currentOp": {"allUsers": True}}, {"$match": match}]))
     except OperationFailure:
-        found = []
-    progress: Mapping[str, Any] = found[0]["progress"] if found else {}
-    words = f"indexes of {command.database}.{name}"
-    tell(int(progress.get("done", 0)), int(progress.get("total", 0)), words)
+        builds = []
+    progress: Mapping[str, Any] = builds[0]["progress"] if builds else {}
+    on_progress(int(progress.get("done", 0)), int(progress.get("total", 0)), f"indexes of {command.database}.{name}")

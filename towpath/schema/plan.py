@@ -1,8 +1,8 @@
-"""Make at the destination what the source has besides documents: collections with their options, views, indexes."""
+"""Plan what the destination needs besides documents: collections with their options, views, and indexes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,17 +27,17 @@ from verifier.repair_commands import Command
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be made, what is there and differs, and what waits for the cutover."""
+    """What to create or change, what differs and stays, and what is held back until the cutover."""
 
     collections: tuple[Step, ...]
-    """Collections with their options, and views; with what is there and may be changed, those changes as well."""
+    """Create collections and views, or change their options."""
     indexes: tuple[Step, ...]
     different: tuple[MetadataDifference, ...]
-    """Left as they are."""
+    """Differences that stay."""
     held_back: tuple[tuple[str, str], ...]
-    """Namespace at the destination and words."""
+    """(namespace at the destination, description)"""
     undo: tuple[Step, ...] = ()
-    """What puts back all that `steps` change; of a plan in place only."""
+    """The steps that undo `steps`; only in a plan in place."""
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -46,103 +46,105 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         return {
             "steps": [
-                {"namespace": one.namespace, "command": one.command.text, "takes_time": one.takes_time}
-                for one in self.steps
+                {"namespace": step.namespace, "command": step.command.text, "takes_time": step.takes_time}
+                for step in self.steps
             ],
-            "different": [one.as_json() for one in self.different],
-            "held_back": [{"namespace": namespace, "what": what} for namespace, what in self.held_back],
-            "undo": [{"namespace": one.namespace, "command": one.command.text} for one in self.undo],
+            "different": [difference.as_json() for difference in self.different],
+            "held_back": [{"namespace": namespace, "what": description} for namespace, description in self.held_back],
+            "undo": [{"namespace": step.namespace, "command": step.command.text} for step in self.undo],
         }
 
 
-NOTHING = Plan((), (), (), ())
+EMPTY = Plan((), (), (), ())
 
 
 def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) -> Plan:
-    """Compare and say what to do; nothing is changed.
+    """Compare both sides and plan the steps; nothing is changed.
 
-    What is at the destination and differs stays, unless `overwrite`, and what would take dropping a collection stays
-    even so. `final` is the form that the source has; else the one that takes replicated changes unharmed. Raises
+    Existing objects that differ stay, unless `overwrite`. Even then a collection is never dropped. `final` restores
+    the source's schema; the default is the relaxed schema, with which replicated changes do no harm. Raises
     `MongoUnreachable`.
     """
     try:
-        wanted = pairs(pipeline, (), views=True)
+        replicated = pairs(pipeline, (), views=True)
     except Refused:  # no collection yet, as with `deploy --allow-missing`
-        return NOTHING
+        return EMPTY
     with (
         connected(pipeline.source_uri, "source") as source,
         connected(pipeline.destination_uri, "destination") as destination,
     ):
-        looked = Schemas.read(source, destination, wanted)
-    found = looked.differences(AS_IT_IS if final else RELAXED)
-    here = {} if final else looked.source
-    chosen = [one for one in found if _is_made(one, overwrite=overwrite or final)]
-    steps = list(_steps(chosen))
+        metadata = Schemas.read(source, destination, replicated)
+    differences = metadata.differences(AS_IT_IS if final else RELAXED)
+    relaxed = {} if final else metadata.source
+    resolved = [difference for difference in differences if _is_resolved(difference, overwrite=overwrite or final)]
+    steps = _steps(resolved)
     return Plan(
-        collections=tuple(one for one in steps if not _is_about_index(one)),
-        indexes=_in_order(one for one in steps if _is_about_index(one)),
-        different=tuple(one for one in found if one not in chosen),
+        collections=tuple(step for step in steps if not _is_about_index(step)),
+        indexes=_in_order([step for step in steps if _is_about_index(step)]),
+        different=tuple(difference for difference in differences if difference not in resolved),
         held_back=tuple(
-            (pair.destination, words)
-            for pair in wanted
-            if pair.source in here
-            for words in held_back(here[pair.source])
+            (pair.destination, description)
+            for pair in replicated
+            if pair.source in relaxed
+            for description in held_back(relaxed[pair.source])
         ),
     )
 
 
 def plan_in_place(pipeline: Pipeline) -> Plan:
-    """Stop TTL and validators at a destination that was there first, such as a former source; nothing else changes.
+    """Stop TTL and validators at an existing destination, such as a former source, and change nothing else.
 
-    The source is asked for names only. Keep `undo` before the steps are run: afterwards nobody here knows what was set.
-    `plan` with `final` sets what the source has. Raises `Refused` without any collection, and `MongoUnreachable`.
+    Only the namespaces come from the source. Store `undo` before the steps run: it holds the only record of the old
+    settings, unless `plan` with `final` restores the source's. Raises `Refused` if no collection matches, and
+    `MongoUnreachable`.
     """
-    there = tuple(Pair(one.destination, one.destination) for one in pairs(pipeline, ()))
+    targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(pipeline, ()))
     with connected(pipeline.destination_uri, "destination") as client:
-        found = Schemas.read(client, client, there)
-    after = replace(found, destination={name: in_place(one) for name, one in found.destination.items()})
+        before = Schemas.read(client, client, targets)
+    descriptions = before.destination
+    after = replace(before, destination={name: in_place(collection) for name, collection in descriptions.items()})
     return Plan(
-        collections=tuple(_steps(found.differences(RELAXED_IN_PLACE))),
+        collections=tuple(_steps(before.differences(RELAXED_IN_PLACE))),
         indexes=(),
         different=(),
-        held_back=tuple((name, words) for name, one in found.destination.items() for words in stopped(one)),
+        held_back=tuple((name, text) for name, collection in descriptions.items() for text in stopped(collection)),
         undo=tuple(_steps(after.differences(AS_IT_IS))),
     )
 
 
-def _is_made(one: MetadataDifference, *, overwrite: bool) -> bool:
-    if any("drop" in command.body for command in one.commands):
+def _is_resolved(difference: MetadataDifference, *, overwrite: bool) -> bool:
+    if any("drop" in command.body for command in difference.commands):
         return False
-    return one.destination is None or overwrite
+    return difference.destination is None or overwrite
 
 
-def _steps(chosen: Iterable[MetadataDifference]) -> Iterator[Step]:
-    """Each command once, in the order of the differences: some go with several of them."""
-    done: list[tuple[str, Command]] = []
-    for one in chosen:
-        for command in one.commands:
-            if (one.pair.destination, command) not in done:
-                done.append((one.pair.destination, command))
-                yield Step(one.pair.destination, command)
+def _steps(differences: Iterable[MetadataDifference]) -> list[Step]:
+    """The commands in the order of the differences; a command that resolves several of them comes once."""
+    steps: list[Step] = []
+    for difference in differences:
+        for command in difference.commands:
+            step = Step(difference.pair.destination, command)
+            if step not in steps:
+                steps.append(step)
+    return steps
 
 
-def _is_about_index(one: Step) -> bool:
-    return bool(one.builds or one.drops_index or one.change)
+def _is_about_index(step: Step) -> bool:
+    return bool(step.builds or step.drops_index or step.change)
 
 
-def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """What takes no time first; what drops an index just before it is built again."""
-    found = list(steps)
+def _in_order(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """Steps that take no time come first. An index is dropped just before it is built again."""
     return (
-        *(one for one in found if one.change and not one.converts),
-        *(one for one in found if one.converts),
-        *(one for one in found if one.drops_index),
-        *_together(one for one in found if one.builds),
+        *(step for step in steps if step.change and not step.converts),
+        *(step for step in steps if step.converts),
+        *(step for step in steps if step.drops_index),
+        *_together(step for step in steps if step.builds),
     )
 
 
 def _together(steps: Iterable[Step]) -> Iterator[Step]:
-    """All indexes of a collection in one command: the server then reads its documents once."""
+    """Build all indexes of a collection in one command, for which the server reads its documents only once."""
     merged: dict[str, list[Any]] = {}
     databases: dict[str, str] = {}
     for step in steps:

@@ -1,6 +1,6 @@
-"""Schema changes at the source that the destination has not followed, with the commands to run.
+"""Schema changes (DDL) at the source that are not at the destination, with the commands to run.
 
-Reported until they are settled: both sides turn out the same, or somebody accepts it (`towpath ddl --accept`).
+They are reported until they are settled: both sides are the same, or the user accepts them (`towpath ddl --accept`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from towpath import state_files
 from towpath.barrier import passing
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.log import source_offsets
-from towpath.log import source_offsets as ddl
 from towpath.log.source_offsets import Ddl, read_state
 from towpath.mongo.client import briefly
 from towpath.namespaces import Selection
@@ -32,66 +31,67 @@ from verifier.metadata import MetadataDifference
 _DOCUMENTS = (source_offsets.DROP, source_offsets.RENAME, source_offsets.UNSEEN)
 
 
-def told(it: Session) -> tuple[Ddl, ...]:
-    """All that the source connectors have seen."""
-    states = [read_state(it.connect, name) for name in it.pipeline.source_connectors]
+def observed(session: Session) -> tuple[Ddl, ...]:
+    """All DDL that the source connectors have seen. Raises `ConnectError`."""
+    states = [read_state(session.connect, name) for name in session.pipeline.source_connectors]
     return source_offsets.in_order(state.ddl for state in states if state.ddl)
 
 
-def passed(it: Session) -> tuple[str, ...]:
-    """The marks of what the pipeline is behind of: no record from before it can still come to the destination.
-
-    Empty where nobody answers, which is told elsewhere.
-    """
+def passed_marks(session: Session) -> tuple[str, ...]:
+    """The marks of the DDL whose earlier records have all been applied. Empty if a server does not answer."""
     try:
-        return tuple(one.mark for one in _passed(it, told(it)))
+        return tuple(ddl.mark for ddl in _passed(session, observed(session)))
     except TowpathError:
         return ()
 
 
-def _passed(it: Session, asked: Sequence[Ddl]) -> list[Ddl]:
-    if not asked:
+def _passed(session: Session, changes: Sequence[Ddl]) -> list[Ddl]:
+    if not changes:
         return []
-    with passing(it, silent=True) as is_past:
-        return [one for one in asked if is_past(Timestamp(one.time.seconds, one.time.ordinal))]
+    with passing(session, silent=True) as is_past:
+        return [ddl for ddl in changes if is_past(Timestamp(ddl.time.seconds, ddl.time.ordinal))]
 
 
-def look(it: Session, found: Iterable[Ddl], *, remember: bool = True) -> tuple[Unfollowed, ...]:
-    """What of this is not settled. What turns out to be is remembered on this machine, unless told otherwise.
+def unsettled(session: Session, changes: Iterable[Ddl], *, remember: bool = True) -> tuple[UnreplicatedDdl, ...]:
+    """The changes that are not settled. With `remember`, the settled ones are recorded on this machine.
 
-    Raises `TowpathError` when a side cannot be asked.
+    Raises `TowpathError` when a side does not answer.
     """
-    name, known = it.pipeline.name, list(found)
+    name, known = session.pipeline.name, list(changes)
     old = settled(name)
-    left = [one for one in known if one.mark not in old]
-    if not left:
+    if all(ddl.mark in old for ddl in known):
         return ()
     verdict = _verdict(name)
-    left = [one for one in left if not (verdict and verdict.settles(one, it.pipeline.selection))]
-    past = {one.mark for one in _passed(it, left)}  # before the destination is asked
-    sides = _sides(it.pipeline, left)
-    shown = [told for one in left if (told := judged(it.pipeline, it.file, one, sides)) is not None]
-    waiting = {one.mark for one in left} - past | {one.ddl.mark for one in shown}
-    new = {one.mark for one in known} - waiting
+    candidates = [
+        ddl
+        for ddl in known
+        if ddl.mark not in old and not (verdict and verdict.settles(ddl, session.pipeline.selection))
+    ]
+    past = {ddl.mark for ddl in _passed(session, candidates)}  # before the destination is read
+    sides = _sides(session.pipeline, candidates)
+    compared = (compare(session.pipeline, session.file, ddl, sides) for ddl in candidates)
+    unreplicated = tuple(difference for difference in compared if difference is not None)
+    waiting = {ddl.mark for ddl in candidates} - past | {difference.ddl.mark for difference in unreplicated}
+    new = {ddl.mark for ddl in known} - waiting
     if remember and new - old:
         settle(name, new)
-    return tuple(shown)
+    return unreplicated
 
 
-def _sides(pipeline: Pipeline, asked: Sequence[Ddl]) -> Sides:
-    names = {name for one in asked for name in one.namespaces if pipeline.selection.matches(name)}
+def _sides(pipeline: Pipeline, changes: Sequence[Ddl]) -> Sides:
+    names = {name for ddl in changes for name in ddl.namespaces if pipeline.selection.matches(name)}
     with briefly(pipeline.source_uri, "source") as client:
-        here = frozenset(name for name in names if _count(client, name) is not None)
+        source = frozenset(name for name in names if _count(client, name) is not None)
     with briefly(pipeline.destination_uri, "destination") as client:
         counts = {name: _count(client, pipeline.renames.destination(name)) for name in names}
-    there = {name: count for name, count in counts.items() if count is not None}
-    described = [one.namespace for one in asked if one.kind not in _DOCUMENTS]
-    present = [name for name in described if name in here or name in there]
-    return Sides(here, there, metadata(pipeline, present).differences if present else ())
+    destination = {name: count for name, count in counts.items() if count is not None}
+    described = [ddl.namespace for ddl in changes if ddl.kind not in _DOCUMENTS]
+    existing = [name for name in described if name in source or name in destination]
+    return Sides(source, destination, metadata(pipeline, existing).differences if existing else ())
 
 
 def _count(client: Any, namespace: str) -> int | None:
-    """About how many documents a collection holds; None when there is none."""
+    """The estimated number of documents in a collection; None if it does not exist."""
     database, name = namespace.split(".", 1)
     if name not in client[database].list_collection_names(filter={"name": name}):
         return None
@@ -100,21 +100,23 @@ def _count(client: Any, namespace: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What a full verification has left differing in what it compared; `done` had been done, and was behind the
-    pipeline, when it began."""
+    """The result of the last full verification."""
 
-    done: frozenset[str]
+    passed: frozenset[str]
+    """The marks of the DDL that the pipeline had passed when the verification began."""
     only: tuple[str, ...]
+    """The namespace patterns that it compared; empty for everything."""
     differing: frozenset[str]
+    """The namespaces that differ."""
 
-    def settles(self, one: Ddl, selection: Selection) -> bool:
-        if one.mark not in self.done or one.kind not in _DOCUMENTS:
+    def settles(self, ddl: Ddl, selection: Selection) -> bool:
+        if ddl.mark not in self.passed or ddl.kind not in _DOCUMENTS:
             return False
-        if one.kind == source_offsets.UNSEEN:
+        if ddl.kind == source_offsets.UNSEEN:
             return not self.only and not self.differing
         compared = Selection(self.only or ("*.*",))
-        ours = [name for name in one.namespaces if selection.matches(name)]
-        return all(compared.matches(name) and name not in self.differing for name in ours)
+        replicated = [name for name in ddl.namespaces if selection.matches(name)]
+        return all(compared.matches(name) and name not in self.differing for name in replicated)
 
 
 def _verdict(name: str) -> _Verdict | None:
@@ -123,8 +125,8 @@ def _verdict(name: str) -> _Verdict | None:
         counts = verdict_file.counts(place)
         if not counts.get("ddl") or counts.get("trouble"):
             return None
-        differing = frozenset(named.namespace for named in verdict_file.read(place))
-    except TowpathError:  # there is none, or it is being written
+        differing = frozenset(difference.namespace for difference in verdict_file.read(place))
+    except TowpathError:  # the file does not exist, or is being written
         return None
     return _Verdict(frozenset(counts["ddl"]), tuple(counts["only"]), differing)
 
@@ -134,14 +136,14 @@ def _place(name: str) -> Path:
 
 
 def settled(name: str) -> set[str]:
-    """The marks of what is settled. Raises `TowpathError` for a file that is broken."""
+    """The marks of the settled DDL. Raises `TowpathError` for a broken file."""
     place = _place(name)
     try:
         return set(json.loads(place.read_text())["settled"])
     except FileNotFoundError:
         return set()
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TowpathError(f"cannot read {place}: {error}", "remove it, and what was settled is told again") from error
+        raise TowpathError(f"cannot read {place}: {error}", "remove it; then all changes are reported again") from error
 
 
 def settle(name: str, marks: Iterable[str]) -> None:
@@ -149,38 +151,39 @@ def settle(name: str, marks: Iterable[str]) -> None:
         file.write(json.dumps({"settled": sorted(marks)}))
 
 
-def as_json(it: Session, found: Sequence[Ddl]) -> list[dict[str, Any]]:
-    """Each as `Unfollowed` tells it; where a side cannot be asked, just what was done, settled or not."""
+def as_json(session: Session, changes: Sequence[Ddl]) -> list[dict[str, Any]]:
+    """The unsettled changes; if a side does not answer, all changes without a comparison."""
     try:
-        return [one.as_json() for one in look(it, found)]
+        return [difference.as_json() for difference in unsettled(session, changes)]
     except TowpathError:
-        return [one.as_json() for one in found]
+        return [ddl.as_json() for ddl in changes]
 
 
-def lines(it: Session, found: Iterable[Ddl] | None = None) -> Iterator[str]:
-    """A line for each of what was found, or is told now; or why that cannot be told."""
+def lines(session: Session, changes: Iterable[Ddl] | None = None) -> Iterator[str]:
+    """A line for each unsettled change, of those given or of all observed; or the reason why they are not known."""
     try:
-        yield from (one.line for one in look(it, told(it) if found is None else found))
+        for difference in unsettled(session, observed(session) if changes is None else changes):
+            yield difference.line
     except NoSuchConnector:
-        return  # nobody watches
+        return  # nothing observes DDL
     except TowpathError as error:
-        yield f"what was done to the source's collections cannot be compared: {error}"
+        yield f"schema changes at the source cannot be compared: {error}"
 
 
 @dataclass(frozen=True, slots=True)
-class Unfollowed:
-    """One thing, in words, and the commands that bring both sides together."""
+class UnreplicatedDdl:
+    """One schema change that is not at the destination, and the commands that bring both sides in sync."""
 
     ddl: Ddl
-    words: str
+    description: str
     commands: tuple[str, ...]
     at_destination: bool = False
-    """Whether the commands are for MongoDB's shell there; else they are Towpath's."""
+    """Whether the commands are for mongosh at the destination; else they are Towpath's."""
 
     def as_json(self) -> dict[str, Any]:
         return {
             **self.ddl.as_json(),
-            "words": self.words,
+            "words": self.description,
             "commands": list(self.commands),
             "at_destination": self.at_destination,
         }
@@ -188,72 +191,75 @@ class Unfollowed:
     @property
     def line(self) -> str:
         where = " at the destination" if self.at_destination else ""
-        return f"source: {self.words}; run{where}: {'; '.join(self.commands)}"
+        return f"source: {self.description}; run{where}: {'; '.join(self.commands)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What both sides hold now of the namespaces in question, by the source's names."""
+    """The state of the namespaces in question on both sides, by the source's names."""
 
     source: frozenset[str]
-    """Those that the source has."""
+    """The namespaces that exist at the source."""
     destination: Mapping[str, int]
-    """About how many documents the destination has; of those that it has."""
+    """Namespace that exists at the destination → estimated number of documents."""
     metadata: Sequence[MetadataDifference]
 
 
-def judged(pipeline: Pipeline, file: Path, one: Ddl, sides: Sides) -> Unfollowed | None:
-    """What is to be told of it; None when both sides are as if nothing had been done."""
-    if one.kind == ddl.UNSEEN:
-        words = f"its history was lost before {one.at:%Y-%m-%d %H:%M:%S} UTC: drops and renames may have gone unseen"
-        return Unfollowed(one, words, _commands(file, ("verify", ()), ("repair", ())))
-    if one.kind == ddl.DROP:
-        return _drop(pipeline, file, one, sides)
-    return _rename(pipeline, file, one, sides) if one.kind == ddl.RENAME else _definition(file, one, sides)
+def compare(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+    """What is left of a schema change to replicate; None if both sides agree."""
+    if ddl.kind == source_offsets.UNSEEN:
+        lost = f"its history was lost before {ddl.at:%Y-%m-%d %H:%M:%S} UTC: drops and renames may have gone unseen"
+        return UnreplicatedDdl(ddl, lost, _commands(file, ("verify", ()), ("repair", ())))
+    if ddl.kind == source_offsets.DROP:
+        return _drop(pipeline, file, ddl, sides)
+    return _rename(pipeline, file, ddl, sides) if ddl.kind == source_offsets.RENAME else _definition(file, ddl, sides)
 
 
-def _drop(pipeline: Pipeline, file: Path, one: Ddl, sides: Sides) -> Unfollowed | None:
-    left = sides.destination.get(one.namespace, 0)
-    if not left:
+def _drop(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+    count = sides.destination.get(ddl.namespace, 0)
+    if not count:
         return None
-    there = counted(left, "document")
-    if one.namespace in sides.source:
-        words = f"and is there again; of the {there} at the destination, some may be of its former life"
+    documents = counted(count, "document")
+    if ddl.namespace in sides.source:
+        state = f"and exists again; of the {documents} at the destination, some may be from before the drop"
     else:
-        words = f"the destination still has {there}"
-    return Unfollowed(one, f"{_said(one, 'was dropped')}; {words}", _mend(pipeline, file, one))
+        state = f"the destination still has {documents}"
+    return UnreplicatedDdl(ddl, f"{_event(ddl, 'was dropped')}; {state}", _repair_commands(pipeline, file, ddl))
 
 
-def _rename(pipeline: Pipeline, file: Path, one: Ddl, sides: Sides) -> Unfollowed | None:
-    """The new name took the place of whatever was there before (as `$out` does), so that counts tell nothing of it."""
-    gone = one.namespace not in sides.source and not sides.destination.get(one.namespace)
-    if gone and not pipeline.selection.matches(one.to):
+def _rename(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+    """Counts do not show a rename: the new name may have replaced an existing collection, as `$out` does."""
+    gone = ddl.namespace not in sides.source and not sides.destination.get(ddl.namespace)
+    if gone and not pipeline.selection.matches(ddl.to):
         return None
-    words = f"{_said(one, f'was renamed to {one.to}')}; no record tells of it"
-    return Unfollowed(one, words, _mend(pipeline, file, one))
+    description = f"{_event(ddl, f'was renamed to {ddl.to}')}; the log has no record of this"
+    return UnreplicatedDdl(ddl, description, _repair_commands(pipeline, file, ddl))
 
 
-def _definition(file: Path, one: Ddl, sides: Sides) -> Unfollowed | None:
-    of_indexes = one.kind.endswith("Indexes")
-    ours = (found for found in sides.metadata if found.pair.source == one.namespace)
-    differ = [found for found in ours if found.kind == "index" or not of_indexes]  # collMod changes indexes as well
-    if not differ:
+def _definition(file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
+    of_indexes = ddl.kind.endswith("Indexes")  # collMod changes indexes as well
+    differences = [
+        difference
+        for difference in sides.metadata
+        if difference.pair.source == ddl.namespace and (difference.kind == "index" or not of_indexes)
+    ]
+    if not differences:
         return None
-    done = {"create": "was created with options", "modify": "was changed by collMod"}
-    changed = done.get(one.kind, f"had its indexes changed ({one.kind})")
-    words = f"{_said(one, changed)}; at the destination, {'; '.join(found.what for found in differ)}"
-    commands = dict.fromkeys(line for found in differ for line in found.command.splitlines())
-    return Unfollowed(one, words, tuple(commands), at_destination=True)
+    events = {"create": "was created with options", "modify": "was changed by collMod"}
+    event = _event(ddl, events.get(ddl.kind, f"had its indexes changed ({ddl.kind})"))
+    description = f"{event}; at the destination, {'; '.join(difference.what for difference in differences)}"
+    commands = dict.fromkeys(line for difference in differences for line in difference.command.splitlines())
+    return UnreplicatedDdl(ddl, description, tuple(commands), at_destination=True)
 
 
-def _said(one: Ddl, what: str) -> str:
-    return f"{one.namespace} {what} at {one.at:%Y-%m-%d %H:%M:%S} UTC"
+def _event(ddl: Ddl, event: str) -> str:
+    return f"{ddl.namespace} {event} at {ddl.at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _mend(pipeline: Pipeline, file: Path, one: Ddl) -> tuple[str, ...]:
-    ours = [name for name in one.namespaces if pipeline.selection.matches(name)]
-    options = tuple(word for name in ours for word in ("-n", name))
-    first = [("deploy", ())] if one.to in ours else []
+def _repair_commands(pipeline: Pipeline, file: Path, ddl: Ddl) -> tuple[str, ...]:
+    replicated = [name for name in ddl.namespaces if pipeline.selection.matches(name)]
+    options = tuple(word for name in replicated for word in ("-n", name))
+    first = [("deploy", ())] if ddl.to in replicated else []
     return _commands(file, *first, ("verify", options), ("repair", ()))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from towpath.stack import mongod, plan, processes, ready, state
+from towpath.stack.archives import with_archives
 from towpath.stack.errors import FolderUnusable, NotReady, OptionsDiffer, PortInUse, StackError
 from towpath.stack.options import Stack, StackOptions, bootstrap, controller_of
 from towpath.stack.parts import Parts, parts
@@ -45,7 +46,7 @@ def up(options: StackOptions, progress: Progress = silent) -> Stack:
                 progress(f"the stack in {place} is up already")
                 return Stack.of(place, known)
         _require_room(place)
-        found = parts(progress)
+        found = with_archives(parts(progress), progress)
         if known is not None:
             return _start_missing(options, known, found, progress)
         return _start_new(options, found, progress)
@@ -242,7 +243,7 @@ def add_worker(directory: Path, progress: Callable[[str], None] = lambda words: 
         known = state.read(place)
         before = StackOptions.of(place, known)
         options = dataclasses.replace(before, connect_workers=before.connect_workers + 1)
-        name, found = options.workers[-1], parts(progress)
+        name, found = options.workers[-1], with_archives(parts(progress), progress)
         chosen = state.complete_ports(known.settings["ports"], options.port_names, options.port_base)
         state.require_free_ports({name: chosen[name]})
         plan.write_worker_file(name, options, chosen, found)

@@ -129,12 +129,16 @@ def start_replica_set(
     nodes: int = 1,
     root: Root | None = None,
     sizes: MongodSizes = MongodSizes(),
+    options: Sequence[str] = (),
     progress: Callable[[str], None] = lambda words: None,
 ) -> Servers:
-    """Start a replica set in a folder, on free ports, and return it once all of its nodes are primary or secondary."""
-    chosen = state.free_ports(nodes)
+    """Start a replica set in a folder, on free ports, and return it once all of its nodes are primary or secondary.
+
+    `options` are more words of each node's command line.
+    """
+    chosen, names = state.free_ports(nodes), [f"{name}-{n}" for n in range(nodes)]
     check = replica_set_check(name, chosen)
-    return _start(directory, [f"{name}-{n}" for n in range(nodes)], chosen, name, check, root, sizes, progress)
+    return _start(directory, names, chosen, name, check, root, sizes, options, progress)
 
 
 def start_standalone(
@@ -146,7 +150,7 @@ def start_standalone(
 ) -> Servers:
     """Start a mongod that is no replica set in a folder, on a free port, and return it once it takes writes."""
     chosen = state.free_ports(1)
-    return _start(directory, ["mongod"], chosen, None, lambda: ready.mongod(chosen[0]), root, sizes, progress)
+    return _start(directory, ["mongod"], chosen, None, lambda: ready.mongod(chosen[0]), root, sizes, (), progress)
 
 
 def _start(
@@ -157,6 +161,7 @@ def _start(
     check: ready.Check,
     root: Root | None,
     sizes: MongodSizes,
+    options: Sequence[str],
     progress: Callable[[str], None],
 ) -> Servers:
     place = directory.resolve()
@@ -168,7 +173,8 @@ def _start(
             name,
             "mongod",
             command(program, place / "data" / name, port, replica_set, sizes, key_file)
-            + (("--auth",) if root and not key_file else ()),
+            + (("--auth",) if root and not key_file else ())
+            + tuple(options),
             port,
             place / "logs" / f"{name}.log",
         )

@@ -54,13 +54,14 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Where the parts are: the `mongod` and `java` programs, the folder of jars, the folder for `plugin.path`, the
-    agent that shows a JVM's metrics over HTTP."""
+    agent that shows a JVM's metrics over HTTP, and the folder of archives from which JVMs start sooner, if any."""
 
     mongod: Path
     java: Path
     libs: Path
     plugins: Path
     agent: Path
+    archives: Path | None = None
 
 
 def parts(progress: Progress) -> Parts:

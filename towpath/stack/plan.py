@@ -16,6 +16,9 @@ from towpath.stack.security import SASL
 from towpath.stack.state import HOST
 
 FOLDERS = ("conf", "data", "logs", "secrets")
+BROKER, WORKER = "kafka.Kafka", "org.apache.kafka.connect.cli.ConnectDistributed"
+"""The main classes."""
+_STORAGE_TOOL = "kafka.tools.StorageTool"
 
 
 def processes_of(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> dict[str, Process]:
@@ -46,14 +49,14 @@ def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -
 
 
 def _broker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
-    main = ("kafka.Kafka", str(broker_file(options.directory, name)))
+    main = (BROKER, str(broker_file(options.directory, name)))
     command = java_command(parts, options.kafka_heap_mb, *main, metrics_port=_metrics_port(name, options, ports))
     return Process(name, "kafka", command, ports[name], log(options.directory, name))
 
 
 def worker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
     """One Connect worker, not started."""
-    main = ("org.apache.kafka.connect.cli.ConnectDistributed", str(_worker_file(options.directory, name)))
+    main = (WORKER, str(_worker_file(options.directory, name)))
     system = options.secured.worker_system(options.directory / "conf") if options.secured else {}
     metrics = _metrics_port(name, options, ports)
     command = java_command(parts, options.connect_heap_mb, *main, metrics_port=metrics, system=system)
@@ -111,11 +114,13 @@ def java_command(
 
     `system` are its system properties beyond the usual ones.
     """
+    shared = archive(parts.archives, BROKER if main == _STORAGE_TOOL else main) if parts.archives else None
     agent = [] if metrics_port is None else [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{_METRICS}"]
     return (
         str(parts.java),
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
+        *([f"-XX:SharedArchiveFile={shared}", "-Xlog:cds=off"] if shared and shared.exists() else []),
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         f"-Dlog4j2.configurationFile={_LOGGING}",
@@ -126,6 +131,11 @@ def java_command(
         main,
         *arguments,
     )
+
+
+def archive(folder: Path, main: str) -> Path:
+    """The archive of the classes that a main class loads."""
+    return folder / f"{main}.jsa"
 
 
 def broker_properties(folder: Path, port: int, controller_ports: Sequence[int], node: int = 1) -> dict[str, str]:
@@ -172,7 +182,7 @@ def format_command(parts: Parts, configuration: Path) -> tuple[str, ...]:
         str(configuration),
         "--ignore-formatted",
     ]
-    return java_command(parts, 256, "kafka.tools.StorageTool", *words)
+    return java_command(parts, 256, _STORAGE_TOOL, *words)
 
 
 def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path, brokers: int = 1) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What `towpath run` keeps going besides the connectors: compaction and verification, each a verb of its own."""
+"""What `towpath run` run going besides the connectors: compaction and verification, each a verb of its own."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Services:
 
     @classmethod
     def of(cls, it: Session, events: Events) -> Services:
-        keeps, compaction = it.pipeline.keeps, it.pipeline.compaction
+        run, compaction = it.pipeline.run, it.pipeline.compaction
         rounds = _ROUNDS * preconditions.interval(compaction, None) / 1000 if compaction else 0.0
         quiet = max(_QUIET["compact"], rounds)
-        compact = [Service("compact", ("--json",), quiet=quiet)] if keeps.compact else []
-        verify = [Service("verify", ("--follow", "--json"), quiet=_QUIET["verify"])] if keeps.verify else []
+        compact = [Service("compact", ("--json",), quiet=quiet)] if run.compact else []
+        verify = [Service("verify", ("--follow", "--json"), quiet=_QUIET["verify"])] if run.verify else []
         return cls(it, events, compact + verify)
 
     @property

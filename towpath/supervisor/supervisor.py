@@ -17,7 +17,7 @@ from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fiel
 from towpath.events import Ddl, Failed, Gap, Note, Repair, Restart, RunEnd, State
 from towpath.log import bounds
 from towpath.schema import unreplicated
-from towpath.schema.unreplicated import Unfollowed
+from towpath.schema.unreplicated import UnreplicatedDdl
 from towpath.session import TROUBLE, Session
 from towpath.status import log_figures
 from towpath.status.collector import look
@@ -49,7 +49,7 @@ class Supervisor:
     restarts: dict[str, int] = field(default_factory=dict)
     hopeless: dict[str, str] = field(default_factory=dict)
     """Connector → what to run, where no restart helps."""
-    ddl: tuple[Unfollowed, ...] = ()
+    ddl: tuple[UnreplicatedDdl, ...] = ()
     standing: Standing | None = None
     """What verdicts are held against; None before that was looked at."""
     since: float = field(default_factory=time.monotonic)
@@ -70,7 +70,7 @@ class Supervisor:
             self._looked = time.monotonic()
         running = not self.away and self.found is not None and self.found.state == "running"
         self._trying("compact and verify", lambda: self.services.turn(now, wanted=running))
-        if running and self.it.pipeline.keeps.repair and self.it.pipeline.exactly_once:
+        if running and self.it.pipeline.run.repair and self.it.pipeline.exactly_once:
             self._trying("set aside", self._repair)
 
     def _look(self) -> None:
@@ -154,7 +154,7 @@ class Supervisor:
         assert self.found is not None
         self.standing = Standing.look(self.it, self.found.topic_ids)
         before = {one.ddl.mark for one in self.ddl}
-        self.ddl = unreplicated.look(self.it, self.found.ddl)
+        self.ddl = unreplicated.unsettled(self.it, self.found.ddl)
         for one in self.ddl:
             if one.ddl.mark not in before:
                 self.events.tell(Ddl(**one.as_json() | {"words": one.line}))
@@ -246,7 +246,7 @@ class Supervisor:
 
 def _state(found: Status) -> str:
     if found.cutover is not None:
-        return f"{found.state}; cutover: {found.cutover.words}"
+        return f"{found.state}; cutover: {found.cutover.description}"
     asked = "; somebody asked for that: towpath resume" if found.state in ("paused", "stopped") else ""
     gone = "; its connectors are not there: towpath deploy" if found.state == "missing" else ""
     return f"{found.state}{asked}{gone}"

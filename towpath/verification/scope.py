@@ -15,7 +15,7 @@ from uuid import uuid4
 from pymongo.errors import PyMongoError
 
 from towpath.errors import MongoUnreachable, Refused, TowpathError
-from towpath.mongo.client import ANSWER, Collection, ReplicaSet, briefly, collections, connected, replica_set
+from towpath.mongo.client import ANSWER_S, Collection, ReplicaSet, briefly, collections, connected, replica_set
 from towpath.namespaces import Selection
 from towpath.pipeline import Pipeline
 from towpath.session import Session
@@ -135,8 +135,8 @@ def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> li
     """
     selection = Selection(pipeline.include, pipeline.exclude, tuple(only))
     with (
-        connected(pipeline.source_uri, "source", answer=ANSWER) as source,
-        connected(pipeline.destination_uri, "destination", answer=ANSWER) as destination,
+        connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
+        connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
     ):
         ours, theirs = _held(pipeline, selection, source, destination, views=views)
     found = sorted({*ours, *theirs})
@@ -181,8 +181,8 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
     compared = pairs(pipeline, only, views=True)
     try:
         with (
-            connected(pipeline.source_uri, "source", answer=ANSWER) as source,
-            connected(pipeline.destination_uri, "destination", answer=ANSWER) as destination,
+            connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
+            connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
         ):
             looked = Schemas.read(source, destination, compared)
     except MongoUnreachable as error:

@@ -107,7 +107,7 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
 
 def _deploy(it: Session) -> None:
     for change in Deployment(Inventory(it.pipeline, it.connect, it.topics)).plan():
-        say(f"    {change.words}")
+        say(f"    {change.description}")
         change.apply()
     wait_running(it.connect, it.pipeline, timeout=120)
 
