@@ -1,4 +1,4 @@
-"""Why a connector has failed: the telling line of its stack trace, and the code by which it is decided what helps."""
+"""Why a connector has failed: the relevant line of its stack trace, and the code that determines the remedy."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 _EXCEPTION = re.compile(r"^(?:[\w$]+\.)*([\w$]+)(?:: (?:(TWP-[A-Z-]+[A-Z]): )?|$)")
 _AT_FRONT = re.compile(r"(TWP-[A-Z-]+[A-Z]): ")
 _CAUSE = "Caused by: "
-#: Classes that say nothing, before what does.
+#: Class names that add nothing to the message after them.
 _PLAIN = re.compile(
     r"^(?:org\.apache\.kafka\.connect\.errors\.\w+|io\.towpath\.record\.ContractException|[\w.$]+(?=: TWP-)): "
 )
-#: Others' failures have no code of ours. These have the cause and the remedy of one: by the class of the exception, ...
+#: Failures of other software that map to one of our codes: by the class of the exception, ...
 _CLASSES = dict.fromkeys(("ConfigException", "ClassNotFoundException", "NoClassDefFoundError"), "TWP-CONFIG")
-#: ... by the code of MongoDB's that the driver names (286 is ChangeStreamHistoryLost), ...
+#: ... by MongoDB's error code in the driver's message (286 is ChangeStreamHistoryLost), ...
 _SERVER_ERROR = re.compile(r"\b(?:error|code) (\d+)\b")
 _SERVER_CODES = {"286": "TWP-HISTORY-LOST"}
-#: ... and by words, where there is nothing else: of Debezium, Kafka Connect, and our plugin from before the codes.
+#: ... and by text: of Debezium, Kafka Connect, and older versions of our plugin, which had no codes.
 _WORDS = {
     "may no longer be in the oplog": "TWP-HISTORY-LOST",
     r"Invalid value .* for configuration": "TWP-CONFIG",
@@ -30,10 +30,10 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a Java stack trace tells, which is all that Connect hands on."""
+    """The essence of a Java stack trace, which is all that Connect reports."""
 
     what: str
-    """In one line: the exception that bears a code, or else the deepest cause."""
+    """One line: the exception with a code, or else the deepest cause."""
     code: str
     """As in `docs/errors.md`; empty where a restart may help."""
 
@@ -42,15 +42,15 @@ class Failure:
         lines = [line.strip() for line in trace.splitlines()] or [""]
         causes = [line for n, line in enumerate(lines) if n == 0 or line.startswith(_CAUSE)]
         causes = [line.removeprefix(_CAUSE) for line in causes]
-        coded = ((line, found[2]) for line in causes if (found := _EXCEPTION.match(line)) and found[2])
+        coded = ((line, match[2]) for line in causes if (match := _EXCEPTION.match(line)) and match[2])
         line, code = next(coded, (causes[-1], _foreign(causes[-1])))
         return cls(_PLAIN.sub("", line), code)
 
 
 def code_of(message: str) -> str:
-    """The code at the front of a message of our connectors; empty when it has none."""
-    found = _AT_FRONT.match(message)
-    return found[1] if found else ""
+    """The code at the front of a message of our connectors; empty without one."""
+    match = _AT_FRONT.match(message)
+    return match[1] if match else ""
 
 
 def _foreign(line: str) -> str:

@@ -1,8 +1,8 @@
 """`wait`: everything that was written to the source before the call is at the destination.
 
-Not silence, but a proof in steps, without a write to the source: the source's time at the call has passed through
-the log, with nothing left to copy; the answers to all re-read requests are in the log; and then every partition of
-every topic is applied up to the end that it had at that time.
+It is proven in three steps, without a write to the source: capture has passed the source's cluster time at the call,
+and no copy is in progress; the log has the answers to all re-read requests; and the sink has applied every partition up
+to its end at that time.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from towpath.session import Session
 def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, say: Callable[[str], None]) -> None:
     """Return once all that the source acknowledged before the call is at the destination.
 
-    `timeout` is in seconds. Raises `NotYet` with the last state seen when it is over, `TowpathError` with the
-    reason as soon as a connector has failed. `say` is told what is waited for, once per step.
+    `timeout` is in seconds. Raises `NotYet` with the last state when it expires, and `TowpathError` with the reason as
+    soon as a connector has failed. `say` receives a message at the start of each step.
     """
     waiting = _waiting(pipeline, connect, timeout, say)
     moment = _source_time(pipeline)
-    asked = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
+    requests_end = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
     _wait_captured(pipeline, waiting, moment, say)
-    if asked:
+    if requests_end:
         say("waiting until all requested documents are re-read")
-        _wait_answered(pipeline, topics, waiting, asked)
+        _wait_answered(pipeline, topics, waiting, requests_end)
     ends = _committed_ends(pipeline, topics, waiting)
     say(f"waiting until the sink has applied {len(ends)} partitions up to their present ends")
     _wait_applied(pipeline, topics, waiting, ends)
@@ -48,7 +48,7 @@ def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, s
 def wait_captured(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> None:
     """Return once all that the source acknowledged before the call is in the log, whatever the sink does.
 
-    `timeout` and what is raised are as with `wait`.
+    `timeout` and errors as for `wait`.
     """
     _wait_captured(pipeline, _waiting(pipeline, connect, timeout, say), _source_time(pipeline), say)
 
@@ -66,25 +66,25 @@ def _wait_captured(pipeline: Pipeline, waiting: Wait, moment: ClusterTime, say: 
     say(f"waiting until capture has passed {moment}, the source's time now")
 
     def captured() -> None:
-        if words := _uncaptured(pipeline, waiting.connect, moment):
-            raise NotYet(words)
+        if reason := _uncaptured(pipeline, waiting.connect, moment):
+            raise NotYet(reason)
 
     waiting.until(captured)
 
 
 def _uncaptured(pipeline: Pipeline, connect: Connect, moment: ClusterTime) -> str:
-    """What the first source connector that is behind has yet to capture, in words; empty when none is."""
+    """Why the first lagging source connector has not passed `moment`; empty when all have."""
     for name in pipeline.source_connectors:
         config = (connect.config(name) or {}) if pipeline.has_own_source else {}
-        if words := uncaptured(name, read_state(connect, name), moment, config.get(SELECTION)):
-            return words
+        if reason := uncaptured(name, read_state(connect, name), moment, config.get(SELECTION)):
+            return reason
     return ""
 
 
 def uncaptured(name: str, state: SourceState, moment: ClusterTime, selection: str | None) -> str:
-    """What a source connector has yet to capture of what was there at `moment`, in words; empty when nothing.
+    """Why a source connector has not captured everything up to the cluster time `moment`; empty when it has.
 
-    `selection` is what MongoSource has to have taken up of its settings; None for Debezium's own connector.
+    `selection` is the setting that MongoSource must have applied; None for Debezium's own connector.
     """
     position = state.position
     if state.phase == "copy":
@@ -110,140 +110,138 @@ def _first_of(copying: Sequence[CollectionCopy]) -> str:
     return f" ({first.namespace}: {first.rows:,} of about {first.documents:,}{more})"
 
 
-def _wait_answered(pipeline: Pipeline, topics: Topics, waiting: Wait, asked: int) -> None:
+def _wait_answered(pipeline: Pipeline, topics: Topics, waiting: Wait, requests_end: int) -> None:
     def answered() -> None:
         for name in pipeline.source_connectors:
-            found = read_state(waiting.connect, name).requests
-            done = found.next if found else 0
-            if reread_requests.waiting(pipeline, topics, name, done, asked) is not None:
-                why = f" ({found.waiting})" if found and found.waiting else ""
-                raise NotYet(f"{name} has answered re-read requests up to {done} of {asked}{why}")
+            requests = read_state(waiting.connect, name).requests
+            answered_end = requests.next if requests else 0
+            if reread_requests.waiting(pipeline, topics, name, answered_end, requests_end) is not None:
+                why = f" ({requests.waiting})" if requests and requests.waiting else ""
+                raise NotYet(f"{name} has answered re-read requests up to {answered_end} of {requests_end}{why}")
 
     waiting.until(answered)
 
 
 def _committed_ends(pipeline: Pipeline, topics: Topics, waiting: Wait) -> dict[Place, tuple[int, int]]:
-    """The ends of the log, behind all that is in it at the call.
+    """The ends of the log, after all records that are in it at the call.
 
-    Brokers hear one after another that a transaction was committed: its records can be unreadable still when the
-    source's position, which was committed with them, is read.
+    Brokers learn one after another that a transaction was committed: its records may still be unreadable after the
+    source's position, which was committed with them, can be read.
     """
     written = pipeline_ends(pipeline, topics, stable=False)
 
     def committed() -> dict[Place, tuple[int, int]]:
         ends = pipeline_ends(pipeline, topics)
         for topic, partition in unread(written, ends):
-            raise NotYet(f"a transaction on {topic}, partition {partition}, is not over")
+            raise NotYet(f"a transaction on {topic}, partition {partition}, has not ended")
         return ends
 
     return waiting.until(committed)
 
 
 def unread(written: Mapping[Place, tuple[int, int]], ends: Mapping[Place, tuple[int, int]]) -> list[Place]:
-    """Partitions in which something that was written cannot be read yet."""
+    """Partitions with records that cannot be read yet."""
     return [place for place, (_, end) in written.items() if place in ends and ends[place][1] < end]
 
 
 def _wait_applied(pipeline: Pipeline, topics: Topics, waiting: Wait, ends: dict[Place, tuple[int, int]]) -> None:
     bounds.refuse(pipeline, topics)
-    looked_at: dict[Place, int] = {}
+    peeked_at: dict[Place, int] = {}
     with applied(pipeline, topics) as done:
 
         def all_applied() -> None:
-            left = gaps(ends, done())
-            moved = {place: gap for place, gap in left.items() if looked_at.get(place) != gap[0]}
-            for place, found in peek(topics, moved, most=0).items():
-                looked_at[place] = left[place][0]
-                if not found.records:  # control records only
-                    del ends[place], left[place]
-            for (topic, partition), (start, end) in left.items():
-                words = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
-                raise NotYet(f"{words} ({len(left)} partitions are behind)")
+            unapplied = gaps(ends, done())
+            moved = {place: gap for place, gap in unapplied.items() if peeked_at.get(place) != gap[0]}
+            for place, contents in peek(topics, moved, limit=0).items():
+                peeked_at[place] = unapplied[place][0]
+                if not contents.records:  # control records only
+                    del ends[place], unapplied[place]
+            for (topic, partition), (start, end) in unapplied.items():
+                first = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
+                raise NotYet(f"{first} ({len(unapplied)} partitions are behind)")
 
         waiting.until(all_applied)
-    bounds.refuse(pipeline, topics)  # what is gone looks like what is applied
+    bounds.refuse(pipeline, topics)  # records that are gone look like applied ones
 
 
-_LATE = 10.0  # seconds behind after which it is told
-_KEPT = 1_000  # moments of which the ends of the log are remembered
+_LATE = 10.0  # seconds behind after which a message says so
+_KEPT = 1_000  # points in time of which the ends of the log are kept
 
 
 @dataclass(slots=True)
 class Passing:
-    """The barrier of `towpath wait` as a question: `passed(moment)` looks once and does not wait."""
+    """The barrier of `towpath wait` without waiting: `passed(moment)` checks once."""
 
-    opened: Session
+    session: Session
     done: Callable[[], dict[Place, int]]
     _ends: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
     _written: dict[ClusterTime, dict[Place, tuple[int, int]]] = field(default_factory=dict)
-    """Ends with transactions that are not over; see `towpath.barrier`."""
-    _told: bool = False
+    """Ends that include open transactions."""
+    _reported: bool = False
     _behind_since: float | None = None
 
     def __call__(self, moment: Timestamp) -> bool:
         try:
             return self._passed(moment)
-        except (TowpathError, PyMongoError) as error:  # it may be back when the next document is due
-            if not self._told:
-                self.opened.say(f"cannot ask how far the pipeline is: {error}; differences wait until it answers")
-            self._told = True
+        except (TowpathError, PyMongoError) as error:  # it may succeed when the next document is due
+            if not self._reported:
+                self.session.say(f"cannot read the pipeline's position: {error}; differences wait for it")
+            self._reported = True
             return False
 
     def _passed(self, moment: Timestamp) -> bool:
-        asked = ClusterTime(moment.time, moment.inc)
-        ends = self._ends.get(asked)
+        at = ClusterTime(moment.time, moment.inc)
+        ends = self._ends.get(at)
         if ends is None:
-            if not self._captured(asked):
+            if not self._captured(at):
                 return False
             for kept in (self._ends, self._written):
                 while len(kept) >= _KEPT:
                     del kept[next(iter(kept))]
-            pipeline, topics = self.opened.pipeline, self.opened.topics
-            written = self._written.setdefault(asked, pipeline_ends(pipeline, topics, stable=False))
+            pipeline, topics = self.session.pipeline, self.session.topics
+            written = self._written.setdefault(at, pipeline_ends(pipeline, topics, stable=False))
             ends = pipeline_ends(pipeline, topics)
             if unread(written, ends):
                 return False
-            self._ends[asked] = ends
-        left = gaps(ends, self.done())
-        for place, found in peek(self.opened.topics, left, most=0).items():
-            if not found.records:  # control records only
-                del left[place]
-        return not left
+            self._ends[at] = ends
+        unapplied = gaps(ends, self.done())
+        contents = peek(self.session.topics, unapplied, limit=0)
+        return not any(gap.records for gap in contents.values())  # else control records only
 
     def _captured(self, moment: ClusterTime) -> bool:
-        if words := _uncaptured(self.opened.pipeline, self.opened.connect, moment):
-            self._say_late(words)
+        if reason := _uncaptured(self.session.pipeline, self.session.connect, moment):
+            self._report_late(reason)
             return False
         self._behind_since = None
         return True
 
-    def _say_late(self, words: str) -> None:
-        """Tell once what capture is at, when it has been behind for a while."""
+    def _report_late(self, reason: str) -> None:
+        """Report once that capture lags, when it has done so for `_LATE` seconds."""
         self._behind_since = self._behind_since or time.monotonic()
-        if not self._told and time.monotonic() - self._behind_since > _LATE:
-            self.opened.say(f"differences wait for the pipeline: {words}")
-            self._told = True
+        if not self._reported and time.monotonic() - self._behind_since > _LATE:
+            self.session.say(f"differences wait for the pipeline: {reason}")
+            self._reported = True
 
 
 @contextlib.contextmanager
-def passing(opened: Session, *, silent: bool = False) -> Iterator[Passing]:
-    """The question for a deployed pipeline. Raises `TowpathError` where nobody answers."""
-    with applied(opened.pipeline, opened.topics) as done:
-        yield Passing(opened, done, _told=silent)
+def passing(session: Session, *, silent: bool = False) -> Iterator[Passing]:
+    """The barrier of a deployed pipeline. Raises `TowpathError` when the sink's position cannot be read."""
+    with applied(session.pipeline, session.topics) as done:
+        yield Passing(session, done, _reported=silent)
 
 
 @contextlib.contextmanager
-def asking(opened: Session) -> Iterator[Passing | None]:
+def asking(session: Session) -> Iterator[Passing | None]:
     """As `passing`; None for a pipeline that is not deployed."""
     try:
-        opened.require_deployed()
+        session.require_deployed()
     except NoSuchConnector:
-        opened.say(f"{opened.pipeline.name} is not deployed: a difference is told when it stays through all tries")
+        session.say(f"{session.pipeline.name} is not deployed: a difference is reported after all tries")
         yield None
         return
     except TowpathError as error:
         raise TowpathError(
             f"{error}; the verifier asks how far the pipeline is; to go by the tries alone, pass --alone"
         ) from error
-    with passing(opened) as passed:
+    with passing(session) as passed:
         yield passed

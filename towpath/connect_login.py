@@ -1,4 +1,4 @@
-"""How Connect's REST API is talked to where it does not let everybody in."""
+"""Credentials and TLS for Connect's REST API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Login:
         return (self.user, self.password) if self.user else None
 
     def context(self) -> ssl.SSLContext | bool:
-        """What checks the worker's certificate. Raises `OSError` for files that cannot be used."""
+        """The TLS context that verifies the worker's certificate. Raises `OSError` for files that cannot be used."""
         return self._trust(tls=True).context() if self.ca or self.certificate else True
 
     def trouble(self, url: str) -> Trouble | None:

@@ -21,15 +21,15 @@ from verifier import VerifierError
 
 #: What a step fails with.
 ERRORS = (TowpathError, VerifierError, PyMongoError, OSError)
-#: What may come of a look at a pipeline, and be over at the next one.
+#: Errors of reading a pipeline's state, which may be over at the next attempt.
 TROUBLE = (*ERRORS, KafkaException)
 
-#: Where sentences for people go while something is done.
+#: Receives messages for people during an operation.
 Say = Callable[[str], None]
 
 
 def unsaid(words: str) -> None:
-    """Where nobody reads along."""
+    """Discard a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class Session:
 
 @contextmanager
 def opened(file: Path, content: str | None = None, say: Say = unsaid) -> Iterator[Session]:
-    """Read the pipeline file and be ready to talk to Connect, Kafka and both clusters (nothing is asked yet).
+    """Read the pipeline file, and prepare clients for Connect, Kafka and both clusters (without connecting).
 
-    With `content` the file need not be there yet. Raises `BadPipelineFile`.
+    With `content` the file need not exist yet. Raises `BadPipelineFile`.
     """
     pipeline = pipeline_file.read(file) if content is None else pipeline_file.parse(content, file)
     with (

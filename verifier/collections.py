@@ -71,7 +71,7 @@ def compare(
         settling = Settling(source.database.client, destination.database.client, recheck, passed, ignore_field_order)
         return Comparison(compared, tuple(_settled(settling, pair, [document.id for document in unequal.values()])))
     differences = (difference(pair.source, each.id, each.source, each.destination) for each in unequal.values())
-    return Comparison(compared, tuple(found for found in differences if found is not None))
+    return Comparison(compared, tuple(each for each in differences if each is not None))
 
 
 def _keep(unequal: dict[Key, Unequal], document: Unequal) -> None:

@@ -16,7 +16,7 @@ Kind = Literal["collection", "view", "timeseries"]
 Options = dict[str, Any]
 Client = MongoClient[dict[str, Any]]
 
-#: Options that say nothing about the content, or are history.
+#: Options that the server adds, or that newer servers no longer use.
 _SERVER_MADE = {"uuid", "autoIndexId", "flags", "temp", "create", "recordPreImages"}
 #: The value of an option that is absent.
 DEFAULTS: Mapping[str, Any] = {
@@ -141,11 +141,11 @@ def renamed(view: Described, pair: Pair, names: Mapping[Namespace, Namespace]) -
     """
     if view.kind != "view":
         return view
-    here, there = (f"{namespace.split('.', 1)[0]}." for namespace in (pair.source, pair.destination))
+    ours, theirs = (f"{namespace.split('.', 1)[0]}." for namespace in (pair.source, pair.destination))
 
     def name(old: str) -> str:
-        new = names.get(here + old, here + old)
-        return new.removeprefix(there) if new.startswith(there) else old
+        new = names.get(ours + old, ours + old)
+        return new.removeprefix(theirs) if new.startswith(theirs) else old
 
     options = view.options | {
         "viewOn": name(view.options["viewOn"]),

@@ -12,7 +12,7 @@ from verifier.raw import ARRAY, DOCUMENT, Element, document, elements
 
 #: `database.collection`; the collection's name may contain dots.
 Namespace: TypeAlias = str
-#: What differs: see `Missing`, `Extra` and `Different`; `order` is a `Different` of nothing but the order of fields.
+#: How a document differs: see `Missing`, `Extra` and `Different`; `order` is a `Different` in field order only.
 Kind: TypeAlias = Literal["missing", "extra", "different", "order"]
 
 
@@ -71,7 +71,7 @@ class Different:
 
     @property
     def kind(self) -> Kind:
-        """`order` when nothing but the order of fields differs."""
+        """`order` when only the order of fields differs."""
         return "order" if same_but_for_order(self.source, self.destination) else "different"
 
 
@@ -143,7 +143,7 @@ def differing(source: bytes, destination: bytes, path: str = "", *, array: bool 
             yield from _between(left, right, path)
         return
     ours, theirs = list(elements(source)), list(elements(destination))
-    if _has_twins(ours) or _has_twins(theirs):
+    if _has_duplicates(ours) or _has_duplicates(theirs):
         pairs = list(zip_longest(ours, theirs))  # by position: the name is ambiguous
         yield from (part for left, right in pairs for part in _between(left, right, path))
         return
@@ -165,11 +165,11 @@ def differing(source: bytes, destination: bytes, path: str = "", *, array: bool 
 def _between(left: Element | None, right: Element | None, path: str) -> Iterator[Part]:
     if left == right:
         return
-    here = _joined(path, left.name if left else right.name if right else b"")
+    inner = _joined(path, left.name if left else right.name if right else b"")
     if left and right and left.name == right.name and left.kind == right.kind and left.kind in (DOCUMENT, ARRAY):
-        yield from differing(left.value, right.value, here, array=left.kind == ARRAY)
+        yield from differing(left.value, right.value, inner, array=left.kind == ARRAY)
     else:
-        yield Part(here, left, right)
+        yield Part(inner, left, right)
 
 
 def _joined(path: str, name: bytes) -> str:
@@ -177,5 +177,5 @@ def _joined(path: str, name: bytes) -> str:
     return f"{path}.{text}" if path else text
 
 
-def _has_twins(fields: list[Element]) -> bool:
+def _has_duplicates(fields: list[Element]) -> bool:
     return any(count > 1 for count in Counter(element.name for element in fields).values())

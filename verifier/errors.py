@@ -10,8 +10,8 @@ VerifierError           root, with the fields `what`, `where`, `advice` and `cod
 class VerifierError(Exception):
     """Root of all errors; raised as such when a server refuses a command or the journal cannot be written.
 
-    `what` went wrong; `where`: a namespace, side or file; `advice`: what to do; `code`: the server's, by name, where
-    one refused. What is not known is empty. The message is `where: what; advice`, without a place that `what` names.
+    `what` went wrong; `where`: a namespace, side or file; `advice`: what to do; `code`: the name of the server's error
+    code. Unknown fields are empty. The message is `where: what; advice`, without `where` if `what` contains it.
     """
 
     def __init__(self, what: str, advice: str = "", *, where: str = "", code: str = "") -> None:
@@ -29,7 +29,7 @@ class ServerLost(VerifierError):
 
 
 class Unsuitable(VerifierError):
-    """`Options.quiet` does not work here: somebody writes, or the server cannot show writes (a standalone)."""
+    """`Options.quiet` does not work here: there are writes, or the server cannot show them (a standalone)."""
 
 
 class WorkerDied(VerifierError):

@@ -1,6 +1,6 @@
 """Comparisons by hashes that the servers compute: of whole collections while nobody writes, and of `_id` ranges.
 
-Hashes of whole collections (`dbHash`) are exact; digests of documents (`$toHashedIndexKey`) do not see everything.
+Hashes of whole collections (`dbHash`) are exact; digests of documents (`$toHashedIndexKey`) can miss differences.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def same_by_hash(source: Client, destination: Client, pairs: Sequence[Pair]) -> 
 
 _T = TypeVar("_T")
 _NAMED = 1_000  # a range of up to so many documents is compared digest by digest
-_PARTS = 16  # that a larger range is split into
+_PARTS = 16  # parts that a larger range is split into
 #: Primes below 2^32: sums of a 64-bit digest modulo each stay exact for 2^31 documents, and both keep nearly all of it.
 _MODULI = (4_294_967_291, 4_294_967_279)
 _HASH = {"$toHashedIndexKey": "$$ROOT"}

@@ -1,4 +1,4 @@
-"""The progress of a run, on disk, so that an interrupted run can go on: JSON lines, the plan first."""
+"""The progress of a run on disk, from which an interrupted run can resume: JSON lines, the plan first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verifier.workers import Range
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A finished range: a run that goes on reads only the documents again that differed in it."""
+    """A finished range; a resumed run re-reads only the documents that differed in it."""
 
     number: int
     documents: int
@@ -30,7 +30,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The file. `about` says what a run compares, and how; only a run with the same `about` can go on with it.
+    """The file. `about` identifies what a run compares, and how; only a run with the same `about` can resume it.
 
     Raises `VerifierError` when the file cannot be written.
     """

@@ -46,7 +46,7 @@ Merged: TypeAlias = Equal | Unequal
 
 
 class Side:
-    """One stream, in batches of whole documents; it holds one batch at a time."""
+    """One stream, in batches of whole documents; one batch is in memory at a time."""
 
     __slots__ = ("_batches", "_before", "_behind", "_last", "at", "batch", "read")
 
@@ -152,7 +152,7 @@ def _one_by_one(source: Side, destination: Side, end: int, ignore_field_order: b
 
 @dataclass(slots=True)
 class RangeRead:
-    """Reads one range at both sides. An interrupted read goes on after the last `_id` that was compared."""
+    """Reads one range at both sides. An interrupted read continues after the last compared `_id`."""
 
     source: Collection[Any]
     destination: Collection[Any]

@@ -1,15 +1,15 @@
 """Compares options, views and indexes of collections; and the relaxed schema, under which documents are replicated.
 
-Fields that a server makes for itself (the uuid, versions of an index, of the collation library) do not count, and a
-default counts the same whether it is written down or not. Nothing is changed here.
+Fields that a server generates (the uuid, versions of an index or of the collation library) do not count. An option at
+its default equals an absent one. This module changes nothing.
 
-The relaxed schema holds back what would refuse or delete documents. Order holds for each document, not across
-documents, so a value of a unique index may exist twice for a short time. The source's deletes of expired documents are
-replicated; two clocks must not delete. What a validator would refuse, the source has accepted already.
+The relaxed schema omits what would reject or delete documents. Changes are in order for each document, not across
+documents, so that a value of a unique index may exist twice for a short time. The source's deletes of expired documents
+are replicated; the destination must not delete by its own clock. The source has accepted what a validator may reject.
 
 A former source keeps its indexes and limits when changes come back to it: only its TTL monitor and validators are
 stopped, in place. (Dates from before 1958 still expire: no TTL is longer than 68 years.) A unique index there can
-still refuse a value that moves from one document to another. Servers accept no transaction on a capped collection
+still reject a value that moves from one document to another. Servers accept no transaction on a capped collection
 (code 263), so MongoSink cannot write to one.
 """
 
@@ -37,13 +37,13 @@ class MetadataDifference:
     pair: Pair
     kind: Kind
     name: str
-    """Of the index or the option; empty for a whole collection."""
+    """The name of the index or option; empty for a whole collection."""
     what: str
     """The difference in words."""
     source: Any
     destination: Any
     commands: tuple[Command, ...]
-    """What corrects it at the destination. Differences that share commands need them run only once."""
+    """The commands that correct it at the destination. Differences that share commands need them run only once."""
 
     @property
     def command(self) -> str:
@@ -51,13 +51,13 @@ class MetadataDifference:
         return "\n".join(command.text for command in self.commands)
 
     def as_json(self) -> dict[str, Any]:
-        shown = {name: json.loads(_shown(getattr(self, name))) for name in ("source", "destination")}
+        values = {name: json.loads(_json(getattr(self, name))) for name in ("source", "destination")}
         return {
             "namespace": self.pair.source,
             "destination_namespace": self.pair.destination,
             "kind": self.kind,
             "what": self.what,
-            **shown,
+            **values,
             "command": self.command,
         }
 
@@ -69,13 +69,13 @@ class _Compared:
     pair: Pair
     source: Described
     destination: Described
-    wanted: str
-    """When or where the destination must have the source's form, in words."""
+    applies: str
+    """When or where the source's value applies, for messages."""
     version: repair_commands.Version
-    """Of the destination."""
+    """The destination's version."""
 
-    def words(self, subject: str, source: Any, destination: Any) -> str:
-        return f"{subject} is {_shown(source)} {self.wanted} and {_shown(destination)} at the destination"
+    def describe(self, subject: str, source: Any, destination: Any) -> str:
+        return f"{subject} is {_json(source)} {self.applies} and {_json(destination)} at the destination"
 
     def difference(
         self, kind: Kind, name: str, what: str, source: Any, destination: Any, commands: Iterable[Command]
@@ -85,10 +85,10 @@ class _Compared:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a destination is compared with: derived from the source's description; `words` says when it applies."""
+    """What a destination is compared with: derived from the source's description; `applies` says when, for messages."""
 
     of: Callable[[Described], Described]
-    words: str
+    applies: str
 
 
 AS_IT_IS = Form(lambda described: described, "at the source")
@@ -101,29 +101,29 @@ def differences(
 
     Run the commands in the order of the differences. Raises PyMongo's errors when a server does not answer.
     """
-    return Looked.at(source, destination, pairs).differences(form)
+    return Schemas.read(source, destination, pairs).differences(form)
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Schemas:
     """The descriptions of these pairs by both servers, read at about the same time."""
 
     pairs: tuple[Pair, ...]
     source: Mapping[Namespace, Described]
     destination: Mapping[Namespace, Described]
     version: repair_commands.Version
-    """Of the destination, which decides what can be changed in place."""
+    """The destination's version, which decides what can be changed in place."""
 
     @classmethod
-    def at(cls, source: Client, destination: Client, pairs: Iterable[Pair]) -> Looked:
-        """Read them. Raises PyMongo's errors when a server does not answer."""
-        wanted = tuple(pairs)
-        here = described(source, [pair.source for pair in wanted])
-        there = described(destination, [pair.destination for pair in wanted])
-        return cls(wanted, here, there, version(destination))
+    def read(cls, source: Client, destination: Client, pairs: Iterable[Pair]) -> Schemas:
+        """Read both servers' descriptions. Raises PyMongo's errors when a server does not answer."""
+        pairs = tuple(pairs)
+        ours = described(source, [pair.source for pair in pairs])
+        theirs = described(destination, [pair.destination for pair in pairs])
+        return cls(pairs, ours, theirs, version(destination))
 
     def differences(self, form: Form = AS_IT_IS) -> list[MetadataDifference]:
-        """See the function of this name."""
+        """As the function of this name."""
         names = {pair.source: pair.destination for pair in self.pairs}
         return [difference for pair in self.pairs for difference in self._of(pair, names, form)]
 
@@ -138,10 +138,10 @@ class Looked:
         source = form.of(renamed(source, pair, names))
         if destination is None:
             what = f"the {source.kind} is missing at the destination"
-            make = tuple(repair_commands.create(pair.destination, source))
-            yield MetadataDifference(pair, _kind(source), "", what, source.options, None, make)
+            create = tuple(repair_commands.create(pair.destination, source))
+            yield MetadataDifference(pair, _kind(source), "", what, source.options, None, create)
             return
-        compared = _Compared(pair, source, destination, form.words, self.version)
+        compared = _Compared(pair, source, destination, form.applies, self.version)
         if source.kind != destination.kind:
             what = f"it is a {source.kind} at the source and a {destination.kind} at the destination"
             commands = repair_commands.create_again(pair.destination, source)
@@ -160,7 +160,7 @@ def _of_view(both: _Compared) -> Iterator[MetadataDifference]:
     commands = repair_commands.of_view(both.pair.destination, both.source, both.destination)
     for name in unlike(both.source.options, both.destination.options):
         mine, theirs = both.source.options.get(name), both.destination.options.get(name)
-        yield both.difference("view", name, both.words(f"the view's {name}", mine, theirs), mine, theirs, commands)
+        yield both.difference("view", name, both.describe(f"the view's {name}", mine, theirs), mine, theirs, commands)
 
 
 def _of_collection(both: _Compared) -> Iterator[MetadataDifference]:
@@ -169,33 +169,33 @@ def _of_collection(both: _Compared) -> Iterator[MetadataDifference]:
     changes = {
         name: repair_commands.option(both.pair.destination, name, both.source, both.destination) for name in options
     }
-    fixed = [name for name, commands in changes.items() if commands is None]
-    again = repair_commands.create_again(both.pair.destination, both.source) if fixed else None
+    immutable = [name for name, commands in changes.items() if commands is None]
+    recreate = repair_commands.create_again(both.pair.destination, both.source) if immutable else None
     for name, commands in changes.items():
         mine, theirs = both.source.options.get(name), both.destination.options.get(name)
-        what = both.words(f"the option {name}", mine, theirs)
-        if name in fixed:
+        what = both.describe(f"the option {name}", mine, theirs)
+        if name in immutable:
             what += "; it cannot be changed, and a recreated collection has no documents"
-        yield both.difference("option", name, what, mine, theirs, again or commands or ())
+        yield both.difference("option", name, what, mine, theirs, recreate or commands or ())
     for name in repair_commands.in_order(both.source, both.destination):
-        here, there = both.source.indexes.get(name), both.destination.indexes.get(name)
-        commands = again or repair_commands.index(both.pair.destination, name, here, there, both.version)
-        yield both.difference("index", name, _index_words(both, name, here, there), here, there, commands)
+        mine, theirs = both.source.indexes.get(name), both.destination.indexes.get(name)
+        commands = recreate or repair_commands.index(both.pair.destination, name, mine, theirs, both.version)
+        yield both.difference("index", name, _describe_index(both, name, mine, theirs), mine, theirs, commands)
 
 
-def _index_words(
+def _describe_index(
     both: _Compared, name: str, source: Mapping[str, Any] | None, destination: Mapping[str, Any] | None
 ) -> str:
     if source is None or destination is None:
         side = "missing at" if destination is None else "only at"
-        return f"the index {name} on {_shown((source or destination or {})['key'])} is {side} the destination"
+        return f"the index {name} on {_json((source or destination or {})['key'])} is {side} the destination"
     return "; ".join(
-        both.words(f"the index {name}'s {field}", source.get(field), destination.get(field))
+        both.describe(f"the index {name}'s {field}", source.get(field), destination.get(field))
         for field in unlike(source, destination)
     )
 
 
-def _shown(value: Any) -> str:
+def _json(value: Any) -> str:
     return "null" if value is None else str(dumps(value, json_options=RELAXED_JSON_OPTIONS, ensure_ascii=False))
 
 
@@ -209,18 +209,18 @@ _OF_INDEX = {
 _VALIDATOR = "the validator's refusals (it warns until then)"
 
 
-def relaxed(wanted: Described) -> Described:
-    """The collection without what would refuse or delete documents while changes stream in; a view unchanged."""
-    if wanted.kind != "collection":
-        return wanted
-    options = {name: value for name, value in wanted.options.items() if name not in ("capped", "expireAfterSeconds")}
-    if _refuses(options):
+def relaxed(current: Described) -> Described:
+    """The collection without what would reject or delete documents while changes stream in; a view unchanged."""
+    if current.kind != "collection":
+        return current
+    options = {name: value for name, value in current.options.items() if name not in ("capped", "expireAfterSeconds")}
+    if _rejects(options):
         options["validationAction"] = "warn"
-    indexes = {name: _relaxed_index(index) for name, index in wanted.indexes.items()}
-    return replace(wanted, options=options, indexes=indexes)
+    indexes = {name: _relaxed_index(index) for name, index in current.indexes.items()}
+    return replace(current, options=options, indexes=indexes)
 
 
-def _refuses(options: Options) -> bool:
+def _rejects(options: Options) -> bool:
     return "validator" in options and options.get("validationAction") != "warn"
 
 
@@ -229,11 +229,11 @@ def _relaxed_index(index: Options) -> Options:
 
 
 def in_place(current: Described) -> Described:
-    """The collection with TTLs that delete nothing and validators that refuse nothing; a view unchanged."""
+    """The collection with TTLs that delete nothing and validators that only warn; a view unchanged."""
     if current.kind != "collection":
         return current
     options = {name: value for name, value in current.options.items() if name != "expireAfterSeconds"}
-    if _refuses(options):
+    if _rejects(options):
         options["validationAction"] = "warn"
     ttl = {name: index | {"expireAfterSeconds": NEVER} for name, index in current.indexes.items() if _expires(index)}
     return replace(current, options=options, indexes={**current.indexes, **ttl})
@@ -244,34 +244,34 @@ def _expires(index: Options) -> bool:
 
 
 #: What a destination is compared with while changes stream in.
-HARMLESS = Form(relaxed, "while changes stream in")
+RELAXED = Form(relaxed, "while changes stream in")
 #: The same for a destination that existed before, such as a former source.
-HARMLESS_IN_PLACE = Form(in_place, "while changes stream back")
+RELAXED_IN_PLACE = Form(in_place, "while changes stream back")
 
 
 def stopped(current: Described) -> Iterator[str]:
-    """What `in_place` stops of a collection, in words."""
+    """Describe what `in_place` stops in a collection."""
     if current.kind != "collection":
         return
     if "expireAfterSeconds" in current.options:
         yield "its TTL"
-    if _refuses(current.options):
+    if _rejects(current.options):
         yield _VALIDATOR
     yield from (
         _OF_INDEX["expireAfterSeconds"].format(name) for name, index in current.indexes.items() if _expires(index)
     )
 
 
-def held_back(wanted: Described) -> Iterator[str]:
-    """What `relaxed` leaves out of a collection until the cutover, in words."""
-    if wanted.kind != "collection":
+def held_back(current: Described) -> Iterator[str]:
+    """Describe what `relaxed` omits from a collection until the cutover."""
+    if current.kind != "collection":
         return
-    options: dict[str, Any] = wanted.options
+    options: dict[str, Any] = current.options
     if "capped" in options:
         yield "its limit as a capped collection"
     if "expireAfterSeconds" in options:
         yield "its TTL"
-    if _refuses(options):
+    if _rejects(options):
         yield _VALIDATOR
-    for name, index in wanted.indexes.items():
-        yield from dict.fromkeys(words.format(name) for field, words in _OF_INDEX.items() if field in index)
+    for name, index in current.indexes.items():
+        yield from dict.fromkeys(text.format(name) for field, text in _OF_INDEX.items() if field in index)

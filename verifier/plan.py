@@ -1,4 +1,4 @@
-"""What a run reads: the kind of each pair, and all ranges of the pairs or those that an interrupted run has left."""
+"""The plan of a run: the kind of each pair, and the ranges to read (with resume, only the unfinished ones)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Plan:
 
 
 def about(listed: Sequence[ListedPair], *, ignore_field_order: bool, screen: bool) -> Mapping[str, Any]:
-    """What identifies a run: the collections, by name and UUID, and how they are compared."""
+    """The identity of a run: the collections, by name and UUID, and how they are compared."""
     return {
         "namespaces": [
             [each.pair.source, each.pair.destination, _hex(each.source.uuid), _hex(each.destination.uuid)]
@@ -49,19 +49,19 @@ def plan(
 ) -> Plan:
     """Cut the collections into ranges, and write them to the journal; with `resume`, take the journal's if it has any.
 
-    Raises `VerifierError`, also when the journal is of another run than `run` (see `about`).
+    Raises `VerifierError`, also when the journal belongs to another run than `run` (see `about`).
     """
-    left = journal.read(run) if journal and resume else None
+    interrupted = journal.read(run) if journal and resume else None
     new = Plan()
     for each in listed:
-        cutting = _Cut(source, destination, each, None if left else range_bytes)
-        cuts, new.expected[each.pair] = patiently(f"split {each.pair.source} into ranges", lost_for, cutting)
+        sizing = _Cut(source, destination, each, None if interrupted else range_bytes)
+        cuts, new.expected[each.pair] = patiently(f"split {each.pair.source} into ranges", lost_for, sizing)
         new.ranges += [
             Range(len(new.ranges) + n, each.pair, bounds, batch, ordered=each.ordered_alike)
             for n, (bounds, batch) in enumerate(cuts)
         ]
-    if left:
-        planned, done = left
+    if interrupted:
+        planned, done = interrupted
         new.ranges = [work for work in planned if work.number not in done]
         new.done = [(work, done[work.number]) for work in planned if work.number in done]
     elif journal:
@@ -121,7 +121,7 @@ class ListedPair:
 
     @property
     def obstacle(self) -> str:
-        """Why the two cannot be compared, in words; empty if they can."""
+        """Why the two cannot be compared; empty if they can."""
         for name, side, listed in self._sides():
             if listed.kind in _NO_DOCUMENTS:
                 return f"{name} at the {side} is {_NO_DOCUMENTS[listed.kind]}: it is not compared"
@@ -129,7 +129,7 @@ class ListedPair:
 
     @property
     def notes(self) -> Sequence[str]:
-        """What qualifies the verdict, in words."""
+        """Notes that qualify the verdict."""
         absent = [
             f"{name} does not exist at the {side}" for name, side, listed in self._sides() if listed.kind == "none"
         ]
@@ -145,7 +145,7 @@ class ListedPair:
         return not any("collation" in listed.options for _, _, listed in self._sides())
 
     def gone(self, later: ListedPair) -> Sequence[str]:
-        """What was dropped, or dropped and created again, between this listing and a later one; in words."""
+        """What was dropped, or dropped and created again, between this listing and a later one."""
         return [
             f"{name} was dropped{' and created again' if after.uuid else ''} at the {side} during the run"
             for (name, side, before), (_, _, after) in zip(self._sides(), later._sides(), strict=True)
@@ -159,7 +159,7 @@ class ListedPair:
         )
 
 
-def look(source: Client, destination: Client, pairs: Sequence[Pair], lost_for: float) -> list[ListedPair]:
+def list_pairs(source: Client, destination: Client, pairs: Sequence[Pair], lost_for: float) -> list[ListedPair]:
     """List the collections of these pairs at both sides. Raises `VerifierError`."""
 
     def read() -> list[ListedPair]:

@@ -28,7 +28,7 @@ _FAR = 100  # at most so many differing paths are counted
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
-    """A document that could not be judged in time; `why` is what it waited for, in words."""
+    """A document that could not be judged in time; `why` is what it waited for."""
 
     namespace: Namespace
     id: bytes
@@ -68,7 +68,7 @@ class Suspect:
     soon: bool = False
     """Whether the next read needs no pause."""
     why: str = ""
-    """Why it has not settled, in words."""
+    """Why it has not settled."""
 
 
 @dataclass(frozen=True, slots=True)

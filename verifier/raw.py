@@ -46,7 +46,7 @@ _ID_FIRST = b"_id\0"
 
 
 class Element(NamedTuple):
-    """A field as it is stored: type byte, name and value."""
+    """A field as stored: type byte, name and value."""
 
     kind: int
     name: bytes

@@ -146,7 +146,7 @@ def patiently(
 
 
 def in_words(what: str, error: PyMongoError, where: str = "") -> VerifierError:
-    """The driver's error as one of ours; `what` completes "cannot …", and names the place `where`."""
+    """The driver's error as a `VerifierError`; `what` completes "cannot …", and names the place `where`."""
     if is_passing(error):
         return ServerLost(f"cannot {what}: {brief(error)}", where=where)
     code = str((getattr(error, "details", None) or {}).get("codeName", ""))

@@ -19,7 +19,7 @@ from verifier.proof import Judge, Outcome, Same, Suspect, Unsettled
 from verifier.raw import Key, id_key
 from verifier.reads import ID_BYTES, IDS, Client, by_ids, collection, now, patiently
 
-_JUDGED_BYTES = 1 << 24  # of documents that are held at once while they are judged
+_JUDGED_BYTES = 1 << 24  # of documents in memory at once while they are judged
 _GATHER = 0.1  # seconds in which due documents gather, so that one command reads many
 
 
@@ -35,7 +35,7 @@ class Settling:
     lost_for: float = 60.0
     """Seconds for which a server may be unreachable."""
     say: Callable[[str], None] = lambda words: None
-    """Receives a message each time that a server becomes unreachable and is waited for."""
+    """Receives a message each time that a server becomes unreachable."""
     chance: random.Random = field(default_factory=random.Random)
     _waiting: list[tuple[float, int, Suspect]] = field(default_factory=list)
     _count: Iterator[int] = field(default_factory=itertools.count)
@@ -48,7 +48,7 @@ class Settling:
 
     @property
     def size(self) -> int:
-        """Bytes of the ids that wait."""
+        """Bytes of the waiting ids."""
         return self._bytes
 
     def add(self, pair: Pair, ids: Iterable[bytes], owner: int = 0) -> None:
@@ -163,15 +163,15 @@ class Settling:
         return [suspect for suspect in suspects if until and suspect.seen_at and suspect.seen_at <= until]
 
 
-def _up_to(most: int, suspects: Sequence[Suspect]) -> tuple[list[Suspect], list[Suspect]]:
-    """The first suspects whose documents weigh up to `most` bytes together, one at least, and the others."""
+def _up_to(limit: int, suspects: Sequence[Suspect]) -> tuple[list[Suspect], list[Suspect]]:
+    """The first suspects whose documents have up to `limit` bytes together (at least one suspect), and the others."""
     sizes = itertools.accumulate(suspect.size for suspect in suspects)
-    taken = max(1, sum(size <= most for size in sizes))
+    taken = max(1, sum(size <= limit for size in sizes))
     return list(suspects[:taken]), list(suspects[taken:])
 
 
 #: Whether everything that the source had written up to and including this cluster time has been applied at the
-#: destination. It is called between reads, and one that waits holds them up. Until it returns True nothing is proven.
+#: destination. It is called between reads, so it must not block. Nothing is proven until it returns True.
 Passed: TypeAlias = Callable[[Timestamp], bool]
 
 
@@ -190,7 +190,7 @@ class Recheck:
     jitter: float = 0.1
     """Each pause is longer or shorter at random by up to this fraction of it; 0 or more, below 1."""
     tries: int = 6
-    """Reads after which a difference counts where nothing better can prove it; from then on pauses stay the same."""
+    """Reads after which a difference counts if past states cannot be read; from then on pauses stay the same."""
     patience: float = 300.0
     """Seconds since the document first differed, after which one that has had all tries is given up, unsettled."""
 

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from verifier.differences import Kind, Pair
 
-#: How a namespace was compared: all bytes, hashes of whole collections, or digests, which do not see everything.
+#: How a namespace was compared: all bytes, hashes of whole collections, or digests, which can miss differences.
 Way: TypeAlias = Literal["compared", "hashed", "screened"]
 
 
@@ -33,9 +33,9 @@ class Tally:
     unsettled: int = 0
     """Documents that could not be judged in time."""
     notes: list[str] = field(default_factory=list)
-    """What qualifies the verdict, in words: a collection does not exist at one side, or is capped."""
+    """Notes that qualify the verdict: a collection does not exist at one side, or is capped."""
     trouble: list[str] = field(default_factory=list)
-    """Why there is no verdict on the namespace, in words."""
+    """Why there is no verdict on the namespace."""
 
     @property
     def verdict(self) -> str:
@@ -56,7 +56,7 @@ class Progress:
     size: int
     read: int
     ranges: int
-    """Ranges to read, those that an interrupted run has read included."""
+    """All ranges, including those that an interrupted run has read."""
     done: int
     """Ranges read to their end."""
     waiting: int
@@ -72,8 +72,8 @@ class Progress:
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the average so far; None before the first document."""
-        left = max(0, self.expected - self.documents)
-        return left / self.per_second if self.per_second else None
+        remaining = max(0, self.expected - self.documents)
+        return remaining / self.per_second if self.per_second else None
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class Verdict:
 
     @property
     def trouble(self) -> list[str]:
-        """Why there is no verdict on part of the documents, in words; empty if there is one on all."""
+        """Why there is no verdict on part of the documents; empty if there is one on all."""
         return [reason for tally in self.tallies for reason in _troubles(tally)]
 
     @property

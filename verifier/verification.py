@@ -12,7 +12,7 @@ from pathlib import Path
 from verifier.differences import Difference, Pair
 from verifier.hashes import Watch, same_by_hash, watch
 from verifier.journal import Done, Journal
-from verifier.plan import ListedPair, Plan, about, look, plan
+from verifier.plan import ListedPair, Plan, about, list_pairs, plan
 from verifier.proof import Outcome, Same, Unsettled
 from verifier.ranges import RANGE_BYTES, size
 from verifier.raw import Key, id_key
@@ -96,7 +96,7 @@ class Verification:
 
     def _run(self, source: Client, destination: Client) -> Iterator[Difference]:
         pairs = list(self._tallies)
-        listed = [pair for pair in look(source, destination, pairs, self._options.lost_for) if self._suits(pair)]
+        listed = [pair for pair in list_pairs(source, destination, pairs, self._options.lost_for) if self._suits(pair)]
         watches = self._watch(source, destination, listed) if self._options.quiet else []
         if watches:
             listed = self._hashed(source, destination, listed)
@@ -113,7 +113,7 @@ class Verification:
         yield from self._compared(source, destination, listed, settling)
         for watched in watches:
             watched.refuse_writes()
-        later = look(source, destination, [before.pair for before in listed], self._options.lost_for)
+        later = list_pairs(source, destination, [before.pair for before in listed], self._options.lost_for)
         for before, after in zip(listed, later, strict=True):
             self._tallies[before.pair].trouble += before.gone(after)
         if self._journal and not self.verdict.trouble:

@@ -47,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A stretch of `_id`s of one pair, read by one worker."""
+    """A range of `_id`s of one pair, read by one worker."""
 
     number: int
     pair: Pair

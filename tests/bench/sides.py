@@ -100,7 +100,7 @@ class Way:
         def is_done() -> bool:
             is_state(self.connect, self.sink, "RUNNING")
             left = gaps(ends, self.applied())
-            return not any(found.records for found in peek(self.topics, left, most=0).values())
+            return not any(found.records for found in peek(self.topics, left, limit=0).values())
 
         await_fact("the last record at the destination", is_done, pause=0.25)
 

@@ -23,7 +23,7 @@ from tests.bench.report import BASE, Found, Part, at_most
 from tests.bench.sides import COLLECTION, DATABASE
 from towpath import stack as embedded
 from verifier import Options, Pair, Recheck, Verification
-from verifier.plan import look, plan
+from verifier.plan import list_pairs, plan
 from verifier.ranges import RANGE_BYTES
 from verifier.reads import collection, in_id_order
 from verifier.workers import Range
@@ -146,7 +146,7 @@ def _verify(stack: embedded.Stack, options: Options) -> _Seen:
 def _ranges(stack: embedded.Stack) -> list[Range]:
     """Those that a comparison reads."""
     with Client(stack.source) as source, Client(stack.destination) as destination:
-        looked = look(source, destination, [_PAIR], 60)
+        looked = list_pairs(source, destination, [_PAIR], 60)
         return plan(
             source, destination, looked, range_bytes=RANGE_BYTES, lost_for=60, journal=None, resume=False, run={}
         ).ranges

@@ -62,7 +62,7 @@ def test_wait_does_not_take_the_end_of_what_can_be_read_for_the_end_of_what_was_
     producer.produce(pipeline.topic("docs"), b"nobody's", b"nobody's", partition=0)
     producer.flush(30)
     said = towpath("wait", pipeline.file, "--timeout", "3", expect=1)
-    assert f"a transaction on {pipeline.topic('docs')}, partition 0, is not over" in said.stderr
+    assert f"a transaction on {pipeline.topic('docs')}, partition 0, has not ended" in said.stderr
     producer.abort_transaction(30)
     pipeline.wait()
 

@@ -203,7 +203,7 @@ def test_the_documented_rights_are_enough_to_end_a_transaction(secured: Secured)
     assert hanging_transactions.find(topics, [f"{NAME}-source"], [place]) == []
     with closing(hanging_transactions._Admin.of(topics)) as admin:
         [found] = admin.open_at(place)
-    hanging_transactions.end(topics, hanging_transactions.LostEnd(place, task, found, commits=False))
+    hanging_transactions.end(topics, hanging_transactions.HangingTransaction(place, task, found, commits=False))
     assert topics.open_transactions() == {}
     producer.abort_transaction(30)
     assert hanging_transactions._decision(topics, task, found, place) is False

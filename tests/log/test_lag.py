@@ -99,14 +99,14 @@ def fill(topics: Topics, topic: str, records: int, size: int) -> None:
 
 def test_large_records_are_not_read_to_be_counted(topics: Counting, topic: str) -> None:
     fill(topics, topic, 150, 256 * 1024)
-    found = lag.peek(topics, {(topic, 0): (0, 150)}, most=lag.COUNTED)[topic, 0]
+    found = lag.peek(topics, {(topic, 0): (0, 150)}, limit=lag.COUNTED)[topic, 0]
     assert (found.records, found.oldest_ms) == (150, 1_700_000_000_000)
     assert 0 < topics.bytes < 12 << 20, "of 37 MiB"
 
 
 def test_a_gap_that_is_not_counted_takes_one_record(topics: Counting, topic: str) -> None:
     fill(topics, topic, 150, 256 * 1024)
-    found = lag.peek(topics, {(topic, 0): (3, 150)}, most=0)[topic, 0]
+    found = lag.peek(topics, {(topic, 0): (3, 150)}, limit=0)[topic, 0]
     assert (found.records, found.oldest_ms) == (147, 1_700_000_000_003)
     assert topics.made.messages == 1
     assert topics.bytes < 6 << 20, "of 37 MiB"
@@ -114,7 +114,7 @@ def test_a_gap_that_is_not_counted_takes_one_record(topics: Counting, topic: str
 
 def test_small_records_are_counted_one_by_one(topics: Counting, topic: str) -> None:
     fill(topics, topic, 60, 100)
-    assert lag.peek(topics, {(topic, 0): (10, 61)}, most=100)[topic, 0].records == 50, "the end is no record"
+    assert lag.peek(topics, {(topic, 0): (10, 61)}, limit=100)[topic, 0].records == 50, "the end is no record"
 
 
 def test_a_pause_after_a_long_time_of_reading_is_no_silence(
@@ -124,7 +124,7 @@ def test_a_pause_after_a_long_time_of_reading_is_no_silence(
     monkeypatch.setattr(topics, "kind", Halting)
     seconds = count()
     monkeypatch.setattr(consume, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
-    assert lag.peek(topics, {(topic, 0): (0, 60)}, most=100)[topic, 0].records == 60
+    assert lag.peek(topics, {(topic, 0): (0, 60)}, limit=100)[topic, 0].records == 60
     assert next(seconds) > consume._PATIENCE
 
 

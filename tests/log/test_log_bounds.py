@@ -9,7 +9,7 @@ from confluent_kafka import Uuid
 
 from towpath.bookkeeping.positions import Applied
 from towpath.kafka.topics import topic_id
-from towpath.log.bounds import Break, judge, listed
+from towpath.log.bounds import Break, describe, judge
 
 PLACE = ("shop.shop.orders", 3)
 
@@ -58,11 +58,11 @@ def test_a_topic_that_is_gone_is_not_judged() -> None:
 def test_where_a_sink_goes_on_and_what_is_told() -> None:
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     begins = {
-        found: Break(found, *PLACE, position=10, first=20, end=30, last_at=at).begin
+        found: Break(found, *PLACE, position=10, first=20, end=30, last_at=at).resume_at
         for found in ("TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC")
     }
     assert begins == {"TWP-LOG-GAP": 20, "TWP-LOG-END": 30, "TWP-LOG-TOPIC": 20}
-    words = listed([Break("TWP-LOG-GAP", *PLACE, position=10, first=20, end=30, last_at=at)] * 3)
+    words = describe([Break("TWP-LOG-GAP", *PLACE, position=10, first=20, end=30, last_at=at)] * 3)
     for part in ("shop.shop.orders, partition 3", "offset 10", "from 20 to 30", "2026-01-02 03:04:05", "2 more"):
         assert part in words
 

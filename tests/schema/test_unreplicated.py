@@ -9,7 +9,7 @@ import pytest
 
 from towpath.errors import TowpathError
 from towpath.events import as_line
-from towpath.log.source_offsets import Ddl, in_order, source_state, watched
+from towpath.log.source_offsets import Ddl, ddl_history, in_order, source_state
 from towpath.namespaces import Selection
 from towpath.pipeline import ClusterTime
 from towpath.schema import unreplicated
@@ -38,9 +38,9 @@ def told(one, source=(), destination=None, metadata=()):
 
 
 def test_a_connector_s_offset_says_what_was_done():
-    found = watched(OFFSET)
-    assert found.found == (of("drop"), Ddl(ClusterTime(1_700_000_001, 1), "rename", "shop.b", "shop.c"))
-    assert in_order([found, found]) == found.found
+    found = ddl_history(OFFSET)
+    assert found.events == (of("drop"), Ddl(ClusterTime(1_700_000_001, 1), "rename", "shop.b", "shop.c"))
+    assert in_order([found, found]) == found.events
     root = {"phase": "stream", "selection": "x", "start": "1:1", "namespaces": "[]"}
     offsets = [
         {"partition": {"towpath": "shop"}, "offset": root},

@@ -37,7 +37,7 @@ def test_a_running_pipeline_is_verified_damaged_and_verified_again(make_pipeline
     pipeline.source_client[pipeline.name].create_collection("seen", viewOn="orders", pipeline=[])
     pipeline.write()
     done = towpath("verify", pipeline.file, "--tries", "1", "--json", expect=1)
-    assert "is not deployed: a difference is told when it stays through all tries" in done.stderr
+    assert "is not deployed: a difference is reported after all tries" in done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["missing"] == 3_100
     pipeline.deploy()
     pipeline.wait()

@@ -16,7 +16,7 @@ from pymongo.database import Database
 from towpath.stack import mongod
 from verifier.descriptions import described
 from verifier.differences import Pair
-from verifier.metadata import HARMLESS, HARMLESS_IN_PLACE, Looked, MetadataDifference, differences, held_back, stopped
+from verifier.metadata import RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas, differences, held_back, stopped
 
 pytestmark = pytest.mark.servers
 
@@ -222,8 +222,8 @@ def test_the_harmless_form_is_made_and_then_put_right(clients: tuple[Client, Cli
         client.drop_database("it")
     CASES[name].source(source["it"])
     pair = Pair("it.it", "it.it")
-    run(destination, differences(source, destination, [pair], HARMLESS))
-    assert differences(source, destination, [pair], HARMLESS) == []
+    run(destination, differences(source, destination, [pair], RELAXED))
+    assert differences(source, destination, [pair], RELAXED) == []
     held = differences(source, destination, [pair])
     assert bool(held) == bool(list(held_back(described(source, ["it.it"])["it.it"])))
     run(destination, held)
@@ -256,10 +256,10 @@ def test_what_was_held_back_of_an_index_comes_in_place_where_the_server_can(
         client["it"]["it"].insert_many([{"_id": n, "a": str(n), "n": n} for n in range(10)])
     source["it"].command({"createIndexes": "it", "indexes": [spec]})
     pair = Pair("it.it", "it.it")
-    run(destination, differences(source, destination, [pair], HARMLESS))
+    run(destination, differences(source, destination, [pair], RELAXED))
     if ready:
         source["it"].command({"collMod": "it", "index": {"name": "one", "prepareUnique": True}})
-    looked = replace(Looked.at(source, destination, [pair]), version=version)
+    looked = replace(Schemas.read(source, destination, [pair]), version=version)
     found = looked.differences()
     dropped = any("dropIndexes" in command.body for one in found for command in one.commands)
     assert dropped is (version < (6, 0))
@@ -271,10 +271,10 @@ def test_the_version_is_the_one_that_features_go_by(clients: tuple[Client, Clien
     _, destination = clients
     destination.admin.command("setFeatureCompatibilityVersion", "5.0")
     try:
-        assert Looked.at(destination, destination, []).version == (5, 0)
+        assert Schemas.read(destination, destination, []).version == (5, 0)
     finally:
         destination.admin.command("setFeatureCompatibilityVersion", "6.0")
-    assert Looked.at(destination, destination, []).version == (6, 0)
+    assert Schemas.read(destination, destination, []).version == (6, 0)
 
 
 STOPPED = ("validator", "typed validator", "level and action", "clustered, ttl", "ttl", "unique", "capped", "view")
@@ -288,11 +288,11 @@ def test_clocks_and_validators_are_stopped_in_place_and_set_again(clients: tuple
         CASES[name].source(client["it"])
     pair = Pair("it.it", "it.it")
     here = described(destination, ["it.it"])["it.it"]
-    found = differences(destination, destination, [pair], HARMLESS_IN_PLACE)
+    found = differences(destination, destination, [pair], RELAXED_IN_PLACE)
     assert all("collMod" in command.body for one in found for command in one.commands)
     assert len(found) == len(list(stopped(here)))
     run(destination, found)
-    assert differences(source, destination, [pair], HARMLESS_IN_PLACE) == []
+    assert differences(source, destination, [pair], RELAXED_IN_PLACE) == []
     back = differences(source, destination, [pair])
     assert [one.name for one in back] == [one.name for one in found]
     assert all("collMod" in command.body for one in back for command in one.commands)

@@ -124,7 +124,7 @@ def _accept_log_gap(session: Session) -> None:
     gaps = bounds.accept(session.pipeline, session.topics, session.connect)
     full_verdict.forget(session)
     for gap in gaps:
-        say(f"{gap.words}; the sink continues at offset {gap.begin:,}")
+        say(f"{gap.description}; the sink continues at offset {gap.resume_at:,}")
     session.connect.resume(session.pipeline.sink_connector)
 
 

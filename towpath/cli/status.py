@@ -155,7 +155,7 @@ def screen(
     messages = [Text(f"{c.name}: {reason}", style="red") for c in status.connectors for reason in c.failures]
     messages += [Text(trouble, style="red") for trouble in status.trouble]
     if status.breaks:
-        messages.append(Text(f"A restart does not help: {bounds.listed(status.breaks)}", style="red"))
+        messages.append(Text(f"A restart does not help: {bounds.describe(status.breaks)}", style="red"))
     elif failure := lasting(cause.code for c in status.connectors for cause in c.causes):
         commands = "; ".join(" ".join(["towpath", verb, "PIPELINE", *options]) for verb, *options in failure.verbs)
         messages.append(Text(f"A restart does not help; run: {commands}"))

@@ -23,7 +23,7 @@ from towpath.kafka.topics import Place, Topics
 from towpath.log import reread_requests
 from towpath.log.records import is_key
 from towpath.log.source_offsets import read_state
-from towpath.log.unprotected import Part, Wanted, batches, is_update
+from towpath.log.unprotected import Document, Part, batches, is_update
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Compaction, Pipeline
 
@@ -123,13 +123,13 @@ class Compactor:
             if self._reader.dirty > MOST_DIRTY:
                 self._reread([document for document in self._dirty() if not self._unreadable(document[1])])
 
-    def _dirty(self) -> list[Wanted]:
+    def _dirty(self) -> list[Document]:
         """The documents with unprotected updates, the oldest first."""
         parts = self._reader.parts
         dirty = [(first.time_ms, place, key) for place, part in parts.items() for key, first in part.dirty.items()]
         return [(place, key) for _, place, key in sorted(dirty)]
 
-    def _segment_rolls(self) -> Iterator[Wanted]:
+    def _segment_rolls(self) -> Iterator[Document]:
         """A document of each partition that needs a new record: it makes the broker close the active segment."""
         parts, now = self._reader.parts, int(time.time() * 1000)
         for place in [place for place, part in parts.items() if is_due(part, self._compaction, now)]:
@@ -138,11 +138,11 @@ class Compactor:
                 parts[place].nudge = key
                 yield place, key
 
-    def _reread(self, documents: Iterable[Wanted]) -> int:
+    def _reread(self, documents: Iterable[Document]) -> int:
         """Request these documents and wait until they are re-read; the number of those that were not."""
         return sum(self._reread_batch(batch) for batch in batches(documents))
 
-    def _reread_batch(self, batch: list[Wanted]) -> int:
+    def _reread_batch(self, batch: list[Document]) -> int:
         namespaces: dict[str, list[bytes]] = {}
         for place, key in batch:
             if (part := self._reader.parts.get(place)) is not None:

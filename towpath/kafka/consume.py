@@ -1,4 +1,4 @@
-"""Reading topics: a message, a range to the end that it had when it was asked for, or what comes from now on."""
+"""Reading topics: one message, a range of offsets, or all records from an offset on without an end."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from towpath.errors import TopicError
 from towpath.kafka.topics import Place
 
-#: Of each partition: the first offset and the one after the last.
+#: The first offset of each partition, and the one after the last.
 Window = Mapping[Place, tuple[int, int]]
 
-_AT_ONCE = 1_000  # messages handed over by the client at a time
-_GATHERED = 0.05  # seconds for which the client waits until there are so many
-_PATIENCE = 20.0  # seconds until a broker that sends nothing is given up
-_WAIT = 0.5  # seconds for the next message of what is followed
-#: What the client tells of brokers that are away, or no longer lead a partition; it goes on by itself.
+_AT_ONCE = 1_000  # messages that the client returns at a time
+_GATHERED = 0.05  # seconds for which the client collects them
+_PATIENCE = 20.0  # seconds until an unresponsive broker is given up
+_WAIT = 0.5  # seconds to wait for the next message when following
+#: Errors about brokers that are unavailable or no longer lead a partition; the client recovers by itself.
 _PASSING = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -36,7 +36,7 @@ _PASSING = frozenset(
 
 
 class Silence(TopicError):
-    """No broker sends what was asked for."""
+    """No broker answers in time."""
 
 
 def place_of(message: Message) -> Place:
@@ -49,12 +49,12 @@ def is_record(message: Message) -> bool:
 
 
 def batch(consumer: Consumer, seconds: float, at_once: int = _AT_ONCE) -> list[Message]:
-    """The next messages, records and ends of partitions, as soon as there are so many; fewer when the time is over.
+    """The next messages, records and ends of partitions, as soon as there are `at_once`; fewer after `seconds`.
 
-    Raises `TopicError` for what cannot be read; what the client says of brokers that are away for now is left out.
+    Raises `TopicError` when a partition cannot be read; ignores errors about brokers that are unavailable for now.
     """
-    found = consumer.consume(at_once, timeout=seconds)
-    return [message for message in found if message.error() is None or _is_readable(message)]
+    received = consumer.consume(at_once, timeout=seconds)
+    return [message for message in received if message.error() is None or _is_readable(message)]
 
 
 def poll(consumer: Consumer, seconds: float) -> Message | None:
@@ -92,8 +92,8 @@ def messages(
 ) -> Iterator[tuple[Place, Message]]:
     """Every committed record in the windows, those of a partition in the log's order.
 
-    `consumer` is one of `Topics.consumer`. A partition is left after the record with which it comes to be in `enough`.
-    Raises `TopicError` for what cannot be read, and `Silence` when nothing comes for `patience` seconds.
+    `consumer` is one of `Topics.consumer`. Reading a partition ends once the caller adds it to `enough`.
+    Raises `TopicError` when a partition cannot be read, and `Silence` when nothing comes for `patience` seconds.
     """
     unread = {place for place, (start, end) in window.items() if start < end}
     if not unread:
@@ -101,11 +101,11 @@ def messages(
     consumer.assign([TopicPartition(*place, window[place][0]) for place in unread])
     last, patience = time.monotonic(), _PATIENCE if patience is None else patience
     while unread:
-        found = batch(consumer, _GATHERED, at_once)
-        if not found and time.monotonic() > last + patience:
+        received = batch(consumer, _GATHERED, at_once)
+        if not received and time.monotonic() > last + patience:
             raise Silence(_silence(unread, patience))
         over = set()
-        for message in found:
+        for message in received:
             place, has_value = place_of(message), is_record(message)
             if place not in unread or place in over:
                 continue
@@ -117,8 +117,8 @@ def messages(
         if over:
             consumer.incremental_unassign([TopicPartition(*place) for place in over])
             unread -= over
-        if found:
-            last = time.monotonic()  # now, because what was handed on may have taken long
+        if received:
+            last = time.monotonic()  # after the loop: the caller may have taken long
 
 
 def _silence(unread: set[Place], patience: float) -> str:

@@ -1,4 +1,4 @@
-"""How many bytes topics take on the brokers' disks: the one question that the main client library cannot ask."""
+"""The size of topics on the brokers' disks, which the main client library cannot request."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _TIMEOUT_MS = 5_000
 
 
 def bytes_of_topics(bootstrap: str, settings: KafkaClient) -> dict[str, int] | None:
-    """Topic → bytes of one replica of each of its partitions, as compressed as they lie there, with what the cleaner
-    has given up and not removed yet. None when the brokers do not tell (the user may not describe the cluster)."""
-    from kafka.admin import KafkaAdminClient  # 0.15 s of processor, which only `status` shall pay
+    """Topic → bytes of one replica of each of its partitions: compressed, including segments that the cleaner has not
+    removed yet. None when the brokers do not allow it (the user may not describe the cluster)."""
+    from kafka.admin import KafkaAdminClient  # takes 0.15 s of CPU, which only `status` needs
     from kafka.errors import KafkaError
 
     try:
@@ -27,11 +27,11 @@ def bytes_of_topics(bootstrap: str, settings: KafkaClient) -> dict[str, int] | N
     except KafkaError:
         return None
     sizes: dict[tuple[str, int], int] = {}
-    for topic in (topic for broker in brokers for folder in broker["log_dirs"] for topic in folder["topics"]):
-        for partition in topic["partitions"]:
-            place = str(topic["name"]), int(partition["partition_index"])
+    for entry in (topic for broker in brokers for folder in broker["log_dirs"] for topic in folder["topics"]):
+        for partition in entry["partitions"]:
+            place = str(entry["name"]), int(partition["partition_index"])
             sizes[place] = max(sizes.get(place, 0), int(partition["partition_size"]))
-    found: dict[str, int] = {}
-    for (name, _), size in sizes.items():
-        found[name] = found.get(name, 0) + size
-    return found
+    totals: dict[str, int] = {}
+    for (topic, _), size in sizes.items():
+        totals[topic] = totals.get(topic, 0) + size
+    return totals

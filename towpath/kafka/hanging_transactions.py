@@ -1,8 +1,8 @@
-"""Transactions whose end the brokers have lost (KAFKA-20734, see `unended`): proven, and ended as was decided.
+"""Finds hanging transactions (KAFKA-20734, see `towpath.log.lag`), and ends them as their coordinator decided.
 
-Proven is it in three steps: the partition's broker tells of an open transaction; the coordinator knows of none there,
-so that its producer has committed or aborted; and the partition's broker still tells of the same one. What was decided
-stands in the coordinators' own log, `__transaction_state`, and is what the marker says that is written then. Formats:
+The proof has three steps: the partition's broker reports an open transaction; the coordinator has none there, because
+the producer has committed or aborted it; and the partition's broker still reports the same one. The decision is in the
+coordinators' own log, `__transaction_state`, and determines the marker to write. Formats:
 Kafka's `TransactionLogKey.json`, `TransactionLogValue.json` and `TransactionState`.
 """
 
@@ -30,7 +30,7 @@ _HEAD = struct.Struct(">hqhib")  # version, producer's id and epoch, timeout, st
 
 
 class _Open(NamedTuple):
-    """A transaction that is open in a partition, as the partition's broker tells it."""
+    """An open transaction, as the partition's broker reports it."""
 
     offset: int
     producer: int
@@ -39,14 +39,14 @@ class _Open(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LostEnd:
-    """One that is open in a partition, and of which its coordinator knows nothing any more."""
+class HangingTransaction:
+    """A transaction that is open in a partition, but not at its coordinator."""
 
     place: Place
     transactional_id: str
     open: _Open
     commits: bool | None
-    """What was decided; None where that is not known, or must not be read."""
+    """Whether the decision was to commit; None when unknown, or not readable."""
 
     @property
     def about(self) -> str:
@@ -56,20 +56,20 @@ class LostEnd:
         )
 
 
-def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Place]) -> list[LostEnd]:
-    """Those at `places` of the Connect cluster that runs `source_connectors`: all its tasks share a topic of offsets.
+def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Place]) -> list[HangingTransaction]:
+    """The hanging transactions at `places` of the Connect cluster that runs `source_connectors`.
 
-    Raises `TopicError` when the brokers do not answer, or do not allow it.
+    Raises `TopicError` when the brokers do not answer, or deny it.
     """
     try:
         with closing(_Admin.of(topics)) as admin:
-            return list(_found(topics, admin, tuple(source_connectors), sorted(places)))
+            return list(_hanging(topics, admin, tuple(source_connectors), sorted(places)))
     except KafkaError as error:
         raise TopicError(f"cannot look for the end of a transaction: {error}") from error
 
 
-def end(topics: Topics, lost: LostEnd) -> None:
-    """Write its marker as was decided. Raises `TopicError` when the broker refuses, or when that is not known."""
+def end(topics: Topics, lost: HangingTransaction) -> None:
+    """Write the marker of the decision. Raises `TopicError` when the broker denies it, or the decision is unknown."""
     if lost.commits is None:
         raise TopicError(
             f"{lost.about} has lost its end, and whether it was to be committed does not stand in {_LOG}, or must not"
@@ -83,7 +83,7 @@ def end(topics: Topics, lost: LostEnd) -> None:
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc]
-    """The one client that can ask for a marker; its own method knows only how to abort."""
+    """The client that can request a marker; its own method can only abort."""
 
     @classmethod
     def of(cls, topics: Topics) -> _Admin:
@@ -95,22 +95,24 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc]
         )
 
     def open_at(self, place: Place) -> list[_Open]:
-        """The transactions that are open there; none where they must not be seen."""
+        """The open transactions of a partition; none when not authorized."""
         partition = TopicPartition(*place)
         try:
-            found = self.describe_producers([partition])[partition].active_producers
+            producers = self.describe_producers([partition])[partition].active_producers
         except TopicAuthorizationFailedError:
-            return []  # somebody else's
+            return []  # not a topic of ours
         return [
-            _Open(one.current_transaction_start_offset, one.producer_id, one.producer_epoch, one.coordinator_epoch)
-            for one in found
-            if one.current_transaction_start_offset >= 0
+            _Open(
+                state.current_transaction_start_offset, state.producer_id, state.producer_epoch, state.coordinator_epoch
+            )
+            for state in producers
+            if state.current_transaction_start_offset >= 0
         ]
 
-    def write_end(self, lost: LostEnd) -> None:
+    def write_end(self, lost: HangingTransaction) -> None:
         self._manager.run(self._write_end, lost)
 
-    async def _write_end(self, lost: LostEnd) -> None:
+    async def _write_end(self, lost: HangingTransaction) -> None:
         topic, partition = lost.place
         marker = WriteTxnMarkersRequest.WritableTxnMarker
         request = WriteTxnMarkersRequest(
@@ -131,21 +133,23 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc]
                 raise for_code(code)()
 
 
-def _found(topics: Topics, admin: _Admin, connectors: tuple[str, ...], places: list[Place]) -> Iterator[LostEnd]:
-    open_now = [(place, one) for place in places for one in admin.open_at(place)]
-    if not open_now:
+def _hanging(
+    topics: Topics, admin: _Admin, connectors: tuple[str, ...], places: list[Place]
+) -> Iterator[HangingTransaction]:
+    candidates = [(place, candidate) for place in places for candidate in admin.open_at(place)]
+    if not candidates:
         return
-    listed = [one for found in admin.list_transactions().values() for one in found]
-    groups = {_group(one.transactional_id, connector) for one in listed for connector in connectors} - {None}
-    ids = {one.producer_id: one.transactional_id for one in listed}
-    for place, one in open_now:
-        name = ids.get(one.producer, "")
+    listed = [listing for listings in admin.list_transactions().values() for listing in listings]
+    groups = {_group(listing.transactional_id, connector) for listing in listed for connector in connectors} - {None}
+    ids = {listing.producer_id: listing.transactional_id for listing in listed}
+    for place, candidate in candidates:
+        name = ids.get(candidate.producer, "")
         if not any(name.startswith(f"{group}-") or name == f"connect-cluster-{group}" for group in groups):
             continue
-        told = admin.describe_transactions([name])[name]
-        is_under_way = told.producer_id != one.producer or TopicPartition(*place) in told.topic_partitions
-        if not is_under_way and one in admin.open_at(place):
-            yield LostEnd(place, name, one, _decision(topics, name, one, place))
+        current = admin.describe_transactions([name])[name]
+        is_ongoing = current.producer_id != candidate.producer or TopicPartition(*place) in current.topic_partitions
+        if not is_ongoing and candidate in admin.open_at(place):
+            yield HangingTransaction(place, name, candidate, _decision(topics, name, candidate, place))
 
 
 def _group(transactional_id: str, connector: str) -> str | None:
@@ -155,31 +159,31 @@ def _group(transactional_id: str, connector: str) -> str | None:
     return task_of.removesuffix(f"-{connector}") if task.isdecimal() and task_of.endswith(f"-{connector}") else None
 
 
-def _decision(topics: Topics, transactional_id: str, one: _Open, place: Place) -> bool | None:
-    """What was decided about the last transaction of that producer and epoch that took in the partition.
+def _decision(topics: Topics, transactional_id: str, hanging: _Open, place: Place) -> bool | None:
+    """The decision on the last transaction of that producer and epoch that included the partition.
 
-    Since `transaction.version` 2 each transaction has an epoch of its own, and is decided under the next one.
+    Since `transaction.version` 2 each transaction has an epoch of its own, and the decision has the next one.
     """
     log = topics.all().get(_LOG)
     if log is None:
-        return None  # it must not be seen
+        return None  # not authorized to see it
     at = _LOG, _hash(transactional_id) % log.partitions
-    consumer, decided, taken_in = topics.consumer(), None, False
+    consumer, decided, included = topics.consumer(), None, False
     try:
         for _, message in messages(consumer, {at: topics.ends([log])[at]}):
             key, value = message.key(), message.value()
             if not key or not value or key[4:] != transactional_id.encode():
                 continue
             _, owner, epoch, _, state = _HEAD.unpack_from(value)
-            if owner != one.producer:
-                taken_in = False
+            if owner != hanging.producer:
+                included = False
             elif state == _ONGOING:
-                taken_in = epoch == one.epoch and place in _places(value)
-                decided = None if taken_in else decided
-            elif state in (_COMMIT, _ABORT) and taken_in:
-                decided, taken_in = state == _COMMIT, False
+                included = epoch == hanging.epoch and place in _places(value)
+                decided = None if included else decided
+            elif state in (_COMMIT, _ABORT) and included:
+                decided, included = state == _COMMIT, False
     except TopicError:
-        return None  # it must not be read
+        return None  # not authorized to read it
     finally:
         consumer.close()
     return decided
@@ -191,32 +195,32 @@ def _places(value: bytes) -> set[Place]:
 
     def number(layout: str) -> int:
         nonlocal at
-        (found,) = struct.unpack_from(layout, value, at)
+        (field,) = struct.unpack_from(layout, value, at)
         at += struct.calcsize(layout)
-        return int(found)
+        return int(field)
 
     def varint() -> int:
-        found, shift = 0, 0
+        low, shift = 0, 0
         while (byte := number("B")) & 0x80:
-            found, shift = found | (byte & 0x7F) << shift, shift + 7
-        return found | byte << shift
+            low, shift = low | (byte & 0x7F) << shift, shift + 7
+        return low | byte << shift
 
     def count(layout: str) -> int:
         return varint() - 1 if is_compact else number(layout)
 
-    found: set[Place] = set()
+    places: set[Place] = set()
     for _ in range(count(">i")):
         length = count(">h")
         topic, at = value[at : at + length].decode(), at + length
-        found |= {(topic, number(">i")) for _ in range(count(">i"))}
+        places |= {(topic, number(">i")) for _ in range(count(">i"))}
         if is_compact:
             varint()  # no tagged fields
-    return found
+    return places
 
 
-def _hash(words: str) -> int:
-    """Java's `String.hashCode`, without its sign: what spreads the ids over the partitions of the log."""
-    found = 0
-    for (unit,) in struct.iter_unpack(">H", words.encode("utf-16-be")):
-        found = (31 * found + unit) & 0xFFFFFFFF
-    return found & 0x7FFFFFFF
+def _hash(text: str) -> int:
+    """Java's `String.hashCode` without the sign, which selects the log's partition for a transactional id."""
+    code = 0
+    for (unit,) in struct.iter_unpack(">H", text.encode("utf-16-be")):
+        code = (31 * code + unit) & 0xFFFFFFFF
+    return code & 0x7FFFFFFF

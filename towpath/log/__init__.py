@@ -1,1 +1,1 @@
-"""What lies in the topics of a pipeline: records, positions, re-read requests, dead letters; whether it is whole."""
+"""The contents of a pipeline's topics: records, positions, re-read requests, dead letters; whether it is complete."""

@@ -1,7 +1,7 @@
-"""Whether a sink's positions are in its log: whether records behind them are gone, or the log is another one by now.
+"""Whether the log still has the records that a sink needs next: none deleted, none cut off, no topic recreated.
 
-MongoSink judges alike (`LogBounds.java`) and stops with the same codes; here it is seen of a sink that stands, or that
-is mongo-kafka's, which goes on at the log's beginning in silence.
+MongoSink applies the same rules (`LogBounds.java`) and stops with the same codes. This module covers sinks that do not
+run, and mongo-kafka's sink, which silently continues at the beginning of the log.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from towpath.log.lag import pipeline_ends
 from towpath.mongo.client import briefly, connected
 from towpath.pipeline import Pipeline
 
-#: Records behind the position are gone; the log ends before it; the topic was deleted and made again.
+#: Records after the position are gone; the log ends before the position; the topic was deleted and recreated.
 Code = Literal["TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC"]
-#: Of each partition: the first offset, and the end.
+#: The first offset and the end of each partition.
 Log = Mapping[Place, tuple[int, int]]
 CODES = get_args(Code)
-_AGAIN = 1.0  # seconds until it is looked again at what is found: a transaction may be under way
+_RECHECK = 1.0  # seconds until breaks are checked again: a transaction may be in progress
 
-_FOUND: dict[Code, str] = {
-    "TWP-LOG-GAP": "records are gone from the log that the sink has not applied",
+_MEANING: dict[Code, str] = {
+    "TWP-LOG-GAP": "records that the sink has not applied are gone from the log",
     "TWP-LOG-END": "the log is shorter than what the sink has applied",
-    "TWP-LOG-TOPIC": "the topic was deleted and made again",
+    "TWP-LOG-TOPIC": "the topic was deleted and recreated",
 }
 
 
@@ -45,27 +45,27 @@ class Break:
     position: int
     """The next offset to apply."""
     first: int
-    """The first offset that is left, and the end."""
+    """The first offset that the log still has."""
     end: int
     last_at: datetime | None
-    """When the broker took in the last record that was applied; None when it is not known."""
+    """When the broker stored the last applied record; None when unknown."""
 
     @property
     def place(self) -> Place:
         return self.topic, self.partition
 
     @property
-    def begin(self) -> int:
-        """Where the sink goes on once this is accepted. All of a new topic is new; of a log that was cut short nobody
-        knows what is."""
+    def resume_at(self) -> int:
+        """The offset at which the sink continues once the break is accepted: the beginning, or the end of a log that
+        was cut short, of which nobody knows which records are new."""
         return self.end if self.code == "TWP-LOG-END" else self.first
 
     @property
-    def words(self) -> str:
-        since = f", to what came in at {self.last_at:%Y-%m-%d %H:%M:%S} UTC" if self.last_at else ""
+    def description(self) -> str:
+        since = f", stored at {self.last_at:%Y-%m-%d %H:%M:%S} UTC" if self.last_at else ""
         return (
-            f"{self.code}: {self.topic}, partition {self.partition}: {_FOUND[self.code]}: it has applied up to offset"
-            f" {self.position:,}{since}, and the log goes from {self.first:,} to {self.end:,}"
+            f"{self.code}: {self.topic}, partition {self.partition}: {_MEANING[self.code]}: the sink has applied up to"
+            f" offset {self.position:,}{since}, and the log goes from {self.first:,} to {self.end:,}"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -80,11 +80,13 @@ class Break:
         }
 
 
-def listed(breaks: Iterable[Break]) -> str:
-    """In words, with what to do."""
-    found = list(breaks)
-    more = f"; and {len(found) - 1:,} more partitions" if len(found) > 1 else ""
-    return f"{found[0].words}{more}; `towpath restart PIPELINE {LOG_GAP}`, then `towpath verify` and `towpath repair`"
+def describe(breaks: Iterable[Break]) -> str:
+    """The first break, the number of others, and what to do."""
+    first, *others = breaks
+    more = f"; and {len(others):,} more partitions" if others else ""
+    return (
+        f"{first.description}{more}; `towpath restart PIPELINE {LOG_GAP}`, then `towpath verify` and `towpath repair`"
+    )
 
 
 def judge(
@@ -94,17 +96,17 @@ def judge(
     *,
     transactional: bool,
 ) -> tuple[Break, ...]:
-    """The positions that are not in the log; `ends` are those of all that was written, and were read after `done`.
+    """The positions that are not in the log. `ends` count uncommitted records too, and must be read after `done`.
 
-    `transactional`: whether the log's records were written in transactions, so that it ends in the mark of one.
+    `transactional`: whether producers write to the log in transactions, so that it ends in a control record.
     """
-    found = []
+    breaks = []
     for (topic, partition), applied in sorted(done.items()):
         first, end = ends.get((topic, partition), (0, applied.offset))
         code = _code(applied, first, end, ids.get(topic), transactional=transactional)
         if code is not None:
-            found.append(Break(code, topic, partition, applied.offset, first, end, applied.last_at))
-    return tuple(found)
+            breaks.append(Break(code, topic, partition, applied.offset, first, end, applied.last_at))
+    return tuple(breaks)
 
 
 def _code(applied: Applied, first: int, end: int, topic_id: str | None, *, transactional: bool) -> Code | None:
@@ -113,46 +115,47 @@ def _code(applied: Applied, first: int, end: int, topic_id: str | None, *, trans
     if applied.offset > end:
         return "TWP-LOG-END"
     clear = max(applied.offset, applied.clear)
-    only_a_mark = transactional and clear + 1 == first == end
-    return "TWP-LOG-GAP" if clear < first and not only_a_mark else None
+    only_control_record = transactional and clear + 1 == first == end
+    return "TWP-LOG-GAP" if clear < first and not only_control_record else None
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The positions, then the ends of all that was written, which were read after them, and the ids of the topics."""
+class LogState:
+    """The sink's positions, the ends of the log (read after them; uncommitted records count), and the topics' ids."""
 
     done: Mapping[Place, Applied]
     ends: Log
     ids: Mapping[str, str]
 
 
-def suspected(pipeline: Pipeline, topics: Topics, seen: Seen | None = None) -> tuple[Break, ...]:
-    """The breaks by one look, which may be over at the next: a sink may be just about to commit what the log has lost
-    by now. In plain mode by the offsets that the sink's consumers have committed; no offset tells nothing.
+def suspected(pipeline: Pipeline, topics: Topics, state: LogState | None = None) -> tuple[Break, ...]:
+    """The breaks in one reading; some may be transient, when the sink is about to commit records that the log has lost.
 
-    `seen`: where it was looked already. Raises `MongoUnreachable` when the destination, which tells the positions, is.
+    In plain mode, positions are the offsets that the sink's consumers have committed; partitions without one are not
+    judged. `state` avoids reading it again. Raises `MongoUnreachable` when the destination, which stores the positions,
+    is unreachable.
     """
-    if seen is None:
+    if state is None:
         done, ends = _done(pipeline, topics), pipeline_ends(pipeline, topics, stable=False)
-        seen = Seen(done, ends, topics.ids(topic for topic, _ in ends))
+        state = LogState(done, ends, topics.ids(topic for topic, _ in ends))
     # without a position a sink begins at offset 0
-    done = dict.fromkeys(seen.ends, Applied(0, 0)) | dict(seen.done) if pipeline.exactly_once else seen.done
-    return judge(done, seen.ends, seen.ids, transactional=pipeline.has_own_source)
+    done = dict.fromkeys(state.ends, Applied(0, 0)) | dict(state.done) if pipeline.exactly_once else state.done
+    return judge(done, state.ends, state.ids, transactional=pipeline.has_own_source)
 
 
-def broken_within(log: Log, topics: Topics, done: Mapping[Place, Applied]) -> tuple[Break, ...]:
-    """The same by one look, of a replay's or rebuild's positions in its stretch of the log."""
-    mine = {place: done.get(place, Applied(first, 0)) for place, (first, _) in log.items()}
-    return judge(mine, _ends(log, topics), topics.ids(topic for topic, _ in log), transactional=True)
+def breaks_within(log: Log, topics: Topics, done: Mapping[Place, Applied]) -> tuple[Break, ...]:
+    """As `suspected`, for the positions of a replay or rebuild in its part of the log."""
+    positions_within = {place: done.get(place, Applied(first, 0)) for place, (first, _) in log.items()}
+    return judge(positions_within, _ends(log, topics), topics.ids(topic for topic, _ in log), transactional=True)
 
 
-def still_there(log: Log, topics: Topics) -> dict[Place, tuple[int, int]]:
-    """What the brokers have left by now of a stretch of the log; nothing of partitions of which all is gone."""
+def still_in_log(log: Log, topics: Topics) -> dict[Place, tuple[int, int]]:
+    """What the brokers still have of a part of the log, without partitions of which nothing remains."""
     if not log:
         return {}
     now = _ends(log, topics)
-    left = {place: (max(first, now[place][0]), end) for place, (first, end) in log.items() if place in now}
-    return {place: (first, end) for place, (first, end) in left.items() if first < end}
+    kept = {place: (max(first, now[place][0]), end) for place, (first, end) in log.items() if place in now}
+    return {place: (first, end) for place, (first, end) in kept.items() if first < end}
 
 
 def _ends(log: Log, topics: Topics) -> dict[Place, tuple[int, int]]:
@@ -167,36 +170,38 @@ def _done(pipeline: Pipeline, topics: Topics) -> Mapping[Place, Applied]:
         return positions(client, pipeline)
 
 
-def look(pipeline: Pipeline, topics: Topics, seen: Seen | None = None) -> tuple[Break, ...]:
-    """The breaks that stand: a second look finds them where the first one did. As `suspected` otherwise."""
-    before = {(one.place, one.code, one.position) for one in suspected(pipeline, topics, seen)}
+def confirmed(pipeline: Pipeline, topics: Topics, state: LogState | None = None) -> tuple[Break, ...]:
+    """The breaks that a second reading finds unchanged; otherwise as `suspected`."""
+    before = {(gap.place, gap.code, gap.position) for gap in suspected(pipeline, topics, state)}
     if not before:
         return ()
-    time.sleep(_AGAIN)
-    return tuple(one for one in suspected(pipeline, topics) if (one.place, one.code, one.position) in before)
+    time.sleep(_RECHECK)
+    return tuple(gap for gap in suspected(pipeline, topics) if (gap.place, gap.code, gap.position) in before)
 
 
 def cut_short(pipeline: Pipeline, topics: Topics, log: Log) -> dict[Place, str]:
-    """The partitions of a stretch of the log that were cut short or made again, in words: their offsets begin at 0 and
-    do not show it. Raises `MongoUnreachable` when the destination, which tells them, is."""
+    """Why each partition that was cut short or recreated is incomplete, which its offsets do not show.
+
+    Raises `MongoUnreachable` when the destination, which stores the noted breaks, is unreachable.
+    """
     with briefly(pipeline.destination_uri, "destination") as client:
         codes, done = noted_breaks(client, pipeline), positions(client, pipeline)
-    now = judge(done, _ends(log, topics), topics.ids(topic for topic, _ in log), transactional=True)
-    words = {place: f"{code}: the sink went on all the same" for place, code in codes.items()}
-    words |= {one.place: f"{one.code}: {_FOUND[one.code]}" for one in now if one.code != "TWP-LOG-GAP"}
-    return {place: words[place] for place in sorted(words) if place in log}
+    breaks = judge(done, _ends(log, topics), topics.ids(topic for topic, _ in log), transactional=True)
+    reasons = {place: f"{code}: the sink continued in spite of it" for place, code in codes.items()}
+    reasons |= {gap.place: f"{gap.code}: {_MEANING[gap.code]}" for gap in breaks if gap.code != "TWP-LOG-GAP"}
+    return {place: reasons[place] for place in sorted(reasons) if place in log}
 
 
 def refuse(pipeline: Pipeline, topics: Topics) -> None:
     """Raise `TowpathError` when a position is not in the log."""
-    if found := look(pipeline, topics):
-        raise TowpathError(listed(found), where=found[0].topic, code=found[0].code)
+    if breaks := confirmed(pipeline, topics):
+        raise TowpathError(describe(breaks), where=breaks[0].topic, code=breaks[0].code)
 
 
 def accept(pipeline: Pipeline, topics: Topics, connect: Connect) -> tuple[Break, ...]:
-    """Stop the sink, and have it begin where the log goes on; what was accepted. The sink stays STOPPED.
+    """Stop the sink, move its positions to where the log continues, and return the accepted breaks.
 
-    Raises `Refused` where nothing is wrong: what may be lost is not to be accepted beforehand.
+    The sink stays STOPPED. Raises `Refused` when there is no break: nobody can accept one in advance.
     """
     if not suspected(pipeline, topics):
         raise Refused(
@@ -204,12 +209,12 @@ def accept(pipeline: Pipeline, topics: Topics, connect: Connect) -> tuple[Break,
             " `towpath restart` without the option restarts what has failed"
         )
     stop_sink(pipeline, connect)
-    found = look(pipeline, topics)  # with nobody left who moves them
-    begins, now = {one.place: one.begin for one in found}, datetime.now(UTC)
+    breaks = confirmed(pipeline, topics)  # positions no longer move
+    offsets, now = {gap.place: gap.resume_at for gap in breaks}, datetime.now(UTC)
     if pipeline.exactly_once:
         with connected(pipeline.destination_uri, "destination") as client:
-            note_breaks(client, pipeline, {one.place: one.code for one in found if one.code != "TWP-LOG-GAP"}, now)
-            skip_to(client, pipeline, begins, now)
-    elif begins:
-        move_offsets(connect, pipeline.sink_connector, begins)
-    return found
+            note_breaks(client, pipeline, {gap.place: gap.code for gap in breaks if gap.code != "TWP-LOG-GAP"}, now)
+            skip_to(client, pipeline, offsets, now)
+    elif offsets:
+        move_offsets(connect, pipeline.sink_connector, offsets)
+    return breaks

@@ -1,7 +1,7 @@
-"""Which documents changed, by the log: the newest records of the change topics, or all from given offsets on.
+"""Which documents changed, according to the log: its newest records, or all records from given offsets on.
 
-"Newest" goes by the brokers' time of the records, over all partitions together. Only keys are kept, a stretch of
-the log at a time, so that memory does not grow with what is asked for. No reader here joins a consumer group.
+"Newest" goes by the brokers' timestamps, over all partitions together. The readers keep only keys, of one section of
+the log at a time, so that memory does not grow with the number of records. They join no consumer group.
 """
 
 from __future__ import annotations
@@ -22,65 +22,65 @@ from towpath.log.records import is_key
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Pipeline
 
-_STRETCH = 100_000  # offsets that are read at a time, over all partitions
-_REMEMBERED = 1_000_000  # keys of a partition until they are forgotten, so that a document may come twice
+_SECTION = 100_000  # offsets to read at a time, over all partitions
+_REMEMBERED = 1_000_000  # keys of a partition; with more, they are forgotten, and a document may come twice
 
 
 @dataclass(frozen=True, slots=True)
-class Touched:
-    """A document of the source that a record is about; `key` is the BSON of `{_id: …}` in its canonical form."""
+class ChangedDocument:
+    """The source's document that a record is about; `key` is the canonical BSON of `{_id: …}`."""
 
     namespace: str
     key: bytes
 
 
-def last(pipeline: Pipeline, topics: Topics, count: int) -> Iterator[Touched]:
-    """The documents that the newest `count` records are about, each once, newest first within a partition.
+def newest(pipeline: Pipeline, topics: Topics, count: int) -> Iterator[ChangedDocument]:
+    """The documents of the newest `count` records, each once, newest first within a partition.
 
-    Records of the same millisecond as the oldest of these count as well. Fewer when the log holds fewer.
+    Includes all records of the same millisecond as the oldest of them.
     """
     reader = _Reader(pipeline, topics)
-    left: Window = pipeline_ends(pipeline, topics)
-    while left and count > reader.records:
-        window = _newest(topics, left, count - reader.records)
-        yield from reader.touched(window)
-        left = {place: (left[place][0], start) for place, (start, _) in window.items() if left[place][0] < start}
+    unread: Window = pipeline_ends(pipeline, topics)
+    while unread and count > reader.records:
+        window = _newest(topics, unread, count - reader.records)
+        yield from reader.documents(window)
+        unread = {place: (unread[place][0], start) for place, (start, _) in window.items() if unread[place][0] < start}
 
 
-def since(pipeline: Pipeline, topics: Topics, time_ms: int) -> Iterator[Touched]:
-    """The documents that records from a moment on are about (ms since the epoch, the brokers' clock), each once."""
+def since(pipeline: Pipeline, topics: Topics, time_ms: int) -> Iterator[ChangedDocument]:
+    """The documents of all records since `time_ms` (ms since the epoch, the brokers' clock), each once."""
     ends = pipeline_ends(pipeline, topics)
-    return _Reader(pipeline, topics).touched(_from(topics, ends, time_ms))
+    return _Reader(pipeline, topics).documents(_from(topics, ends, time_ms))
 
 
-def after(pipeline: Pipeline, topics: Topics, positions: Mapping[Place, int]) -> Iterator[Touched]:
-    """The documents that records from these positions on are about, each once; from the first where there is none."""
+def after(pipeline: Pipeline, topics: Topics, positions: Mapping[Place, int]) -> Iterator[ChangedDocument]:
+    """The documents of all records from these positions on, each once; partitions without one are read in full."""
     window = {
         place: (max(first, positions.get(place, first)), end)
         for place, (first, end) in pipeline_ends(pipeline, topics).items()
     }
-    return _Reader(pipeline, topics).touched(window)
+    return _Reader(pipeline, topics).documents(window)
 
 
 def _newest(topics: Topics, within: Window, count: int) -> Window:
-    """The shortest time up to now that has at least so many offsets: of each partition what belongs to it.
+    """The shortest time up to now that covers at least `count` offsets, as a window of each partition.
 
-    Offsets of control records count here, so that there may be fewer records in it.
+    Control records have offsets too, so that the window may hold fewer records.
     """
     now, back = int(time.time() * 1000) + 60_000, 60_000  # a broker's clock may be ahead
 
-    def enough(moment: int) -> Window | None:
-        window = _from(topics, within, moment)
+    def enough(time_ms: int) -> Window | None:
+        window = _from(topics, within, time_ms)
         return window if sum(end - start for start, end in window.values()) >= count else None
 
-    while (found := enough(now - back)) is None:
+    while (window := enough(now - back)) is None:
         if back > now:
             return within
         back *= 2
-    return _narrowed(now - back, now, found, enough)
+    return _narrowed(now - back, now, window, enough)
 
 
-def _narrowed(early: int, late: int, found: Window, enough: Callable[[int], Window | None]) -> Window:
+def _narrowed(early: int, late: int, shortest: Window, enough: Callable[[int], Window | None]) -> Window:
     """`found` is what `enough` gives for `early`; at `late` there is not enough."""
     while late - early > 1:
         middle = (early + late) // 2
@@ -88,12 +88,12 @@ def _narrowed(early: int, late: int, found: Window, enough: Callable[[int], Wind
         if window is None:
             late = middle
         else:
-            early, found = middle, window
-    return found
+            early, shortest = middle, window
+    return shortest
 
 
 def _from(topics: Topics, within: Window, time_ms: int) -> Window:
-    """What is at or after a moment in these windows."""
+    """The part of these windows at or after `time_ms`."""
     partitions: dict[str, int] = {}
     for topic, partition in within:
         partitions[topic] = max(partitions.get(topic, 0), partition + 1)
@@ -105,7 +105,7 @@ def _from(topics: Topics, within: Window, time_ms: int) -> Window:
 
 
 class _Reader:
-    """Reads windows of the log backwards, stretch by stretch; `records` counts what it has read."""
+    """Reads windows of the log backwards, section by section; `records` counts the records read."""
 
     def __init__(self, pipeline: Pipeline, topics: Topics) -> None:
         self.records = 0
@@ -113,17 +113,17 @@ class _Reader:
         self._topics = topics
         self._seen: dict[Place, set[bytes]] = {}
 
-    def touched(self, window: Window) -> Iterator[Touched]:
-        left = {place: bounds for place, bounds in window.items() if bounds[0] < bounds[1]}
+    def documents(self, window: Window) -> Iterator[ChangedDocument]:
+        unread = {place: bounds for place, bounds in window.items() if bounds[0] < bounds[1]}
         with self._topics.reader() as consumer:
-            while left:
-                size = max(1_000, _STRETCH // len(left))
-                stretch = {place: (max(start, end - size), end) for place, (start, end) in left.items()}
-                for place, keys in _keys(consumer, stretch).items():
+            while unread:
+                size = max(1_000, _SECTION // len(unread))
+                section = {place: (max(start, end - size), end) for place, (start, end) in unread.items()}
+                for place, keys in _keys(consumer, section).items():
                     yield from self._new(place, keys)
-                left = {place: (left[place][0], at) for place, (at, _) in stretch.items() if left[place][0] < at}
+                unread = {place: (unread[place][0], at) for place, (at, _) in section.items() if unread[place][0] < at}
 
-    def _new(self, place: Place, keys: list[bytes]) -> Iterator[Touched]:
+    def _new(self, place: Place, keys: list[bytes]) -> Iterator[ChangedDocument]:
         self.records += len(keys)
         seen, namespace = self._seen.setdefault(place, set()), namespace_of(self._pipeline.name, place[0])
         for key in reversed(keys):
@@ -132,70 +132,69 @@ class _Reader:
                 if len(seen) >= _REMEMBERED:
                     seen.clear()
                 seen.add(digest)
-                yield Touched(namespace, key)
+                yield ChangedDocument(namespace, key)
 
 
-def _keys(consumer: Consumer, stretch: Window) -> dict[Place, list[bytes]]:
-    """The keys of all records in a stretch, in the log's order."""
-    found: dict[Place, list[bytes]] = {place: [] for place in stretch}
-    for place, message in messages(consumer, stretch):
+def _keys(consumer: Consumer, section: Window) -> dict[Place, list[bytes]]:
+    """The keys of all records in a section, in the log's order."""
+    keys: dict[Place, list[bytes]] = {place: [] for place in section}
+    for place, message in messages(consumer, section):
         key = message.key()
         if isinstance(key, bytes):
-            found[place].append(key)
-    return found
+            keys[place].append(key)
+    return keys
 
 
 def ids(pipeline: Pipeline, topics: Topics, count: int | None, age: timedelta | None) -> Iterator[tuple[str, bytes]]:
-    """(Source namespace, BSON of `{_id: …}`) of each document that the newest records of the log are about.
+    """(Source namespace, BSON of `{_id: …}`) of each document of the newest records.
 
-    Exactly one of `count`, of records, and `age`, the time up to now, is given.
+    Give exactly one of `count` (records) and `age` (time up to now).
     """
     if count is not None:
-        yield from _ids(last(pipeline, topics, count))
+        yield from _ids(newest(pipeline, topics, count))
     elif age is not None:
         yield from _ids(since(pipeline, topics, int((time.time() - age.total_seconds()) * 1000)))
     else:
-        raise ValueError("say how many records, or since when")
+        raise ValueError("give a number of records, or an age")
 
 
 def ids_after(pipeline: Pipeline, topics: Topics, positions: Mapping[Place, int]) -> Iterator[tuple[str, bytes]]:
-    """As `ids`, of the records from these positions on."""
+    """As `ids`, for the records from these positions on."""
     yield from _ids(after(pipeline, topics, positions))
 
 
-def _ids(found: Iterator[Touched]) -> Iterator[tuple[str, bytes]]:
-    for touched in found:
-        yield touched.namespace, touched.key
+def _ids(documents: Iterator[ChangedDocument]) -> Iterator[tuple[str, bytes]]:
+    for document in documents:
+        yield document.namespace, document.key
 
 
-_REFRESH = 5.0  # seconds between two looks at which topics there are, and where they end
+_REFRESH = 5.0  # seconds between two reads of the topics and their ends
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
-    """What is in the log and not followed yet: records (control records count), and the seconds since the newest
-    record that was."""
+class FollowerLag:
+    """The records not yet read (control records count), and the age of the newest record read in seconds."""
 
     records: int
     seconds: float
 
 
-class Following:
-    """A reader of all change topics of a pipeline; topics that come later are read from their beginning.
+class LogFollower:
+    """Reads all change topics of a pipeline; topics created later are read from their beginning.
 
-    While Kafka does not answer there is nothing to read, and it goes on where it was once it does.
+    While Kafka is unresponsive, it returns nothing; it continues at the same offsets afterwards.
     """
 
     def __init__(self, pipeline: Pipeline, topics: Topics, starts: Mapping[Place, int]) -> None:
-        """`starts`: the next offset of each partition that is there already."""
+        """`starts`: the next offset of each partition that exists already."""
         self.records = 0
         self.trouble = ""
-        """Why Kafka did not answer when it was asked last; empty when it did."""
+        """Why the last request to Kafka failed; empty when it succeeded."""
         self._pipeline, self._topics = pipeline, topics
         self._next: dict[Place, int] = {}
         self._ends: dict[Place, int] = {}
         self._newest_ms: int | None = None
-        self._looked = 0.0
+        self._refreshed = 0.0
         self._consumer = topics.consumer()
         try:
             self._assign(starts)
@@ -206,38 +205,35 @@ class Following:
     def close(self) -> None:
         self._consumer.close()
 
-    def __enter__(self) -> Following:
+    def __enter__(self) -> LogFollower:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def take(self, seconds: float, most: int) -> list[Touched]:
-        """The documents that records of the next so many seconds are about, each once; `most` of them at most, about.
-
-        Returns sooner when there are so many.
-        """
+    def take(self, seconds: float, limit: int) -> list[ChangedDocument]:
+        """The documents of the records that arrive in the next `seconds`, each once; returns early at about `limit`."""
         self._refresh()
-        found: dict[Touched, None] = {}
+        documents: dict[ChangedDocument, None] = {}
         until = time.monotonic() + seconds
-        while len(found) < most and (left := until - time.monotonic()) > 0:
-            for message in batch(self._consumer, min(left, 0.2)):
-                touched = self._touched(message)
-                if touched is not None:
-                    found[touched] = None
-        return list(found)
+        while len(documents) < limit and (remaining := until - time.monotonic()) > 0:
+            for message in batch(self._consumer, min(remaining, 0.2)):
+                document = self._changed_document(message)
+                if document is not None:
+                    documents[document] = None
+        return list(documents)
 
     @property
     def places(self) -> dict[Place, int]:
         """The next offset of each partition."""
         return dict(self._next)
 
-    def behind(self) -> Behind:
+    def lag(self) -> FollowerLag:
         records = sum(max(0, end - self._next.get(place, end)) for place, end in self._ends.items())
-        waited = 0.0 if self._newest_ms is None else max(0.0, time.time() - self._newest_ms / 1000)
-        return Behind(records, waited if records else 0.0)
+        age = 0.0 if self._newest_ms is None else max(0.0, time.time() - self._newest_ms / 1000)
+        return FollowerLag(records, age if records else 0.0)
 
-    def _touched(self, message: Message) -> Touched | None:
+    def _changed_document(self, message: Message) -> ChangedDocument | None:
         place, offset = place_of(message), message.offset() or 0
         if not is_record(message):
             self._next[place] = max(self._next[place], offset)
@@ -246,21 +242,21 @@ class Following:
         self._newest_ms = message.timestamp()[1]
         self.records += 1
         key = message.key()
-        return Touched(namespace_of(self._pipeline.name, place[0]), key) if is_key(key) else None
+        return ChangedDocument(namespace_of(self._pipeline.name, place[0]), key) if is_key(key) else None
 
     def _refresh(self) -> None:
-        if time.monotonic() - self._looked > _REFRESH:
+        if time.monotonic() - self._refreshed > _REFRESH:
             try:
                 self._assign({})
                 self.trouble = ""
             except TowpathError as error:
-                self.trouble, self._looked = str(error), time.monotonic()
+                self.trouble, self._refreshed = str(error), time.monotonic()
 
     def _assign(self, starts: Mapping[Place, int]) -> None:
-        found = pipeline_ends(self._pipeline, self._topics)
-        self._ends = {place: end for place, (_, end) in found.items()}
-        new = {place: starts.get(place, first) for place, (first, _) in found.items() if place not in self._next}
+        ends = pipeline_ends(self._pipeline, self._topics)
+        self._ends = {place: end for place, (_, end) in ends.items()}
+        new = {place: starts.get(place, first) for place, (first, _) in ends.items() if place not in self._next}
         if new:
             self._next |= new
             self._consumer.incremental_assign([TopicPartition(*place, start) for place, start in new.items()])
-        self._looked = time.monotonic()
+        self._refreshed = time.monotonic()

@@ -1,8 +1,8 @@
-"""Dead letters: records that the destination refused, set aside with the reason.
+"""Dead letters: records that the destination rejected, kept in a topic of their own with the reason.
 
-A dead letter is the record as it was, with headers that say where it came from (`topic`, `partition`, `offset`),
-where it was to go (`namespace`) and what the server said (`code`, `reason`). One record can be there twice, when a
-batch was tried again; topic, partition and offset tell.
+A dead letter is the unchanged record, with headers for its origin (`topic`, `partition`, `offset`), its destination
+(`namespace`) and the server's error (`code`, `reason`). A retried batch can write the same record twice; topic,
+partition and offset identify it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from towpath.kafka.topics import Topic, Topics
 from towpath.log.records import Record, headers_of, readable, record
 from towpath.pipeline import Pipeline
 
-#: How much of the topic is read to tell the causes: its newest records, for so long.
+#: How much of the topic is read to find the causes: at most so many of its newest records, bytes and seconds.
 NEWEST, _BYTES, _SECONDS = 1_000, 32 * 1024 * 1024, 3.0
-#: Headers of Connect's own, for what never reached the sink: a value that could not be converted.
+#: Connect's own headers, for records that never reached the sink because a converter failed.
 _CONNECT = {
     "topic": "__connect.errors.topic",
     "partition": "__connect.errors.partition",
@@ -37,22 +37,22 @@ _CONNECT = {
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """`place` is topic, partition and offset of the record that was refused; `namespace` is at the destination."""
+    """`place` is topic, partition and offset of the rejected record; `namespace` is the destination's."""
 
     place: tuple[str, int, int]
     namespace: str
     code: str
     reason: str
     record: Record | None
-    """None when it does not keep the record contract; the raw key and value are here all the same."""
+    """None when it breaks the record contract; `key` and `value` hold its bytes in any case."""
     key: bytes | None
     value: bytes | None
     at: int = 0
-    """Its own offset in the topic of the dead letters."""
+    """Its own offset in the dead-letter topic."""
 
     def as_json(self, *, canonical: bool) -> dict[str, Any]:
         topic, partition, offset = self.place
-        shown = self.record.as_json(canonical=canonical) if self.record else {}
+        fields = self.record.as_json(canonical=canonical) if self.record else {}
         return {
             "namespace": self.namespace,
             "code": int(self.code) if re.fullmatch("-?[0-9]{1,10}", self.code) else None,
@@ -62,13 +62,13 @@ class DeadLetter:
             "offset": offset,
             "key": readable(self.key, canonical=canonical),
             "value": readable(self.value, canonical=canonical),
-            **{name: shown.get(name) for name in ("kind", "op", "cluster_time", "at_ms")},
+            **{name: fields.get(name) for name in ("kind", "op", "cluster_time", "at_ms")},
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """How many records one reason has kept from one namespace."""
+    """The number of dead letters of one namespace with one reason."""
 
     namespace: str
     code: str
@@ -78,7 +78,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """`count` is of distinct records when `complete`, else of all in the topic: then only the newest were read."""
+    """`count` is the number of distinct records if `complete`; else only the newest were read, and duplicates count."""
 
     count: int
     complete: bool
@@ -86,19 +86,19 @@ class DeadLetters:
 
 
 def dead_letter(message: Message) -> DeadLetter:
-    """The dead letter in a message; one that somebody else wrote is about itself."""
-    found = {name: text.decode(errors="replace") for name, text in headers_of(message) if isinstance(text, bytes)}
-    said = {ours: found.get(ours, found.get(theirs, "")) for ours, theirs in _CONNECT.items()}
+    """The dead letter in a message; a message without the headers counts as its own dead letter."""
+    headers = {name: text.decode(errors="replace") for name, text in headers_of(message) if isinstance(text, bytes)}
+    origin = {ours: headers.get(ours, headers.get(theirs, "")) for ours, theirs in _CONNECT.items()}
     try:
-        place = said["topic"], int(said["partition"]), int(said["offset"])
+        place = origin["topic"], int(origin["partition"]), int(origin["offset"])
     except ValueError:
         place = str(message.topic()), message.partition() or 0, message.offset() or 0
-        said["reason"] = "a record without the headers of a dead letter: nothing of Towpath's wrote it"
+        origin["reason"] = "a record without the headers of a dead letter: Towpath did not write it"
     return DeadLetter(
         place=place,
-        namespace=found.get("namespace", ""),
-        code=found.get("code", ""),
-        reason=said["reason"],
+        namespace=headers.get("namespace", ""),
+        code=headers.get("code", ""),
+        reason=origin["reason"],
         record=_record(message),
         key=message.key(),
         value=message.value(),
@@ -113,46 +113,48 @@ def _record(message: Message) -> Record | None:
         return None
 
 
-def look(pipeline: Pipeline, topics: Topics, existing: dict[str, Topic]) -> DeadLetters:
-    """Count the dead letters and tell their causes from the newest of them, the most frequent first."""
+def summarize(pipeline: Pipeline, topics: Topics, existing: dict[str, Topic]) -> DeadLetters:
+    """Count the dead letters, and find the causes of the newest ones, the most frequent first."""
     topic = existing.get(pipeline.dead_letter_topic)
     if topic is None:
         return DeadLetters(0, True, ())
     ((place, (first, end)),) = list(topics.ends([topic]).items())[:1]
     start = max(first, end - NEWEST)
-    found, finished = _newest(topics, place, start, end) if start < end else ({}, True)
-    counted = Counter((letter.namespace, letter.code, letter.reason) for letter in found.values())
+    newest, finished = _newest(topics, place, start, end) if start < end else ({}, True)
+    counted = Counter((letter.namespace, letter.code, letter.reason) for letter in newest.values())
     complete = finished and start == first
     causes = tuple(Cause(*cause, number) for cause, number in counted.most_common())
-    return DeadLetters(len(found) if complete else end - first, complete, causes)
+    return DeadLetters(len(newest) if complete else end - first, complete, causes)
 
 
 def _newest(
     topics: Topics, place: tuple[str, int], start: int, end: int
 ) -> tuple[dict[tuple[str, int, int], DeadLetter], bool]:
-    """Distinct dead letters from `start` on, and whether all up to `end` were read within the bounds."""
-    found: dict[tuple[str, int, int], DeadLetter] = {}
+    """Distinct dead letters from `start` on, and whether the limits sufficed to read all of them up to `end`."""
+    distinct: dict[tuple[str, int, int], DeadLetter] = {}
     until, size = time.monotonic() + _SECONDS, 0
     with topics.reader(**{"fetch.wait.max.ms": 10}) as consumer, suppress(Silence):
         for _, message in messages(consumer, {place: (start, end)}, at_once=1, patience=_SECONDS):
             letter = dead_letter(message)
-            found[letter.place] = letter
+            distinct[letter.place] = letter
             size += len(message.value() or b"")
             if size >= _BYTES or time.monotonic() > until:
-                return found, letter.at + 1 == end
-        return found, True
-    return found, False
+                return distinct, letter.at + 1 == end
+        return distinct, True
+    return distinct, False
 
 
 def end(pipeline: Pipeline, topics: Topics) -> int:
-    """The offset after the last dead letter; 0 while there is no such topic."""
+    """The offset after the last dead letter; 0 without a dead-letter topic."""
     topic = topics.all().get(pipeline.dead_letter_topic)
     return 0 if topic is None else max(end for _, end in topics.ends([topic]).values())
 
 
 def letters(pipeline: Pipeline, topics: Topics, *, follow: bool, start: int = 0) -> Iterator[DeadLetter]:
-    """Every dead letter from the first at or after `start` on, as it lies in the topic; with `follow` also those that
-    come in later. Raises `TopicError` for what cannot be read, and for silence before the end."""
+    """Every dead letter at or after the offset `start`, in the topic's order; with `follow` also later ones.
+
+    Raises `TopicError` when the topic cannot be read to its end.
+    """
     topic = topics.all().get(pipeline.dead_letter_topic)
     if topic is None:
         raise TopicError(

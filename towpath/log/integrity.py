@@ -1,8 +1,8 @@
-"""Whether the log can rebuild a destination: what is missing of it, and from which moment on it is exact.
+"""Whether the log can rebuild a destination: what is missing from it, and from which cluster time on it is exact.
 
-A topic that was never compacted and begins at offset 0 is whole as it is, and is not read. The others are: a first
-pass gathers the keys that have updates, a second one finds their documents, a topic at a time, so that memory holds
-the keys with updates of one topic.
+A topic that was never compacted and begins at offset 0 is complete, and is not read. Every other topic is read twice:
+the first pass gathers the keys that have updates, the second finds their documents. Topics are read one after another,
+so that memory holds the keys of one topic.
 """
 
 from __future__ import annotations
@@ -23,50 +23,49 @@ from towpath.namespaces import namespace_of
 from towpath.pipeline import ClusterTime, Pipeline, cluster_time
 from towpath.topic_settings import MARK, is_compacted
 
-#: Told now and then how far the reading is: done, of how many.
-Say = Callable[[int, int], None]
+#: Called with the offsets read so far and in total.
+ReportProgress = Callable[[int, int], None]
 
-_SAID_EVERY = 10_000  # records
-#: A partition's end is told by an answer without records, which brokers put off for half a second by default.
-_AT_THE_END = {"fetch.wait.max.ms": 20}
+_REPORT_EVERY = 10_000  # records
+#: Brokers delay an empty response, which marks a partition's end, for half a second by default.
+_END_SOON = {"fetch.wait.max.ms": 20}
 
 
 @dataclass(frozen=True, slots=True)
 class Headless:
-    """A partition of which retention has deleted the beginning."""
+    """A partition whose beginning retention has deleted."""
 
     namespace: str
     topic: str
     partition: int
     first_offset: int
-    """The first that is left."""
+    """The first offset that the log still has."""
     first_time_ms: int | None
-    """The brokers' time of the first record that is left; None when none is."""
+    """The brokers' time of the first remaining record; None when no record remains."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenKey:
-    """A document of which the log has updates, and neither the whole document nor its delete: not to be rebuilt."""
+    """A document that cannot be rebuilt: the log has updates of it, but neither the whole document nor its delete."""
 
     namespace: str
     key: bytes
-    """The BSON of `{_id: …}` in its canonical form."""
+    """The canonical BSON of `{_id: …}`."""
     partition: int
     offset: int
-    """Of its first update."""
+    """The offset of its first update."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogCheck:
     records: int
-    """Records up to the end: counted where the log was read, else by their offsets (control records count)."""
+    """Records up to the end: counted where the log was read, else the difference of offsets (control records count)."""
     headless: tuple[Headless, ...]
     broken: tuple[BrokenKey, ...]
     earliest: ClusterTime | None
-    """The earliest moment for which applying all records up to it gives the source's state at it; None when it is not
-    known, because it was not known what `copied` is."""
+    """The earliest point in time at which the log reproduces the source's state; None when `copied` is unknown."""
     cut_short: Mapping[Place, str] = field(default_factory=dict)
-    """Partitions that do not hold all that was written to them, though their offsets do not show it; why, in words."""
+    """Why partitions are incomplete although their offsets do not show it."""
 
     @property
     def is_whole(self) -> bool:
@@ -78,12 +77,12 @@ def check(
     topics: Topics,
     namespaces: Collection[str] | None,
     copied: ClusterTime | None,
-    say: Say,
+    report: ReportProgress,
 ) -> LogCheck:
     """Check the topics of these namespaces (names at the source; None for all of the pipeline) up to their ends now.
 
-    `copied` is the largest cluster time of everything that was copied (`SourceState.copied`). `say` hears nothing when
-    nothing has to be read.
+    `copied` is the largest cluster time of the copies (`SourceState.copied`). `report` is not called when nothing has
+    to be read.
     """
     ends = {
         place: bounds
@@ -91,8 +90,8 @@ def check(
         if namespaces is None or namespace_of(pipeline.name, place[0]) in namespaces
     }
     scans = _scans(topics, ends)
-    with topics.reader(**_AT_THE_END) as consumer:
-        reading = _Reading(consumer, say, 2 * sum(scan.length for scan in scans))
+    with topics.reader(**_END_SOON) as consumer:
+        reading = _Reading(consumer, report, 2 * sum(scan.length for scan in scans))
         for topic in sorted({scan.place[0] for scan in scans}):
             reading.read([scan for scan in scans if scan.place[0] == topic])
     read = {scan.place for scan in scans}
@@ -101,7 +100,7 @@ def check(
         records=unread + sum(scan.records for scan in scans),
         headless=tuple(_headless(pipeline, scan) for scan in scans if scan.start > 0),
         broken=tuple(broken for scan in scans for broken in _broken(pipeline, scan)),
-        earliest=None if copied is None else max([copied, *(scan.moment for scan in scans if scan.moment)]),
+        earliest=None if copied is None else max([copied, *(scan.exact_from for scan in scans if scan.exact_from)]),
     )
 
 
@@ -117,38 +116,38 @@ def _broken(pipeline: Pipeline, scan: Scan) -> Iterator[BrokenKey]:
 
 
 def _scans(topics: Topics, ends: Window) -> list[Scan]:
-    """What has to be read: partitions that have lost their beginning, and topics that are compacted or were.
+    """The partitions to read: those that have lost their beginning, and those of topics that are or were compacted.
 
-    `deploy` leaves a topic's lag where it is when compaction ends, so that it tells.
+    When compaction ends, `deploy` keeps the topic's compaction lag, which shows that it was compacted.
     """
     now_ms = int(time.time() * 1000)
-    found = []
+    scans = []
     for topic in sorted({topic for topic, _ in ends}):
-        mine = {place: bounds for place, bounds in ends.items() if place[0] == topic}
+        partitions = {place: bounds for place, bounds in ends.items() if place[0] == topic}
         settings = topics.settings(topic)
         lag_ms = int(settings.get(MARK, 0))
         if lag_ms > 0 or is_compacted(settings):
-            moment_ms = max(0, now_ms - lag_ms)
-            cuts = topics.offsets_at([Topic(topic, 1 + max(partition for _, partition in mine))], moment_ms)
-            found += [Scan(place, bounds, Cut(moment_ms, cuts[place])) for place, bounds in mine.items()]
+            cut_ms = max(0, now_ms - lag_ms)
+            cuts = topics.offsets_at([Topic(topic, 1 + max(partition for _, partition in partitions))], cut_ms)
+            scans += [Scan(place, bounds, Cut(cut_ms, cuts[place])) for place, bounds in partitions.items()]
         else:
-            found += [Scan(place, bounds, None) for place, bounds in mine.items() if bounds[0] > 0]
-    return found
+            scans += [Scan(place, bounds, None) for place, bounds in partitions.items() if bounds[0] > 0]
+    return scans
 
 
 class _Reading:
-    """Takes topics through both passes, and says how far it is."""
+    """Takes topics through both passes, and reports progress."""
 
-    def __init__(self, consumer: Consumer, say: Say, of: int) -> None:
-        self._consumer, self._say, self._of = consumer, say, of
-        self._done = 0
+    def __init__(self, consumer: Consumer, report: ReportProgress, total: int) -> None:
+        self._consumer, self._report, self._total = consumer, report, total
+        self._read = 0
 
     def read(self, scans: Sequence[Scan]) -> None:
         self._pass(scans, Scan.gather)
         for scan in scans:
             scan.gathered()
         with_updates = [scan for scan in scans if scan.updated]
-        self._done += sum(scan.length for scan in scans if not scan.updated)
+        self._read += sum(scan.length for scan in scans if not scan.updated)
         self._pass(with_updates, Scan.resolve)
 
     def _pass(self, scans: Sequence[Scan], take: Callable[[Scan, Message], None]) -> None:
@@ -156,34 +155,34 @@ class _Reading:
         window = {scan.place: (scan.start, scan.end) for scan in scans}
         for number, (place, message) in enumerate(messages(self._consumer, window), 1):
             take(by_place[place], message)
-            if number % _SAID_EVERY == 0:
-                self._say(self._done + sum(scan.next - scan.start for scan in scans), self._of)
-        self._done += sum(scan.length for scan in scans)
-        if self._of:
-            self._say(self._done, self._of)
+            if number % _REPORT_EVERY == 0:
+                self._report(self._read + sum(scan.next - scan.start for scan in scans), self._total)
+        self._read += sum(scan.length for scan in scans)
+        if self._total:
+            self._report(self._read, self._total)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The cleaner may have been at what the brokers appended before `time_ms`: at offsets before `offset` (-1: all)."""
+    """The cleaner may have processed what the brokers appended before `time_ms`: offsets before `offset` (-1: all)."""
 
     time_ms: int
     offset: int
 
 
 class Scan:
-    """One partition: what the two passes over it find."""
+    """One partition, and what the two passes over it find."""
 
     def __init__(self, place: Place, bounds: tuple[int, int], cut: Cut | None) -> None:
         self.place = place
         self.start, self.end = bounds
         self.records = 0
         self.next = self.start
-        """The next offset of the pass that is under way."""
-        self.moment: ClusterTime | None = None
-        """Before it the partition does not tell all."""
+        """The next offset of the current pass."""
+        self.exact_from: ClusterTime | None = None
+        """Before this time the partition lacks changes."""
         self.updated: dict[bytes, int] = {}
-        """Key → offset of its first update; in the second pass only those whose document was not found yet."""
+        """Key → offset of its first update; the second pass removes the keys whose document it finds."""
         self._cut = cut
         self._cut_at = 0 if cut is None else self.end if cut.offset < 0 else cut.offset
         self.first_ms: int | None = None
@@ -211,21 +210,21 @@ class Scan:
             self.updated.setdefault(key, offset)
 
     def gathered(self) -> None:
-        """The first pass is over."""
+        """End the first pass."""
         if self._cut is not None and self.length:
-            self.moment = self._cleaned_up_to(self._cut)
+            self.exact_from = self._cleaned_up_to(self._cut)
         self._old = self._young = None
         self.next = self.start
 
     def _cleaned_up_to(self, cut: Cut) -> ClusterTime | None:
-        """No record that the cleaner dropped is later than this.
+        """The cluster time up to which the cleaner may have removed records.
 
-        What it drops has a later record of its key that is as old; only deletes are dropped without one. Where
-        offsets are missing at the cut, deletes may have been there: the next record is later than they were.
+        It removes a record only when a later one of its key also lies before the cut; only deletes go without one.
+        Missing offsets at the cut may have been deletes, which are earlier than the next record.
         """
         last = self.start - 1 if self._old is None else self._old.offset() or 0
         following = self.end if self._young is None else self._young.offset() or 0
-        if following - last - 1 <= 1:  # the end of a transaction has an offset as well
+        if following - last - 1 <= 1:  # a control record has an offset too
             return None if self._old is None else _time(self._old)
         return ClusterTime(cut.time_ms // 1000 + 1, 0) if self._young is None else _time(self._young)
 
@@ -236,16 +235,16 @@ class Scan:
         update_at = self.updated.get(key) if isinstance(key, bytes) else None
         if update_at is None or is_update(message.value()):
             return
-        if offset > update_at:  # until then only an update tells of the document
-            self.moment = max(_time(message), self.moment or _time(message))
-        del self.updated[key]  # type: ignore[arg-type]  # it was in there
+        if offset > update_at:  # before it, the log has only updates of the document
+            self.exact_from = max(_time(message), self.exact_from or _time(message))
+        del self.updated[key]  # type: ignore[arg-type]  # an entry was found
 
 
 def _time(message: Message) -> ClusterTime:
     try:
         return cluster_time(dict(headers_of(message))["t"].decode())
     except (KeyError, ValueError, AttributeError) as error:
-        raise TopicError(f"{_where(message)}: a record without a cluster time, so none of Towpath's") from error
+        raise TopicError(f"{_where(message)}: a record without a cluster time: Towpath did not write it") from error
 
 
 def _where(message: Message) -> str:

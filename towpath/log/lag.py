@@ -1,12 +1,12 @@
-"""What is in the log and not yet at the destination, and the open transactions that may hold it up.
+"""The lag between the log and the destination, and the open transactions that can delay it.
 
-Raw offsets cannot tell the lag: with exactly-once producers every transaction ends in a control record, so a sink
-that applied everything stays one behind the end for ever. Where a gap is left, the log is read to see whether
-there are records in it.
+Offsets alone do not show the lag: with exactly-once producers every transaction ends in a control record, so that a
+sink that has applied everything stays one offset behind the end. Where a gap remains, the log is read to see whether
+it holds records.
 
-A reader of committed records waits before an open transaction. A coordinator ends a transaction, or aborts it after
-`transaction.timeout.ms` (a minute in Kafka Connect). Brokers, those of 4.3.1 for one, can lose that end (KAFKA-20734):
-a broker that is fenced, because it was unresponsive or killed, takes a partition without leader for a deleted one.
+A reader of committed records stops before an open transaction. The coordinator ends a transaction, or aborts it after
+`transaction.timeout.ms` (a minute in Kafka Connect). Brokers (4.3.1 among them) can lose the end (KAFKA-20734): a
+broker that is fenced, because it was unresponsive or killed, mistakes a partition without leader for a deleted one.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from towpath.log.records import source_milliseconds
 from towpath.mongo.client import ANSWER_S, connected
 from towpath.pipeline import Pipeline
 
-#: Up to this many offsets a gap is counted record by record; a larger one is given as the difference of offsets.
+#: Records are counted in gaps of up to this many offsets; larger gaps are reported as the difference of offsets.
 COUNTED = 2_000
-#: Up to this many bytes of it are read for that; what then is left of it is given as the difference of offsets.
+#: Up to this many bytes of a gap are read; the rest is reported as the difference of offsets.
 _COUNTED_BYTES = 2 << 20
-#: Little is read ahead, and an answer without records is not waited for. A record that is larger than a fetch comes all
-#: the same, alone (KIP-74).
+#: Read little ahead, and do not wait for an empty response. Brokers send a record larger than a fetch alone (KIP-74).
 _PEEKING = {
     "fetch.message.max.bytes": 64 * 1024,
     "queued.min.messages": 1,
     "queued.max.messages.kbytes": 1024,
     "fetch.wait.max.ms": 10,
-    "fetch.queue.backoff.ms": 10,  # a full queue, of one message, is asked again after this; after a second by default
+    "fetch.queue.backoff.ms": 10,  # pause when the queue (one message) is full; a second by default
 }
 
 
@@ -61,20 +60,20 @@ def change_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> list[Top
 
 @contextmanager
 def applied(pipeline: Pipeline, topics: Topics) -> Iterator[Callable[[], dict[Place, int]]]:
-    """A look, to be taken as often as needed: (topic, partition) → the offset up to which the sink has written.
+    """A function that reads (topic, partition) → the offset up to which the sink has written; call it repeatedly.
 
-    In exactly-once mode the destination tells, where offsets are written together with the documents; in plain mode
-    the offsets that the sink's consumers commit. Raises `MongoUnreachable` when the destination is.
+    In exactly-once mode it reads the positions that the destination stores together with the documents; in plain mode
+    the offsets that the sink's consumers commit. Raises `MongoUnreachable` when the destination is unreachable.
     """
     if not pipeline.exactly_once:
         yield lambda: topics.committed(pipeline.sink_group)
         return
     with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
-        yield lambda: {place: found.offset for place, found in positions(client, pipeline).items()}
+        yield lambda: {place: position.offset for place, position in positions(client, pipeline).items()}
 
 
 def gaps(ends: Mapping[Place, tuple[int, int]], done: Mapping[Place, int]) -> dict[Place, tuple[int, int]]:
-    """Partitions with something between what is done and the end: (topic, partition) → (from, end)."""
+    """Partitions that are not applied up to their end: (topic, partition) → (from, end)."""
     starts = {place: max(first, done.get(place, first)) for place, (first, _) in ends.items()}
     return {place: (starts[place], end) for place, (_, end) in ends.items() if starts[place] < end}
 
@@ -85,55 +84,57 @@ def measure(
     done: Mapping[Place, int],
     now: Callable[[], float] = time.time,
 ) -> Lag:
-    """The lag between the ends of the log and what is done. Raises `TopicError` when the log cannot be read.
+    """The lag between the applied positions `done` and the ends of the log. Raises `TopicError` when it cannot be read.
 
-    `now`: the source's wall clock in seconds since the epoch, which is asked only where there is a lag.
+    `now` returns the source's wall clock in seconds since the epoch; it is called only when there is a lag.
     """
-    found = peek(topics, gaps(ends, done), most=COUNTED)
-    oldest = [peeked.oldest_ms for peeked in found.values() if peeked.oldest_ms is not None]
+    contents = peek(topics, gaps(ends, done), limit=COUNTED).values()
+    oldest = [gap.oldest_ms for gap in contents if gap.oldest_ms is not None]
     age = now() - min(oldest) / 1000 if oldest else 0.0
-    return Lag(sum(peeked.records for peeked in found.values()), max(0.0, age))
+    return Lag(sum(gap.records for gap in contents), max(0.0, age))
 
 
 @dataclass(frozen=True, slots=True)
-class Peeked:
-    """How many records a gap of one partition holds, and the source's wall clock of the first (ms since the epoch)."""
+class GapContents:
+    """The number of records in a partition's gap, and the source's wall clock of the first (ms since the epoch)."""
 
     records: int = 0
     oldest_ms: int | None = None
     size: int = 0
-    """Bytes that were read of it."""
+    """Bytes read."""
 
 
-def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], most: int) -> dict[Place, Peeked]:
-    """Read each gap [from, end) up to `most` records; of a larger one only the first record, and the rest is given as
-    the difference of its offsets."""
-    found, enough = {place: Peeked() for place in open_gaps}, set[Place]()
+def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], limit: int) -> dict[Place, GapContents]:
+    """Count the records in each gap [from, end) of up to `limit` offsets.
+
+    Of a larger gap only the first record is read; the rest is reported as the difference of offsets.
+    """
+    contents, enough = {place: GapContents() for place in open_gaps}, set[Place]()
     if not open_gaps:
-        return found
+        return contents
     with topics.reader(**_PEEKING) as consumer:
         for place, message in messages(consumer, open_gaps, at_once=1, enough=enough):
-            before, offset, (start, end) = found[place], message.offset() or 0, open_gaps[place]
+            before, offset, (start, end) = contents[place], message.offset() or 0, open_gaps[place]
             size = before.size + len(message.key() or b"") + len(message.value() or b"")
             records = before.records + 1
-            if end - start > most or size > _COUNTED_BYTES:
+            if end - start > limit or size > _COUNTED_BYTES:
                 records = before.records + end - offset
                 enough.add(place)
-            found[place] = Peeked(records, before.oldest_ms or source_milliseconds(message), size)
-    return found
+            contents[place] = GapContents(records, before.oldest_ms or source_milliseconds(message), size)
+    return contents
 
 
 LONGEST = 120.0
-"""Seconds that a transaction may take: twice what Kafka Connect's producers are given."""
+"""Seconds that a transaction may take: twice the timeout of Kafka Connect's producers."""
 Ends = Mapping[Place, tuple[int, int]]
-"""As `pipeline_ends` gives them."""
-_MOMENT = 3.0  # seconds, in which Kafka Connect ends a transaction that is under way
-_SILENCE = 10.0  # seconds until a broker that sends nothing is given up
+"""As `pipeline_ends` returns them."""
+_RECHECK = 3.0  # seconds in which Kafka Connect ends a transaction in progress
+_SILENCE = 10.0  # seconds until an unresponsive broker is given up
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """The first transaction of a partition that has not ended, by its first offset, and for how many seconds."""
+    """The first open transaction of a partition: its first offset, and its age in seconds."""
 
     place: Place
     offset: int
@@ -143,32 +144,31 @@ class OpenTransaction:
 def open_transactions(
     pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONGEST, written: Ends | None = None
 ) -> list[OpenTransaction]:
-    """Those that began more than `longest` seconds ago by the brokers' clock, the oldest first.
+    """The transactions that began more than `longest` seconds ago by the brokers' clock, the oldest first.
 
-    `ends`: stable ones; `written`: those of all that was written, where they are known.
+    `ends` are stable; `written` are the ends including uncommitted records, which are read if not given.
     """
     written = pipeline_ends(pipeline, topics, stable=False) if written is None else written
     begun = {place: end for place, (_, end) in ends.items() if end < written.get(place, (0, 0))[1]}
     now = time.time()
-    found = [OpenTransaction(place, begun[place], now - at) for place, at in _written_at(topics, begun).items()]
-    return sorted((one for one in found if one.seconds > longest), key=lambda one: -one.seconds)
+    transactions = (OpenTransaction(place, begun[place], now - at) for place, at in _written_at(topics, begun).items())
+    return sorted((each for each in transactions if each.seconds > longest), key=lambda each: -each.seconds)
 
 
 def refuse_hanging_transactions(
     pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONGEST, written: Ends | None = None
 ) -> None:
-    """Raise `TopicError` where there are any, also a moment later: this machine's clock need not be the brokers'."""
-    found = open_transactions(pipeline, topics, ends, longest, written)
-    if found:
-        time.sleep(_MOMENT)
-        still = {
-            (one.place, one.offset)
-            for one in open_transactions(pipeline, topics, pipeline_ends(pipeline, topics), longest)
-        }
-        found = [one for one in found if (one.place, one.offset) in still]
-    if found:
-        (topic, partition), first = found[0].place, found[0]
-        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    """Raise `TopicError` for transactions that stay open in a second reading (our clock may be wrong)."""
+    hanging = open_transactions(pipeline, topics, ends, longest, written)
+    if hanging:
+        time.sleep(_RECHECK)
+        later = open_transactions(pipeline, topics, pipeline_ends(pipeline, topics), longest)
+        still_open = {(transaction.place, transaction.offset) for transaction in later}
+        hanging = [transaction for transaction in hanging if (transaction.place, transaction.offset) in still_open]
+    if hanging:
+        first = hanging[0]
+        topic, partition = first.place
+        more = f", and {len(hanging) - 1} more" if len(hanging) > 1 else ""
         raise TopicError(
             f"{topic}, partition {partition}{more}: a transaction that began {first.seconds:,.0f} s ago, at offset"
             f" {first.offset}, has not ended, and nothing behind it is read: Kafka seems to have lost its end",
@@ -177,13 +177,13 @@ def refuse_hanging_transactions(
 
 
 def _written_at(topics: Topics, begun: Mapping[Place, int]) -> dict[Place, float]:
-    """When the record at an offset was written, in seconds since the epoch; not of those that have gone meanwhile."""
+    """When the record at each offset was written, in seconds since the epoch, without records deleted meanwhile."""
     if not begun:
         return {}
-    found: dict[Place, float] = {}
+    times: dict[Place, float] = {}
     window = {place: (offset, offset + 1) for place, offset in begun.items()}
     settings = {"isolation.level": "read_uncommitted", "queued.min.messages": 1}
     with topics.reader(**settings) as consumer, suppress(Silence):
         for place, message in messages(consumer, window, at_once=1, patience=_SILENCE):
-            found[place] = message.timestamp()[1] / 1000
-    return found
+            times[place] = message.timestamp()[1] / 1000
+    return times

@@ -1,4 +1,4 @@
-"""Records of a topic, as the record contract has them, read with any Kafka consumer."""
+"""Records of the change topics, decoded from Kafka messages according to the record contract."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
     unicode_decode_error_handler="replace",  # MongoDB stores text that is not UTF-8
 )
-#: What decoding says of bytes that are no BSON, and of BSON that is deeper than anyone stores.
+#: What decoding raises for bytes that are not BSON, and for BSON that is nested too deeply.
 NOT_BSON = (bson.errors.BSONError, RecursionError, OverflowError, IndexError)
-_DEEPEST = 250  # levels in a document: the most that mongod's `maxBSONDepth` can be set to
-_LEVEL = 8  # bytes that one takes at least
-_LONGEST_MS = 2**63  # as far as clocks count
+_DEEPEST = 250  # levels of nesting: the maximum of mongod's `maxBSONDepth`
+_LEVEL = 8  # the least bytes of a level
+_LONGEST_MS = 2**63  # the limit of a 64-bit clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +61,22 @@ class Record:
 
 
 def is_key(raw: object) -> TypeGuard[bytes]:
-    """Whether bytes are `{_id: …}`: what is not has been written by somebody else, and is about no document."""
+    """Whether these bytes are `{_id: …}`; Towpath did not write a record with any other key."""
     try:
         if not isinstance(raw, bytes) or raw[5:9] != b"_id\0":
             return False
-        found = bson.decode(raw, _OPTIONS)
+        key = bson.decode(raw, _OPTIONS)
     except NOT_BSON:
         return False
-    return list(found) == ["_id"] and (len(raw) < _DEEPEST * _LEVEL or not _is_too_deep(found))
+    return list(key) == ["_id"] and (len(raw) < _DEEPEST * _LEVEL or not _is_too_deep(key))
 
 
 def _is_too_deep(value: Any) -> bool:
-    """Whether it is deeper than any server stores; what orders and shows an `_id` goes down level by level."""
+    """Whether it is nested deeper than any server stores: code that orders or prints an `_id` is recursive."""
     level = [value]
     for _ in range(_DEEPEST):
-        parts = (one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list))
-        level = [part for inside in parts for part in inside]
+        containers = (value for value in level if isinstance(value, dict | list))
+        level = [item for value in containers for item in (value.values() if isinstance(value, dict) else value)]
         if not level:
             return False
     return True
@@ -98,7 +98,7 @@ def extended_json(raw: bytes, *, canonical: bool) -> str:
 
 
 def record(message: Message) -> Record:
-    """The record in a Kafka message. Raises `TowpathError` for one that the contract does not know."""
+    """The record in a Kafka message. Raises `TowpathError` for one that breaks the record contract."""
     place = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
     key, value = message.key(), message.value()
     headers = {name: text for name, text in headers_of(message) if isinstance(text, bytes)}
@@ -136,17 +136,17 @@ def headers_of(message: Message) -> list[tuple[str, Any]]:
 
 
 def source_milliseconds(message: Message) -> int | None:
-    """The source's wall clock in a message's header `at`, ms since the epoch; None when it has none."""
-    found = dict(headers_of(message)).get("at")
+    """The source's wall clock in a message's header `at`, ms since the epoch; None without such a header."""
+    header = dict(headers_of(message)).get("at")
     try:
-        return _milliseconds(found) if isinstance(found, bytes) else None
+        return _milliseconds(header) if isinstance(header, bytes) else None
     except ValueError:
-        return None  # somebody else's record
+        return None  # not written by Towpath
 
 
 def _milliseconds(text: bytes) -> int:
-    """Raises `ValueError` for what is no time."""
-    found = int(text) if len(text) <= 20 else _LONGEST_MS
-    if not -_LONGEST_MS < found < _LONGEST_MS:
-        raise ValueError(f"{text[:20]!r} is no time in milliseconds")
-    return found
+    """Raises `ValueError` for anything but a number of milliseconds."""
+    time_ms = int(text) if len(text) <= 20 else _LONGEST_MS
+    if not -_LONGEST_MS < time_ms < _LONGEST_MS:
+        raise ValueError(f"{text[:20]!r} is not a time in milliseconds")
+    return time_ms

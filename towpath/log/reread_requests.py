@@ -1,8 +1,8 @@
-"""Requests to read documents again: written to a topic, answered by MongoSource in the log itself.
+"""Re-read requests: written to a topic, answered by MongoSource in the log itself.
 
-A request names documents by `_id`. The source connector reads them as of the stream's own position and puts them
-into the log right there: the whole document, or a delete where there is none. So an answer is in order with every
-change, and the log stays a complete history. Nothing else ever writes to the change topics.
+A request names documents by `_id`. The source connector reads them as of the stream's position and writes them to the
+log at that point: the whole document, or a delete where it does not exist. The answer is in order with all changes, and
+the log stays a complete history. Only source connectors write to the change topics.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from towpath.namespaces import topic_of
 from towpath.pipeline import Pipeline
 from towpath.topic_settings import LARGEST_RECORD
 
-#: One record asks for no more than this. A single `_id` that is larger goes alone.
+#: The limits of one request. A single larger `_id` has a request of its own.
 MOST_IDS, MOST_BYTES = 1_000, 512 * 1024
-_UNDER_WAY = 100  # records that the brokers have not acknowledged yet
-_TIMEOUT = 60.0  # seconds until the brokers must have taken all
+_UNDER_WAY = 100  # requests that the brokers have not acknowledged yet
+_TIMEOUT = 60.0  # seconds until the brokers must have acknowledged all requests
 _ARRAY = b"\x04"
 
 
 def write(pipeline: Pipeline, topics: Topics, namespace: str, ids: Iterable[bytes]) -> int | None:
-    """Ask for documents of a namespace (the source's name); return the offset of the last request, None for no ids.
+    """Request documents of a namespace (the source's name); return the offset of the last request, None for no ids.
 
-    Each id is the BSON of `{_id: …}`, as a record's key is. Raises `Refused` when nobody would answer, `TopicError`
-    when the brokers do not take the requests; those that they took before are answered all the same.
+    Each id is the BSON of `{_id: …}`, as in a record's key. Raises `Refused` when no connector would answer, and
+    `TopicError` when the brokers do not accept the requests; those already accepted are answered.
     """
     refuse_unanswered(pipeline, topics, namespace)
-    taken: list[int] = []
+    accepted: list[int] = []
     failed: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
             failed.append(error)
         else:
-            taken.append(message.offset() or 0)
+            accepted.append(message.offset() or 0)
 
     producer = topics.producer()
     try:
@@ -53,17 +53,17 @@ def write(pipeline: Pipeline, topics: Topics, namespace: str, ids: Iterable[byte
                 while len(producer) > _UNDER_WAY:
                     producer.poll(0.1)
                 producer.produce(pipeline.request_topic, value, on_delivery=delivered)
-            left = producer.flush(_TIMEOUT)
+            unacknowledged = producer.flush(_TIMEOUT)
     except (KafkaException, BufferError) as error:
         raise TopicError(f"cannot write to {pipeline.request_topic} at {topics.bootstrap}: {error}") from error
-    if failed or left:
-        words = failed[0].str() if failed else f"no answer within {_TIMEOUT:.0f} s"
-        raise TopicError(f"cannot write to {pipeline.request_topic} at {topics.bootstrap}: {words}")
-    return max(taken, default=None)
+    if failed or unacknowledged:
+        reason = failed[0].str() if failed else f"no answer within {_TIMEOUT:.0f} s"
+        raise TopicError(f"cannot write to {pipeline.request_topic} at {topics.bootstrap}: {reason}")
+    return max(accepted, default=None)
 
 
 def refuse_unable(pipeline: Pipeline) -> None:
-    """Raise `Refused` for a pipeline whose source connector reads nothing again."""
+    """Raise `Refused` for a pipeline whose source connector does not support re-reads."""
     if not pipeline.has_own_source:
         raise Refused(
             f"{pipeline.name} captures with Debezium's own connector, which reads nothing again;"
@@ -72,7 +72,7 @@ def refuse_unable(pipeline: Pipeline) -> None:
 
 
 def refuse_unanswered(pipeline: Pipeline, topics: Topics, namespace: str) -> None:
-    """Raise `Refused` where nobody would answer a request for this namespace."""
+    """Raise `Refused` when no connector would answer a request for this namespace."""
     refuse_unable(pipeline)
     if not pipeline.selection.matches(namespace):
         raise Refused(f"{namespace} is not in the pipeline {pipeline.name}; see [collections]")
@@ -88,7 +88,7 @@ def refuse_unanswered(pipeline: Pipeline, topics: Topics, namespace: str) -> Non
 
 
 def values(namespace: str, ids: Iterable[bytes]) -> Iterator[bytes]:
-    """The values of the records that ask for these ids: BSON `{namespace, ids: […]}`, each within the limits."""
+    """The requests for these ids: BSON `{namespace, ids: […]}`, each within the limits."""
     batch: list[bytes] = []
     size = 0
     for identity in ids:
@@ -102,7 +102,7 @@ def values(namespace: str, ids: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _value(namespace: str, ids: Sequence[bytes]) -> bytes:
-    """Put together from bytes, so that an `_id` that no driver writes comes through as it is."""
+    """Built from bytes, so that an `_id` that no driver can encode stays as it is."""
     array = _document(b"".join(_element(number, identity) for number, identity in enumerate(ids)))
     name = bson.encode({"namespace": namespace})
     value = _document(name[4:-1] + _ARRAY + b"ids\0" + array)
@@ -131,7 +131,7 @@ def is_answered(pipeline: Pipeline, connect: Connect, namespace: str, offset: in
 
 
 def end(pipeline: Pipeline, topics: Topics, existing: Mapping[str, Topic]) -> int:
-    """The offset after the last request; 0 while there is no such topic."""
+    """The offset after the last request; 0 without a request topic."""
     return _bounds(pipeline, topics)[1] if pipeline.request_topic in existing else 0
 
 
@@ -142,11 +142,11 @@ def _bounds(pipeline: Pipeline, topics: Topics) -> tuple[int, int]:
 def waiting(pipeline: Pipeline, topics: Topics, connector: str, answered: int, upto: int) -> int | None:
     """The offset of the first request for this connector in [answered, upto); None when all are answered.
 
-    Several source connectors share the topic, and each takes what is for its own collections.
+    Several source connectors share the topic; each answers requests for its own collections.
     """
     if answered >= upto:
         return None
-    start = max(answered, _bounds(pipeline, topics)[0])  # what retention took is not waited for
+    start = max(answered, _bounds(pipeline, topics)[0])  # retention may have deleted requests
     if start >= upto:
         return None
     for message in _read(pipeline.request_topic, topics, start, upto):
@@ -157,10 +157,10 @@ def waiting(pipeline: Pipeline, topics: Topics, connector: str, answered: int, u
 
 
 def namespace_in(value: bytes | None) -> str:
-    """The namespace of a request, whatever its ids are; empty for what is no request, which connectors pass over."""
+    """The namespace of a request; empty for a record that is not a request, which connectors ignore."""
     try:
-        found = RawBSONDocument(value or b"")
-        return str(found.get("namespace", "")) if found.get("ids") else ""
+        request = RawBSONDocument(value or b"")
+        return str(request.get("namespace", "")) if request.get("ids") else ""
     except bson.errors.InvalidBSON:
         return ""
 

@@ -1,6 +1,4 @@
-"""What a source connector has committed: its position, what it is copying, which requests wait, which schema changes it
-has seen.
-"""
+"""A source connector's committed state: position, copies, re-read requests answered, schema changes seen."""
 
 from __future__ import annotations
 
@@ -14,39 +12,39 @@ from connectors.rest import Connect
 from towpath.errors import TowpathError
 from towpath.pipeline import ClusterTime, SourcePosition, cluster_time, debezium_position
 
-#: The key that the partitions of MongoSource's own offsets have; its value is the connector's topic.prefix.
+#: The key in the partitions of MongoSource's own offsets; its value is the connector's topic.prefix.
 OURS = "towpath"
-#: The setting of a source connector that says which namespaces it takes in.
+#: The setting of a source connector that selects the namespaces to capture.
 SELECTION = "collection.include.list"
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """One range of `_id`s of a collection that is being copied."""
+    """One range of `_id`s in a copy."""
 
     rows: int
     bytes: int
     done: bool
     time: ClusterTime | None
-    """The largest cluster time at which a part of it was read."""
+    """The largest cluster time at which a part of the range was read."""
     retries: int
     reason: str
-    """The last trouble, in words; empty when there was none."""
+    """The last error; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionCopy:
-    """A collection that is being copied, or whose cluster times the stream has not passed yet."""
+    """A collection that is being copied, or whose copy the stream has not passed yet."""
 
     namespace: str
     planned: int | None
-    """How many ranges there are; None before they are cut."""
+    """The number of ranges; None until the collection is cut into ranges."""
     documents: int
-    """About how many there are; `bytes` as well."""
+    """Estimated, as `bytes` is."""
     bytes: int
     began_ms: int | None
     ranges: tuple[Range, ...]
-    """Those that were begun."""
+    """The ranges that have begun."""
 
     @property
     def done(self) -> bool:
@@ -54,64 +52,65 @@ class CollectionCopy:
 
     @property
     def ranges_done(self) -> int:
-        return sum(one.done for one in self.ranges)
+        return sum(range.done for range in self.ranges)
 
     @property
     def rows(self) -> int:
-        return sum(one.rows for one in self.ranges)
+        return sum(range.rows for range in self.ranges)
 
     @property
     def bytes_read(self) -> int:
-        return sum(one.bytes for one in self.ranges)
+        return sum(range.bytes for range in self.ranges)
 
     @property
     def time(self) -> ClusterTime | None:
-        """The stream has to pass this until the copy is history."""
-        return max((one.time for one in self.ranges if one.time is not None), default=None)
+        """The cluster time that the stream has to pass before the copy is over."""
+        return max((range.time for range in self.ranges if range.time is not None), default=None)
 
     @property
     def retries(self) -> int:
-        return sum(one.retries for one in self.ranges)
+        return sum(range.retries for range in self.ranges)
 
     @property
     def reason(self) -> str:
-        return next((one.reason for one in reversed(self.ranges) if one.reason), "")
+        return next((range.reason for range in reversed(self.ranges) if range.reason), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """How far the connector has answered requests to read again: all before `next` are answered."""
+    """How far the connector has answered re-read requests: all before `next`."""
 
     next: int
     index: int
     waiting: str
-    """Why they wait, in words; empty when they do not."""
+    """Why the requests wait; empty when they do not."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """All that one source connector has committed. Of Debezium's own connector only `position` is ever there."""
+    """All that one source connector has committed; Debezium's own connector has only a `position`."""
 
     position: SourcePosition | None
     phase: Literal["copy", "stream"] | None = None
     selection: str | None = None
-    """The `collection.include.list` that the connector has taken up."""
+    """The `collection.include.list` that the connector has applied."""
     copies: tuple[CollectionCopy, ...] = ()
     copied: ClusterTime | None = None
-    """The largest cluster time of everything that was copied so far; from it on the log tells every moment, once
-    nothing is being copied any more. None when it is not known."""
+    """The largest cluster time of all copies so far; once no copy is in progress, the log is exact from there on.
+    None when unknown."""
     requests: Requests | None = None
     warning: str = ""
-    """What users should know of the source's oplog; empty when nothing."""
+    """A warning about the source's oplog; empty without one."""
     start: ClusterTime | None = None
-    """Where the stream begins that follows a copy."""
+    """Where the stream begins after a copy."""
     resnapshot: str = ""
-    """The resnapshot that was taken up last, and below it that which was closed last; empty when there was none."""
+    """The last resnapshot that began; empty without one."""
     closed: str = ""
+    """The last resnapshot that ended; empty without one."""
     gap: ClusterTime | None = None
-    """Since when changes are missing in the log, in whose place documents are being read again; None when none are."""
-    ddl: Watched | None = None
-    """What was done to collections as such; None when that is not watched."""
+    """Since when changes are missing from the log and documents are re-read instead; None when none are missing."""
+    ddl: DdlHistory | None = None
+    """The schema changes seen; None when the connector does not watch them."""
 
     @property
     def copying(self) -> tuple[CollectionCopy, ...]:
@@ -119,7 +118,7 @@ class SourceState:
 
     @property
     def held(self) -> tuple[CollectionCopy, ...]:
-        """Copied, and the stream has not passed the time yet."""
+        """Collections that are copied, but whose copy the stream has not passed yet."""
         return tuple(copy for copy in self.copies if copy.done)
 
     def has_answered(self, offset: int) -> bool:
@@ -128,15 +127,15 @@ class SourceState:
 
 
 def read_state(connect: Connect, name: str) -> SourceState:
-    """Raises `NoSuchConnector`, and `TowpathError` for offsets that cannot be understood."""
+    """Raises `NoSuchConnector`, and `TowpathError` for offsets in an unknown format."""
     return source_state(connect.offsets(name))
 
 
 def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
     """The state in `[{"partition": {…}, "offset": {…}}, …]`, as Connect lists a connector's offsets."""
-    found = [(item["partition"], item["offset"]) for item in offsets]
-    ours = [(partition, offset) for partition, offset in found if OURS in partition]
-    position = debezium_position(found)
+    pairs = [(item["partition"], item["offset"]) for item in offsets]
+    ours = [(partition, offset) for partition, offset in pairs if OURS in partition]
+    position = debezium_position(pairs)
     try:
         root = next((offset for partition, offset in ours if len(partition) == 1), None)
         if root is None:
@@ -156,14 +155,14 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
             resnapshot=root.get("resnapshot", ""),
             closed=root.get("closed", ""),
             gap=cluster_time(root["gap"]) if root.get("gap") else None,
-            ddl=watched(ddl[0]) if ddl else None,
+            ddl=ddl_history(ddl[0]) if ddl else None,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise TowpathError(f"the source connector committed offsets that cannot be understood: {error!r}") from error
 
 
 def _copied(root: Mapping[str, Any], copies: Iterable[CollectionCopy]) -> ClusterTime | None:
-    """The connector writes it when a copy is over; the times of those under way are with their ranges."""
+    """The connector commits it when a copy is over; the times of copies in progress are with their ranges."""
     if "copied" not in root:
         return None
     return max([cluster_time(root["copied"]), *(copy.time for copy in copies if copy.time)])
@@ -206,26 +205,26 @@ def _requests(offset: Mapping[str, Any]) -> Requests:
     return Requests(int(offset["next"]), int(offset.get("index", 0)), str(offset.get("waiting") or ""))
 
 
-#: Documents went or came without a record.
+#: Documents disappeared or appeared without a record.
 DROP, RENAME = "drop", "rename"
-#: The source's history was lost before it was looked at: anything may have been done before.
+#: The source's history was lost before it was read: any schema change may have happened.
 UNSEEN = "unseen"
 
 
 @dataclass(frozen=True, slots=True)
 class Ddl:
-    """One thing done, at a time of the source; of several of the same kind to one collection the last."""
+    """A schema change at a cluster time; of several changes of one kind to one collection, the last."""
 
     time: ClusterTime
     kind: str
-    """drop, rename, create, modify, createIndexes, dropIndexes, as the server calls them; or unseen."""
+    """drop, rename, create, modify, createIndexes or dropIndexes, as the server names them; or unseen."""
     namespace: str
     to: str
     """The new name of a renamed collection."""
 
     @property
     def mark(self) -> str:
-        """Tells it from everything else that was ever done."""
+        """Identifies the change among all others."""
         return " ".join((str(self.time), self.kind, self.namespace, self.to)).strip()
 
     @property
@@ -241,25 +240,25 @@ class Ddl:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """What one source connector has seen. `dropped` counts older ones that are no longer kept."""
+class DdlHistory:
+    """The schema changes that one source connector has seen; `dropped` counts older ones that are no longer kept."""
 
     upto: ClusterTime
-    found: tuple[Ddl, ...]
+    events: tuple[Ddl, ...]
     dropped: int
     trouble: str
-    """Why nothing is seen at present, in words; empty when that is not so."""
+    """Why the connector cannot see schema changes at present; empty when it can."""
 
 
-def watched(offset: Mapping[str, Any]) -> Watched:
-    """From the connector's offset. Raises KeyError, TypeError or ValueError for what is none."""
-    found = (
-        Ddl(cluster_time(one["t"]), one["kind"], one["namespace"], one["to"]) for one in json.loads(offset["events"])
+def ddl_history(offset: Mapping[str, Any]) -> DdlHistory:
+    """From the connector's offset. Raises KeyError, TypeError or ValueError for an invalid one."""
+    events = (
+        Ddl(cluster_time(ddl["t"]), ddl["kind"], ddl["namespace"], ddl["to"]) for ddl in json.loads(offset["events"])
     )
-    return Watched(cluster_time(offset["upto"]), tuple(found), int(offset["dropped"]), offset["trouble"])
+    return DdlHistory(cluster_time(offset["upto"]), tuple(events), int(offset["dropped"]), offset["trouble"])
 
 
-def in_order(every: Iterable[Watched]) -> tuple[Ddl, ...]:
-    """What all source connectors have seen, each once, the oldest first."""
-    found = {one.mark: one for watched in every for one in watched.found}
-    return tuple(sorted(found.values(), key=lambda one: one.time))
+def in_order(histories: Iterable[DdlHistory]) -> tuple[Ddl, ...]:
+    """The schema changes that all source connectors have seen, each once, the oldest first."""
+    by_mark = {ddl.mark: ddl for history in histories for ddl in history.events}
+    return tuple(sorted(by_mark.values(), key=lambda ddl: ddl.time))

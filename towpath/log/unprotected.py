@@ -1,7 +1,7 @@
-"""Which documents of a partition have updates in the log that no whole document follows: pure bookkeeping.
+"""Which documents of a partition have updates in the log that no whole document follows; does no I/O.
 
-Kafka's cleaner keeps the last record of a key, which may be an update. So every update has to be followed by the whole
-document of its key, or by its delete, before the cleaner may touch it.
+Kafka's cleaner keeps only the last record of a key, which may be an update. The whole document or a delete has to
+follow every update before the cleaner may reach it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from bson.raw_bson import RawBSONDocument
 from towpath.kafka.topics import Place
 from towpath.log.records import NOT_BSON, is_key
 
-#: A document in its partition, by its key.
-Wanted = tuple[Place, bytes]
+#: A document, by its partition and key.
+Document = tuple[Place, bytes]
 
-_AT_ONCE, _BYTES = 10_000, 8 << 20  # that are asked for and have not come yet
+_BATCH_DOCUMENTS, _BATCH_BYTES = 10_000, 8 << 20
 _ID = b"_id\0"
 
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The first update of a document since its last whole one: where it is, and the brokers' time of it (ms)."""
+    """The first update of a key since its last whole document: its offset, and the brokers' time (ms)."""
 
     offset: int
     time_ms: int
@@ -33,7 +33,7 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the service last knew of a partition; kept as the metadata of its committed offset. Times are in ms."""
+    """The service's last state of a partition, stored as the metadata of its committed offset. Times are in ms."""
 
     at: int
     dirty: int
@@ -42,25 +42,25 @@ class Figures:
     last: int | None
     """The brokers' time of the partition's last record."""
     quiet: bool
-    """That record was asked for to close the segment before it, and nothing came since."""
+    """Whether that record was requested to close the segment before it, and none followed."""
 
     def written(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
 
 
 def figures(metadata: str) -> Figures | None:
-    """The figures in a committed offset's metadata; None where somebody else committed."""
+    """The figures in a committed offset's metadata; None when another client committed it."""
     try:
-        found: dict[str, Any] = json.loads(metadata)
-        return Figures(**found)
+        fields: dict[str, Any] = json.loads(metadata)
+        return Figures(**fields)
     except (ValueError, TypeError):
         return None
 
 
 def is_update(value: bytes | None) -> bool:
-    """Whether a record's value is neither a delete nor a document. A document has an `_id`, as a rule in front.
+    """Whether a record's value is neither a delete nor a document. A document has an `_id`, usually first.
 
-    What is no BSON is none either: it takes the place of the document in a compacted log, as an update does.
+    A value that is not BSON counts as an update: in a compacted log it too replaces the document.
     """
     if value is None or value[5:9] == _ID:
         return False
@@ -72,24 +72,24 @@ def is_update(value: bytes | None) -> bool:
 
 @dataclass(slots=True)
 class Part:
-    """One partition as far as it was read."""
+    """The state of one partition up to the last record read."""
 
     next: int | None = None
-    """The offset after the last record that was read; None until the first answer of the brokers."""
+    """The offset after the last record read; None until the brokers first answer."""
     dirty: dict[bytes, First] = field(default_factory=dict)
-    """In the order of their first updates."""
+    """Keys with unprotected updates, in the order of their first updates."""
     awaited: set[bytes] = field(default_factory=set)
-    """Documents that were asked for and have not come yet."""
+    """Requested documents that have not arrived yet."""
     last_ms: int | None = None
     quiet: bool = False
     nudge: bytes | None = None
-    """The document that was asked for to close the segment."""
+    """The document requested to close the segment."""
 
     def take(self, offset: int, time_ms: int, key: bytes | None, value: bytes | None) -> None:
-        """A record that was read."""
+        """Take in a record."""
         self.next, self.last_ms = offset + 1, time_ms
         if not is_key(key):
-            return  # nobody's of ours
+            return  # not written by Towpath
         self.quiet = False
         if is_update(value):
             self.dirty.setdefault(key, First(offset, time_ms))
@@ -100,7 +100,7 @@ class Part:
             self.quiet, self.nudge = True, None
 
     def reached(self, offset: int) -> None:
-        """There is nothing more before this offset."""
+        """Note that all records before this offset were read."""
         self.next = max(self.next or 0, offset)
 
     @property
@@ -109,7 +109,7 @@ class Part:
 
     @property
     def safe(self) -> int | None:
-        """Where another life has to begin to read; None while nothing is known."""
+        """The offset at which a restarted service has to begin; None when unknown."""
         return self.oldest.offset if self.oldest else self.next
 
     def figures(self, now_ms: int) -> Figures:
@@ -117,14 +117,14 @@ class Part:
         return Figures(now_ms, len(self.dirty), oldest, self.last_ms, self.quiet)
 
 
-def batches(wanted: Iterable[Wanted]) -> Iterator[list[Wanted]]:
-    """What is asked for together."""
-    batch: list[Wanted] = []
+def batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """Split into batches to request together."""
+    batch: list[Document] = []
     size = 0
-    for one in wanted:
-        batch.append(one)
-        size += len(one[1])
-        if len(batch) == _AT_ONCE or size > _BYTES:
+    for document in documents:
+        batch.append(document)
+        size += len(document[1])
+        if len(batch) == _BATCH_DOCUMENTS or size > _BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:

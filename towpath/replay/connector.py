@@ -16,7 +16,7 @@ from towpath.deploy import credentials
 from towpath.deploy.deployment import put
 from towpath.errors import MongoUnreachable, NoSuchConnector, NotYet, TowpathError
 from towpath.kafka.topics import Place, Topics
-from towpath.log.bounds import CODES, broken_within, still_there
+from towpath.log.bounds import CODES, breaks_within
 from towpath.log.dead_letters import DeadLetter, letters
 from towpath.log.lag import gaps, peek
 from towpath.mongo.client import REPLAY_SIDE, connected
@@ -73,7 +73,7 @@ def lost_partitions(replay: Replay, topics: Topics) -> list[str]:
     """Descriptions of the partitions whose log the replay cannot continue in: see `towpath.log.bounds`."""
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
         applied = positions.positions(client, replay.sink)
-    return [gap.words for gap in broken_within(replay.plan.log, topics, applied)]
+    return [gap.description for gap in breaks_within(replay.plan.log, topics, applied)]
 
 
 def deleted_heads(pipeline: Pipeline, log: Log, topics: Topics) -> list[str]:
@@ -214,7 +214,7 @@ class SinkProgress:
             done = {place: position.offset for place, position in positions.positions(client, self.sink).items()}
         remaining = gaps(self.log, done)
         unmoved = {place: gap for place, gap in remaining.items() if self._previous.get(place) == gap[0]}
-        peeked = peek(self.topics, still_there(unmoved, self.topics), most=0)
+        peeked = peek(self.topics, still_in_log(unmoved, self.topics), limit=0)
         for place in unmoved:
             if place not in peeked or not peeked[place].records:
                 done[place] = self.log[place][1]
@@ -228,5 +228,5 @@ class SinkProgress:
         """Records that are gone from the log look like applied ones: raise `TowpathError` for them."""
         with connected(self.sink.destination_uri, self.side) as client:
             applied = positions.positions(client, self.sink)
-        if breaks := broken_within(self.log, self.topics, applied):
-            raise TowpathError(f"{self.connector} has not applied all of the log: {breaks[0].words}")
+        if breaks := breaks_within(self.log, self.topics, applied):
+            raise TowpathError(f"{self.connector} has not applied all of the log: {breaks[0].description}")

@@ -19,7 +19,6 @@ from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.bookkeeping.positions import DATABASE, REBUILDS
 from towpath.kafka.topics import Topics
-from towpath.log.bounds import still_there
 from towpath.log.lag import measure
 from towpath.mongo.client import briefly
 from towpath.pipeline import Pipeline
@@ -160,4 +159,4 @@ def look(pipeline: Pipeline, topics: Topics) -> State | None:
     total = sum(end - first for first, end in rebuild.log.values())
     if rebuild.phase == "emptying":
         return State(rebuild, 0, total)
-    return State(rebuild, total - measure(topics, still_there(rebuild.log, topics), offsets).records, total)
+    return State(rebuild, total - measure(topics, still_in_log(rebuild.log, topics), offsets).records, total)

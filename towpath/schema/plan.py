@@ -14,10 +14,10 @@ from towpath.verification.scope import pairs
 from verifier import Pair
 from verifier.metadata import (
     AS_IT_IS,
-    HARMLESS,
-    HARMLESS_IN_PLACE,
-    Looked,
+    RELAXED,
+    RELAXED_IN_PLACE,
     MetadataDifference,
+    Schemas,
     held_back,
     in_place,
     stopped,
@@ -73,8 +73,8 @@ def plan(pipeline: Pipeline, *, overwrite: bool = False, final: bool = False) ->
         connected(pipeline.source_uri, "source") as source,
         connected(pipeline.destination_uri, "destination") as destination,
     ):
-        metadata = Looked.at(source, destination, replicated)
-    differences = metadata.differences(AS_IT_IS if final else HARMLESS)
+        metadata = Schemas.read(source, destination, replicated)
+    differences = metadata.differences(AS_IT_IS if final else RELAXED)
     relaxed = {} if final else metadata.source
     resolved = [difference for difference in differences if _is_resolved(difference, overwrite=overwrite or final)]
     steps = _steps(resolved)
@@ -100,11 +100,11 @@ def plan_in_place(pipeline: Pipeline) -> Plan:
     """
     targets = tuple(Pair(pair.destination, pair.destination) for pair in pairs(pipeline, ()))
     with connected(pipeline.destination_uri, "destination") as client:
-        before = Looked.at(client, client, targets)
+        before = Schemas.read(client, client, targets)
     descriptions = before.destination
     after = replace(before, destination={name: in_place(collection) for name, collection in descriptions.items()})
     return Plan(
-        collections=tuple(_steps(before.differences(HARMLESS_IN_PLACE))),
+        collections=tuple(_steps(before.differences(RELAXED_IN_PLACE))),
         indexes=(),
         different=(),
         held_back=tuple((name, text) for name, collection in descriptions.items() for text in stopped(collection)),

@@ -15,7 +15,7 @@ from towpath.bookkeeping.positions import Applied, TaskState
 from towpath.errors import NoSuchConnector, TowpathError, fields
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log import bounds, dead_letters, reread_requests, source_offsets
-from towpath.log.bounds import Break, Seen
+from towpath.log.bounds import Break, LogState
 from towpath.log.dead_letters import DeadLetters
 from towpath.log.lag import Lag, change_topics, measure, refuse_hanging_transactions
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
@@ -107,7 +107,7 @@ class _Collector:
             return ()
         try:
             self.ids = self.topics.ids(pipeline_topics(self.pipeline, self.existing))
-            return bounds.look(self.pipeline, self.topics, Seen(self.positions, self.written, self.ids))
+            return bounds.confirmed(self.pipeline, self.topics, LogState(self.positions, self.written, self.ids))
         except TowpathError as error:
             self.failed(error)
             return ()
@@ -126,7 +126,7 @@ class _Collector:
 
     def dead_letters(self) -> DeadLetters:
         try:
-            return dead_letters.look(self.pipeline, self.topics, self.existing)
+            return dead_letters.summarize(self.pipeline, self.topics, self.existing)
         except TowpathError as error:
             self.failed(error)
             return DeadLetters(0, False, ())

@@ -12,7 +12,6 @@ from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.errors import MongoUnreachable, TowpathError, fields
 from towpath.kafka.topics import Topics
-from towpath.log.bounds import still_there
 from towpath.log.lag import measure
 from towpath.mongo.client import REPLAY_SIDE, briefly
 from towpath.pipeline import Pipeline
@@ -86,7 +85,7 @@ def _state(replay: Replay, connect: Connect, topics: Topics) -> State:
     except TowpathError as error:
         return dataclasses.replace(state, trouble=str(error), error=fields(error))
     ends = topics.ends(change_topics(replay.pipeline, replay.plan.only, existing))
-    remaining = measure(topics, still_there(replay.plan.log, topics), applied).records
+    remaining = measure(topics, still_in_log(replay.plan.log, topics), applied).records
     return dataclasses.replace(state, done=state.of - remaining, behind=measure(topics, ends, applied).records)
 
 

@@ -108,7 +108,7 @@ class Supervisor:
         for words in dict.fromkeys((*self._troubles, *status.trouble)):
             self._report_trouble(words, words if words in status.trouble else "")
         self._troubles = status.trouble
-        breaks = bounds.listed(status.breaks) if status.breaks else ""
+        breaks = bounds.describe(status.breaks) if status.breaks else ""
         self.events.report_state(Gap(words=breaks, log_breaks=[gap.as_json() for gap in status.breaks]))
         for waiting in status.waiting:
             why = f"re-read requests wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
@@ -235,7 +235,7 @@ class Supervisor:
             f"{counted(self.dead_letters.remaining, 'refused document')}, {self.dead_letters.repaired:,} repaired",
             *([f"{counted(len(self.ddl), 'schema change')} not replicated"] if self.ddl else []),
             *(f"to do: {command}" for command in self.remedies.values()),
-            *([bounds.listed(self.status.breaks)] if self.status and self.status.breaks else []),
+            *([bounds.describe(self.status.breaks)] if self.status and self.status.breaks else []),
             *(f"verified: {line}" for line, _ in verified.lines()),
         ]
         return RunEnd(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from towpath.events import Difference
-from towpath.log.changed_keys import Following
+from towpath.log.changed_keys import LogFollower
 from towpath.mongo.client import connected
 from towpath.namespaces import Selection
 from towpath.session import Session
@@ -53,7 +53,7 @@ def follow(
     with (
         connected(session.pipeline.source_uri, "source") as source,
         connected(session.pipeline.destination_uri, "destination") as destination,
-        Following(session.pipeline, session.topics, begin.places) as log,
+        LogFollower(session.pipeline, session.topics, begin.places) as log,
     ):
         settling = Settling(
             source, destination, options.recheck, passed, options.ignore_field_order, options.lost_for, say=session.say
@@ -69,7 +69,7 @@ def follow(
 @dataclass(slots=True)
 class _Follower:
     session: Session
-    log: Following
+    log: LogFollower
     settling: Settling
     report: Callable[[Difference], None]
     selection: Selection
@@ -186,7 +186,7 @@ class _Follower:
 
     def verdict(self, *, following: bool) -> Running:
         counts = Counter(difference.kind for difference in self.known.values())
-        behind = self.log.behind()
+        behind = self.log.lag()
         return Running(
             since=self.since,
             at=time.time(),

@@ -21,7 +21,7 @@ from towpath.pipeline import Pipeline
 from towpath.session import Session
 from towpath.topic_settings import pipeline_topics
 from verifier import Pair
-from verifier.metadata import HARMLESS, HARMLESS_IN_PLACE, Looked, MetadataDifference
+from verifier.metadata import RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas
 from verifier.reads import Client
 
 _SIDES = ("source", "destination")
@@ -194,7 +194,7 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
             connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
             connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
         ):
-            both = Looked.at(source, destination, compared)
+            both = Schemas.read(source, destination, compared)
     except MongoUnreachable as error:
         raise TowpathError(
             f"{error}. Options, views and indexes are compared with listCollections and listIndexes;"
@@ -202,7 +202,7 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
         ) from error
     differences = both.differences()
     lasting = set.intersection(
-        *({_subject(difference) for difference in both.differences(form)} for form in (HARMLESS, HARMLESS_IN_PLACE))
+        *({_subject(difference) for difference in both.differences(form)} for form in (RELAXED, RELAXED_IN_PLACE))
     )
     return Metadata(
         [difference for difference in differences if _subject(difference) in lasting],
