@@ -16,7 +16,7 @@ from towpath.deploy import credentials
 from towpath.deploy.deployment import put
 from towpath.errors import MongoUnreachable, NoSuchConnector, NotYet, TowpathError
 from towpath.kafka.topics import Place, Topics
-from towpath.log.bounds import CODES, breaks_within
+from towpath.log.bounds import CODES, breaks_within, still_in_log
 from towpath.log.dead_letters import DeadLetter, letters
 from towpath.log.lag import gaps, peek
 from towpath.mongo.client import REPLAY_SIDE, connected

@@ -19,6 +19,7 @@ from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.bookkeeping.positions import DATABASE, REBUILDS
 from towpath.kafka.topics import Topics
+from towpath.log.bounds import still_in_log
 from towpath.log.lag import measure
 from towpath.mongo.client import briefly
 from towpath.pipeline import Pipeline

@@ -12,6 +12,7 @@ from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.errors import MongoUnreachable, TowpathError, fields
 from towpath.kafka.topics import Topics
+from towpath.log.bounds import still_in_log
 from towpath.log.lag import measure
 from towpath.mongo.client import REPLAY_SIDE, briefly
 from towpath.pipeline import Pipeline
