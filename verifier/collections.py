@@ -46,7 +46,7 @@ def compare(
 ) -> Comparison:
     """Compare all documents of two collections, in this process.
 
-    Without `recheck` the result is right only if nobody writes meanwhile. With it, documents that differ are read again
+    Without `recheck` the result is right only if nobody writes meanwhile. With it, documents that differ are re-read
     until they are equal or proven to differ; `passed` (see `Passed`) makes that proof hold for any replication lag. A
     collection that does not exist counts as empty. Memory holds the documents that differ, not the others.
 

@@ -230,7 +230,7 @@ class RangeStates:
     _known: set[tuple[Pair, Key]] = field(default_factory=set)
 
     def begin(self, plan: Plan) -> None:
-        """Take up a plan; documents that differed in ranges that an earlier run has read are read again."""
+        """Take up a plan; documents that differed in ranges that an earlier run has read are re-read."""
         for pair, documents in plan.expected.items():
             self.tallies[pair].expected = documents
         for work, done in plan.done:

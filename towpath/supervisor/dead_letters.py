@@ -101,7 +101,7 @@ class DeadLetterRetries:
                     del fresh[next(iter(fresh))]
         new = {id: refusal for id, refusal in fresh.items() if id not in self._refusals}
         differing = self._differing(new.values())
-        self._next = end  # not before: `_differing` raises while a cluster is down, and then these are read again
+        self._next = end  # not before: `_differing` raises while a cluster is down, and then these are re-read
         self._refusals |= {id: fresh[id] for id in fresh if id in self._refusals or id in differing}
         for group in _by_cause(refusal for id, refusal in new.items() if id in differing).values():
             pause = self._pause(group[0]).failed(now)
