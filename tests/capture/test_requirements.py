@@ -35,7 +35,7 @@ SOURCE = [
     ("mongodb.authentication.class", None, "set it to io.towpath.debezium.RawDocuments"),
     ("cursor.pipeline", None, "let it begin with"),
     ("collection.include.list", "(shop", "Unclosed group"),
-    ("towpath.name", "two.words", "must be letters, digits, _ and - only"),
+    ("towpath.name", "two.words", "must contain letters, digits, _ and - only"),
     ("towpath.requests.topic", "a topic", "at most 249 letters"),
     ("towpath.resnapshot.only", "(shop", "is no regular expression"),
 ]

@@ -24,6 +24,15 @@ _REMOVE = "`towpath remove --topics` the pipeline and deploy it again"
 _DEPLOY, _SOURCE, _DESTINATION = "deploy", "source", "destination"
 
 
+def replica_sets(inventory: Inventory) -> Iterator[Finding]:
+    """Both clusters are of a kind that can be replicated from, or to."""
+    for cluster in (inventory.source, inventory.destination):
+        try:
+            _ = cluster.replica_set
+        except Refused as refused:
+            yield refusal(cluster.side, refused)
+
+
 def included(inventory: Inventory) -> Iterator[Finding]:
     """Each pattern of [collections] include matches a collection."""
     for pattern in () if inventory.allow_missing else inventory.pipeline.include:
@@ -328,7 +337,7 @@ def _preconditions(*checks: Callable[[Inventory], Iterator[Finding]]) -> tuple[P
 
 
 #: The servers support what the file defines.
-OF_SERVERS = _preconditions(kinds, included, names, targets, present_plugins, partitions)
+OF_SERVERS = _preconditions(replica_sets, kinds, included, names, targets, present_plugins, partitions)
 #: The file is compatible with what is deployed.
 OF_CHANGE = _preconditions(
     no_cutover,

@@ -105,7 +105,8 @@ def store_and_report(session: Session, verdict: Mapping[str, Any], unknown: str)
         session.say(f"this verdict will not count for a cutover, because its deployment is not known: {unknown}")
     if reason := store(session, verdict):
         session.say(
-            f"the verdict is stored on this machine only: cannot write towpath.verdicts at the destination: {reason}"
+            "the verdict is stored on this machine only: cannot write it to towpath.verdicts at the destination:"
+            f" {reason}"
         )
 
 
