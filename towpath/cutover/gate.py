@@ -83,7 +83,7 @@ def _pipeline(session: Session, limits: Limits) -> Iterator[Check]:
     yield Check(
         "reading again", not waiting, f"{counted(waiting, 'request')} waiting" if waiting else "nothing", advice
     )
-    yield _guarded("set retries", _dead_letters, session)
+    yield _guarded("set aside", _dead_letters, session)
     yield _guarded("collections", _collections, session, status)
 
 
@@ -102,7 +102,7 @@ def _dead_letters(session: Session) -> Check:
     finding = (
         f"{counted(retries.remaining, 'document')} that the destination refused" if retries.remaining else "nothing"
     )
-    return Check("set retries", not retries.remaining, finding, f"towpath repair {session.file} --dead-letters")
+    return Check("set aside", not retries.remaining, finding, f"towpath repair {session.file} --dead-letters")
 
 
 def _collections(session: Session, status: Status) -> Check:

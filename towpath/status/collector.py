@@ -177,7 +177,7 @@ class _Collector:
     def behind(self, sources: Mapping[str, SourceState]) -> float:
         """Seconds by which the stream is behind the source."""
         seconds = [state.position.time.seconds for state in sources.values() if state.position]
-        if self.source_clocks is None:
+        if self.source_clocks is None or not seconds:
             return 0.0
         # both are whole seconds, and an idle source's stream moves on only with its next no-op
         return float(max(0, self.source_clocks[0].seconds - min(seconds) - 1))
@@ -221,8 +221,9 @@ def read_status(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
 
 def _streaming(state: SourceState) -> bool:
     """Whether the initial copy is done and the stream has started."""
-    position = state.position
-    return position is not None and not position.snapshot_running and state.phase != "copy"
+    if state.position is None:  # a stream that has only just started, where nothing was to be copied
+        return state.start is not None and state.phase == "stream"
+    return not state.position.snapshot_running and state.phase != "copy"
 
 
 def _state(connectors: tuple[Connector, ...]) -> str:
