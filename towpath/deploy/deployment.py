@@ -60,6 +60,10 @@ class Deployment:
     def plan(self) -> list[Change]:
         """All changes, in order; empty when everything matches the file. Raises `Refused`."""
         require((*preconditions.OF_SERVERS, *preconditions.OF_CHANGE), self.inventory)
+        return self.changes()
+
+    def changes(self) -> list[Change]:
+        """As `plan`, for a caller that has checked the preconditions."""
         changes = [*self._topic_changes(self.inventory.existing), *self._secret_changes(self.inventory.deployed)]
         return changes + list(self._connector_changes(self.inventory.desired, self.inventory.deployed))
 

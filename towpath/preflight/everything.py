@@ -81,7 +81,7 @@ def _deployment(inventory: Inventory) -> Iterator[Finding]:
     if refused:
         return
     try:
-        changes = Deployment(inventory).plan()
+        changes = Deployment(inventory).changes()
     except TowpathError as failure:
         yield refusal(_DEPLOY, failure)
         return
