@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.MongoCollection;
 import io.towpath.support.Fuzz;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -24,7 +25,8 @@ class GarbageServerTest extends DestinationTest {
 
     @Test
     void whatIsGoodIsAppliedAndTheRestSetAsideAndNothingElseTouched() {
-        Map<String, Integer> seen = Fuzz.run("batches with garbage, " + RECORDS + " records each", 2, this::oneTopic);
+        Map<String, Integer> seen = Fuzz.run(
+                "batches with garbage, " + RECORDS + " records each", 2, Duration.ofMinutes(2), this::oneTopic);
         assertEquals(Fuzz.times(2), seen.get("as without"), seen::toString);
     }
 

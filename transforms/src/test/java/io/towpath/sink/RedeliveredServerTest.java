@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.towpath.record.BsonBytes;
 import io.towpath.support.Fuzz;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
@@ -208,7 +209,7 @@ class RedeliveredServerTest extends DestinationTest {
 
     @Test
     void whateverFailsInBetweenEachRecordIsAppliedInItsOrder() {
-        Map<String, Integer> outcomes = Fuzz.run("redelivery", 12, random -> {
+        Map<String, Integer> outcomes = Fuzz.run("redelivery", 12, Duration.ofMinutes(2), random -> {
             fresh();
             server.tasks()
                     .insertOne(new BsonDocument()); // or making it would wait for transactions whose commit got lost

@@ -1,5 +1,6 @@
 package io.towpath.support;
 
+import java.time.Duration;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
@@ -12,7 +13,7 @@ public final class Fuzz {
     public static final String SEED = "TOWPATH_FUZZ_SEED";
     public static final String TIMES = "TOWPATH_FUZZ_TIMES";
 
-    private static final long LONGEST_NS = 10_000_000_000L;
+    private static final Duration LONGEST = Duration.ofSeconds(10);
 
     /** One case; returns what became of it, to be counted. */
     public interface Case {
@@ -31,6 +32,11 @@ public final class Fuzz {
 
     /** Returns what became of the cases: outcome → how many. */
     public static Map<String, Integer> run(String what, int cases, Case test) {
+        return run(what, cases, LONGEST, test);
+    }
+
+    /** As above; fails as well when a case takes longer than {@code longest}. */
+    public static Map<String, Integer> run(String what, int cases, Duration longest, Case test) {
         long seed = seed();
         Map<String, Integer> outcomes = new TreeMap<>();
         for (int i = 0; i < times(cases); i++) {
@@ -40,8 +46,9 @@ public final class Fuzz {
             } catch (Exception | StackOverflowError | OutOfMemoryError | AssertionError error) {
                 throw new AssertionError("%s, case %d of %s=%d: %s".formatted(what, i, SEED, seed, error), error);
             }
-            if (System.nanoTime() - began > LONGEST_NS)
-                throw new AssertionError("%s, case %d of %s=%d took longer than 10 s".formatted(what, i, SEED, seed));
+            if (System.nanoTime() - began > longest.toNanos())
+                throw new AssertionError(
+                        "%s, case %d of %s=%d took longer than %s".formatted(what, i, SEED, seed, longest));
         }
         System.out.printf("fuzz: %s: %d cases, %s=%d: %s%n", what, times(cases), SEED, seed, outcomes);
         return outcomes;
