@@ -8,6 +8,10 @@ record WriteCounts(long inserts, long updates, long deletes, long bytes, long wi
         this(0, 0, 0, 0, 0);
     }
 
+    long writes() {
+        return inserts + updates + deletes;
+    }
+
     WriteCounts plus(Waves.Bulk bulk, BulkWriteResult result) {
         long[] kinds = new long[Write.Kind.values().length];
         bulk.writes().forEach(write -> kinds[write.kind().ordinal()]++);
