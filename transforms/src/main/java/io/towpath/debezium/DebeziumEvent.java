@@ -3,7 +3,6 @@ package io.towpath.debezium;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
 import io.towpath.record.ClusterTime;
-import io.towpath.record.Truncation;
 import io.towpath.record.WholeBson;
 import java.util.List;
 import java.util.Map;
@@ -102,9 +101,9 @@ final class DebeziumEvent {
     Change.Update update() {
         BsonDocument description = before().getDocument(CursorPipeline.DESCRIPTION);
         List<String> unset = strings(description.getArray("removedFields", new BsonArray()));
-        List<Truncation> truncations = description.getArray("truncatedArrays", new BsonArray()).stream()
+        List<Change.Truncation> truncations = description.getArray("truncatedArrays", new BsonArray()).stream()
                 .map(BsonValue::asDocument)
-                .map(cut -> new Truncation(
+                .map(cut -> new Change.Truncation(
                         cut.getString("field").getValue(),
                         cut.getInt32("newSize").getValue()))
                 .toList();

@@ -44,7 +44,7 @@ public class RawDocuments extends DefaultMongoDbAuthProvider {
         SilentServers.watch(settings, uri, "source");
         return super.addAuthConfig(settings)
                 .codecRegistry(CodecRegistries.fromRegistries(
-                        CodecRegistries.fromCodecs(new RawDocumentCodec()),
+                        CodecRegistries.fromCodecs(new RawDocument.Codec()),
                         MongoClientSettings.getDefaultCodecRegistry()));
     }
 }

@@ -6,7 +6,6 @@ import io.towpath.fold.Steps;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
-import io.towpath.record.Truncation;
 import io.towpath.sink.model.IdFilter;
 import io.towpath.support.Raw;
 import java.nio.ByteBuffer;
@@ -71,9 +70,9 @@ final class ChangeEvents {
     }
 
     private static Change.Update update(BsonDocument described) {
-        List<Truncation> truncations = described.getArray("truncatedArrays").stream()
+        List<Change.Truncation> truncations = described.getArray("truncatedArrays").stream()
                 .map(BsonValue::asDocument)
-                .map(cut -> new Truncation(
+                .map(cut -> new Change.Truncation(
                         cut.getString("field").getValue(),
                         cut.getNumber("newSize").intValue()))
                 .toList();

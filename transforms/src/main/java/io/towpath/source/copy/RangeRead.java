@@ -73,9 +73,7 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
     }
 
     private MongoCursor<byte[]> open(byte[] from) {
-        return reads.range(session, namespace, from, plan.to(range))
-                .batchSize(reads.batch(plan))
-                .iterator();
+        return reads.range(session, namespace, plan, range, from).iterator();
     }
 
     private byte[] read() {

@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.mongodb.MongoBulkWriteException;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.InsertManyOptions;
-import io.towpath.debezium.DocumentBytesCodec;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.RandomIds;
@@ -118,9 +117,6 @@ class RangesServerTest {
     private List<String> stored(MongoCollection<RawBsonDocument> collection) {
         List<String> documents = new ArrayList<>();
         collection
-                .withDocumentClass(byte[].class)
-                .withCodecRegistry(org.bson.codecs.configuration.CodecRegistries.fromCodecs(
-                        new DocumentBytesCodec(), new org.bson.codecs.BsonDocumentCodec()))
                 .find()
                 .sort(new org.bson.BsonDocument("_id", new org.bson.BsonInt32(1)))
                 .forEach(document -> documents.add(HexFormat.of().formatHex(document)));
