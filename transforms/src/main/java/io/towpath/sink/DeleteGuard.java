@@ -112,7 +112,8 @@ final class DeleteGuard {
                 .collect(Collectors.toMap(Map.Entry::getKey, Map.Entry::getValue));
         if (old.isEmpty() || nowMs - checkedAtMs < intervalMs() / 2) return Map.of();
         checkedAtMs = nowMs;
-        Map<TopicPartition, Long> later = new HashMap<>(end.nextTimes(old));
+        Map<TopicPartition, Long> later = new HashMap<>();
+        end.firstTimes(old).forEach((partition, time) -> later.put(partition, time.orElse(nowMs)));
         later.entrySet().removeIf(entry -> entry.getValue() <= times.get(entry.getKey()).atMs);
         later.forEach(this::applied);
         return later;

@@ -18,8 +18,8 @@ final class Folder {
      *
      * @param apart documents whose changes stay single writes
      */
-    static List<Write> fold(List<RecordedChange> changes, Set<DocumentId> apart) {
-        Map<DocumentId, List<RecordedChange>> documents = new LinkedHashMap<>();
+    static List<Write> fold(List<RecordedChange> changes, Set<Write.DocumentId> apart) {
+        Map<Write.DocumentId, List<RecordedChange>> documents = new LinkedHashMap<>();
         for (RecordedChange change : changes)
             documents
                     .computeIfAbsent(change.document(), unused -> new ArrayList<>(1))

@@ -84,8 +84,8 @@ final class QuietPartitions {
                 .forEach(partition ->
                         starts.put(partition, positions.get(partition).clear()));
         Map<TopicPartition, Long> clear = new HashMap<>();
-        end.hasRecords(starts).forEach((partition, hasRecords) -> {
-            if (hasRecords) readings.get(partition).unreadBehind(starts.get(partition));
+        end.firstTimes(starts).forEach((partition, time) -> {
+            if (time.isPresent()) readings.get(partition).unreadBehind(starts.get(partition));
             else clear.put(partition, ends.get(partition));
         });
         return clear;

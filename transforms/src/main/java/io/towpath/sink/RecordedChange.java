@@ -13,7 +13,7 @@ import org.bson.BsonDocument;
  * @param isNew whether, by the topic, the document is not at the destination yet
  */
 record RecordedChange(
-        SinkRecord record, DocumentId document, BsonDocument filter, Change change, Steps steps, boolean isNew) {
+        SinkRecord record, Write.DocumentId document, BsonDocument filter, Change change, Steps steps, boolean isNew) {
     /** Whether the change is a single write by itself. */
     boolean isOneWrite() {
         return steps == null || steps.areOperators();

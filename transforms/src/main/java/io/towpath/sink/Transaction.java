@@ -16,30 +16,14 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 
 /** Applies records and advances their partitions' offsets, both or neither. */
-final class Transaction {
+record Transaction(
+        MongoClient client,
+        ClientSession session,
+        TransactionOptions options,
+        Offsets offsets,
+        DeadLetters deadLetters,
+        SinkMetrics metrics) {
     private static final int COMMITS = 2; // if the result is still unknown, the offsets show it
-
-    private final MongoClient client;
-    private final ClientSession session;
-    private final TransactionOptions options;
-    private final Offsets offsets;
-    private final DeadLetters deadLetters;
-    private final SinkMetrics metrics;
-
-    Transaction(
-            MongoClient client,
-            ClientSession session,
-            TransactionOptions options,
-            Offsets offsets,
-            DeadLetters deadLetters,
-            SinkMetrics metrics) {
-        this.client = client;
-        this.session = session;
-        this.options = options;
-        this.offsets = offsets;
-        this.deadLetters = deadLetters;
-        this.metrics = metrics;
-    }
 
     /**
      * One attempt.

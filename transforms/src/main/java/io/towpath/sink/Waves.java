@@ -25,7 +25,7 @@ final class Waves {
     static List<List<Bulk>> of(List<Write> writes) {
         List<List<Write>> waves = new ArrayList<>();
         int[] waveOf = new int[writes.size()];
-        Map<DocumentId, Integer> changes = new HashMap<>();
+        Map<Write.DocumentId, Integer> changes = new HashMap<>();
         for (int i = 0; i < writes.size(); i++) {
             Write write = writes.get(i);
             waveOf[i] = changes.merge(write.document(), 1, Integer::sum) - 1;

@@ -21,7 +21,7 @@ final class WritePlan {
     private final DeadLetters deadLetters;
     private boolean inSourceOrder;
     /** Documents with a folded write that the destination refused: single writes will show which record it refuses. */
-    private final Set<DocumentId> unfolded = new HashSet<>();
+    private final Set<Write.DocumentId> unfolded = new HashSet<>();
 
     WritePlan(SinkSettings settings, Writes writes, DeadLetters deadLetters) {
         this.settings = settings;

@@ -14,7 +14,6 @@ import io.towpath.record.Change;
 import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
 import io.towpath.record.WholeBson;
-import io.towpath.sink.model.IdFilter;
 import io.towpath.sink.model.WriteModels;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import java.nio.ByteBuffer;
@@ -68,7 +67,7 @@ final class Writes {
         Steps steps = change instanceof Change.Update update ? Steps.of(update) : null;
         boolean isNew = change instanceof Change.Document && isNew(record);
         return new RecordedChange(
-                record, new DocumentId(namespace, ByteBuffer.wrap(key)), filter, change, steps, isNew);
+                record, new Write.DocumentId(namespace, ByteBuffer.wrap(key)), filter, change, steps, isNew);
     }
 
     /** A record of the contract may omit its version; this sink cannot know what another version means. */
@@ -85,7 +84,7 @@ final class Writes {
         } catch (ContractException error) {
             throw new DataException("its key: " + error.getMessage(), error);
         }
-        BsonDocument filter = IdFilter.of(key).orElseThrow(() -> new DataException("its key has no _id"));
+        BsonDocument filter = WriteModels.filter(key).orElseThrow(() -> new DataException("its key has no _id"));
         if (!Arrays.equals(CanonicalKey.of(key), key))
             throw new DataException("its key is not {_id: …} alone, in the canonical form");
         return filter;

@@ -6,7 +6,7 @@ import io.towpath.fold.Steps;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
-import io.towpath.sink.model.IdFilter;
+import io.towpath.sink.model.WriteModels;
 import io.towpath.support.Raw;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
@@ -54,8 +54,8 @@ final class ChangeEvents {
         boolean isNew = operation(event).equals("c");
         return new RecordedChange(
                 record,
-                new DocumentId(destination.getNamespace(), ByteBuffer.wrap(key)),
-                IdFilter.of(key).orElseThrow(),
+                new Write.DocumentId(destination.getNamespace(), ByteBuffer.wrap(key)),
+                WriteModels.filter(key).orElseThrow(),
                 change,
                 change instanceof Change.Update update ? Steps.of(update) : null,
                 isNew);

@@ -120,6 +120,7 @@ class WavesTest {
     private static Write write(SinkRecord record, String namespace, int id, Kind kind) {
         ByteBuffer key = ByteBuffer.allocate(4).putInt(0, id);
         DeleteOneModel<BsonDocument> model = new DeleteOneModel<>(new BsonDocument());
-        return new Write(List.of(record), new DocumentId(new MongoNamespace(namespace), key), kind, model, 0, false);
+        return new Write(
+                List.of(record), new Write.DocumentId(new MongoNamespace(namespace), key), kind, model, 0, false);
     }
 }

@@ -133,7 +133,9 @@ class TotalUpdateServerTest {
         }
         for (List<Change.Update> step : List.of(truncations, others)) {
             refused.addAll(apply(
-                    collection, step, update -> new UpdateOneModel<>(new BsonDocument(), ClassicUpdate.of(update))));
+                    collection,
+                    step,
+                    update -> new UpdateOneModel<>(new BsonDocument(), WriteModels.operators(update))));
         }
         return refused;
     }

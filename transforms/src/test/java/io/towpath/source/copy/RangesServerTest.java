@@ -7,6 +7,7 @@ import com.mongodb.MongoBulkWriteException;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.InsertManyOptions;
 import io.towpath.debezium.SourceCluster;
+import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.RandomIds;
 import io.towpath.source.progress.Page;
@@ -119,7 +120,7 @@ class RangesServerTest {
         collection
                 .find()
                 .sort(new org.bson.BsonDocument("_id", new org.bson.BsonInt32(1)))
-                .forEach(document -> documents.add(HexFormat.of().formatHex(document)));
+                .forEach(document -> documents.add(HexFormat.of().formatHex(BsonBytes.of(document))));
         return documents;
     }
 
