@@ -82,9 +82,7 @@ public final class MongoSourceTask extends SourceTask {
                 SourceCluster.selection(configuration),
                 new DdlLog(
                         context.offsetStorageReader().offset(partitions.ddl()),
-                        Optional.ofNullable(streamOffset())
-                                .flatMap(EventTime::of)
-                                .orElse(ledger.start())),
+                        EventTime.of(streamOffset()).orElse(ledger.start())),
                 settings.name());
     }
 
@@ -158,7 +156,7 @@ public final class MongoSourceTask extends SourceTask {
     }
 
     private Phase streaming() {
-        Optional<ClusterTime> last = Optional.ofNullable(streamOffset()).flatMap(EventTime::of);
+        Optional<ClusterTime> last = EventTime.of(streamOffset());
         debezium = new DebeziumStream(context, configuration, source, ledger.start());
         Rereads rereads = new Rereads(
                 progress,

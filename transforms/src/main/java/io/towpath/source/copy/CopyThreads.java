@@ -16,7 +16,7 @@ import java.util.concurrent.ThreadLocalRandom;
  */
 final class CopyThreads implements AutoCloseable {
     /** Of pages that wait for the task, whatever the number of threads. */
-    private static final long MOST_WAITING_BYTES = 32 << 20;
+    private static final int MOST_WAITING_BYTES = 32 << 20;
 
     private static final Duration PATIENCE = Duration.ofMinutes(5);
     private static final long FIRST_PAUSE_MS = 200;
@@ -62,7 +62,7 @@ final class CopyThreads implements AutoCloseable {
     }
 
     /** The next step, or null when there is none within the time. */
-    CopyStep next(long waitMs) throws InterruptedException {
+    CopySteps.Step next(long waitMs) throws InterruptedException {
         return steps.next(waitMs);
     }
 
@@ -89,7 +89,7 @@ final class CopyThreads implements AutoCloseable {
     private void fail(String namespace, Throwable error) {
         if (error instanceof MongoException fault && ReadFault.isInterrupt(fault)) return;
         try {
-            steps.put(new CopyStep.Failed(namespace, error));
+            steps.put(new CopySteps.Failed(namespace, error));
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
         }
@@ -99,7 +99,7 @@ final class CopyThreads implements AutoCloseable {
         for (Patience patience = new Patience(); ; ) {
             try {
                 RangePlan plan = reads.plan(job.namespace);
-                steps.put(new CopyStep.Planned(job.namespace, plan));
+                steps.put(new CopySteps.Planned(job.namespace, plan));
                 // before the collections that are not divided yet, so that few ranges wait
                 for (int range = plan.ranges() - 1; range >= 0; range--) {
                     jobs.addFirst(new Read(job.namespace, plan, range, RangePlan.OPEN_END));
@@ -125,14 +125,14 @@ final class CopyThreads implements AutoCloseable {
                 while (pages.hasNext()) {
                     Page page = pages.next();
                     limit.take(page.documents().size(), page.bytes());
-                    steps.put(new CopyStep.Copied(page));
+                    steps.put(new CopySteps.Copied(page));
                     if (page.isLast()) return;
                     after = page.lastKey();
                     patience = new Patience();
                 }
             } catch (MongoException error) {
                 if (ReadFault.isInterrupt(error)) throw new InterruptedException();
-                steps.put(new CopyStep.Retried(job.namespace, job.range, ReadFault.message(error)));
+                steps.put(new CopySteps.Retried(job.namespace, job.range, ReadFault.message(error)));
                 patience.afterFault(error);
             }
         }

@@ -4,7 +4,7 @@ import com.mongodb.MongoException;
 import com.mongodb.MongoInterruptedException;
 import com.mongodb.client.MongoChangeStreamCursor;
 import com.mongodb.client.model.changestream.ChangeStreamDocument;
-import io.towpath.debezium.ResumeToken;
+import io.towpath.debezium.EventTime;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
@@ -73,7 +73,7 @@ public final class DdlWatch implements AutoCloseable {
     private void read(MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor) {
         ChangeStreamDocument<BsonDocument> event = cursor.tryNext(); // waits for up to a second
         if (event != null && Ddl.isRelevant(event, selection)) add(Ddl.of(event));
-        else if (cursor.getResumeToken() != null) passed(ResumeToken.clusterTime(cursor.getResumeToken()));
+        else if (cursor.getResumeToken() != null) passed(EventTime.ofToken(cursor.getResumeToken()));
     }
 
     /** The schema changes of the whole deployment. */

@@ -24,16 +24,8 @@ import org.slf4j.LoggerFactory;
  * Documents in place of events that are too large: each as of its event, or, where the source no longer holds that state, as of now. It
  * includes the document's events up to then, so the stream drops these.
  */
-public final class OversizedRead {
+public record OversizedRead(Progress progress, SnapshotReads reads) {
     private static final Logger LOGGER = LoggerFactory.getLogger(OversizedRead.class);
-
-    private final Progress progress;
-    private final SnapshotReads reads;
-
-    public OversizedRead(Progress progress, SnapshotReads reads) {
-        this.progress = progress;
-        this.reads = reads;
-    }
 
     /** The records in place of Debezium's, which has the offset; empty when the read has to be retried. */
     public Optional<List<SourceRecord>> of(SourceRecord record, OversizedEvent event) {

@@ -6,6 +6,7 @@ import io.towpath.debezium.DebeziumToRecord;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.OversizedEvent;
 import io.towpath.record.ClusterTime;
+import io.towpath.source.copy.OplogWatch;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Phase;
@@ -35,7 +36,7 @@ public final class Streaming implements Phase {
     private final Ledger ledger;
     private final Rereads rereads;
     private final OversizedRead oversizedRead;
-    private final CaptureWatch watch;
+    private final OplogWatch watch;
     private final SourceMetrics metrics;
     private final int namespaceAt;
     /** The time of the last emitted event; null before the first. */
@@ -60,7 +61,7 @@ public final class Streaming implements Phase {
         this.ledger = progress.ledger();
         this.rereads = rereads;
         this.oversizedRead = new OversizedRead(progress, reads);
-        this.watch = new CaptureWatch(reads.source(), ledger, progress.metrics());
+        this.watch = new OplogWatch(reads, ledger, progress.metrics());
         this.metrics = progress.metrics();
         this.namespaceAt = progress.name().length() + 1;
         toRecord.configure(Map.of(
@@ -147,7 +148,7 @@ public final class Streaming implements Phase {
     }
 
     private boolean hasNewWarning() {
-        return last != null && watch.update(last);
+        return last != null && watch.updateCapture(last);
     }
 
     private List<SourceRecord> warning() {

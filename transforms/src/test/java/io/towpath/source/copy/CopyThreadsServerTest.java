@@ -37,7 +37,7 @@ class CopyThreadsServerTest {
                 CopyThreads threads = new CopyThreads(Sources.reads(source), "p")) {
             threads.read("shop.orders", new RangePlan(bounds, 1, 1, 1), 0, RangePlan.OPEN_END);
             threads.start();
-            CopyStep.Failed failed = assertInstanceOf(CopyStep.Failed.class, threads.next(30_000));
+            CopySteps.Failed failed = assertInstanceOf(CopySteps.Failed.class, threads.next(30_000));
             assertEquals("shop.orders", failed.namespace());
             assertEquals(error, failed.cause());
         }
