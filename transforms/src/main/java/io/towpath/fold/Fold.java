@@ -163,4 +163,19 @@ public final class Fold {
         for (int i = first; i < first + changes; i++) writes.add(new Folded.Alone(i));
         return writes;
     }
+
+    /** One write that has the effect of several changes. */
+    public sealed interface Folded {
+        /** The document is now this one. */
+        record Document(byte[] bytes) implements Folded {}
+
+        /** MongoDB's update operators, for a document that exists. */
+        record Operators(byte[] bytes) implements Folded {}
+
+        /** The document is gone. */
+        record Delete() implements Folded {}
+
+        /** A single change, unfolded. */
+        record Alone(int change) implements Folded {}
+    }
 }

@@ -64,7 +64,7 @@ public final class Steps {
         for (Step step : steps) {
             if (step.kind() != Step.Kind.SET) continue;
             String last = lastIn.put(step.parent(), step.name());
-            if (last != null && !FieldOrder.ascends(last, step.name())) descents++;
+            if (last != null && !Step.ascends(last, step.name())) descents++;
         }
         return descents;
     }

@@ -70,21 +70,22 @@ final class BatchWriter {
             }
             if (begun && System.nanoTime() - untilNs >= 0) throw overdue(records);
             begun = true;
-            Outcome outcome = transaction.attempt(stretch, plan.waves(stretch));
-            if (outcome instanceof Outcome.Applied applied) {
+            Transaction.Outcome outcome = transaction.attempt(stretch, plan.waves(stretch));
+            if (outcome instanceof Transaction.Outcome.Applied applied) {
                 applied(applied);
                 from = end;
-            } else if (outcome instanceof Outcome.Refused refused) {
+            } else if (outcome instanceof Transaction.Outcome.Refused refused) {
                 if (plan.refused(refused)) sizes.shrink(stretch.size(), 1);
             } else {
-                if (outcome instanceof Outcome.Failed failed) failed(failed, stretch);
+                if (outcome instanceof Transaction.Outcome.Failed failed) failed(failed, stretch);
                 Collection<Drift> drifts = displacement.drifts(stretch);
                 if (drifts.contains(Drift.BEHIND)) {
                     context.offset(offsets.all());
                     return;
                 }
                 if (drifts.contains(Drift.AHEAD)) retry.succeeded();
-                else if (outcome instanceof Outcome.Displaced) retry.pause("write to the destination", DISPLACED);
+                else if (outcome instanceof Transaction.Outcome.Displaced)
+                    retry.pause("write to the destination", DISPLACED);
             }
         }
     }
@@ -99,7 +100,7 @@ final class BatchWriter {
                                 records.stream().filter(this::isNext).count()));
     }
 
-    private void applied(Outcome.Applied applied) {
+    private void applied(Transaction.Outcome.Applied applied) {
         retry.succeeded();
         silence.ended();
         displacement.resolved();
@@ -107,7 +108,7 @@ final class BatchWriter {
         sizes.grow(applied.openNs());
     }
 
-    private void failed(Outcome.Failed failed, List<SinkRecord> stretch) {
+    private void failed(Transaction.Outcome.Failed failed, List<SinkRecord> stretch) {
         RuntimeException error = failed.error();
         switch (failed.verdict()) {
             case TRANSIENT -> {

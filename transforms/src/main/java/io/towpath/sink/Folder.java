@@ -1,7 +1,6 @@
 package io.towpath.sink;
 
 import io.towpath.fold.Fold;
-import io.towpath.fold.Folded;
 import io.towpath.record.Change;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -53,9 +52,9 @@ final class Folder {
         boolean isNew = changes.get(0).isNew();
         for (Fold.Part part : fold.parts()) {
             List<RecordedChange> folded = changes.subList(part.first(), part.first() + part.changes());
-            for (Folded write : part.writes()) {
+            for (Fold.Folded write : part.writes()) {
                 writes.add(
-                        write instanceof Folded.Alone alone
+                        write instanceof Fold.Folded.Alone alone
                                 ? Writes.of(changes.get(alone.change()))
                                 : Writes.of(folded, write, isNew));
             }

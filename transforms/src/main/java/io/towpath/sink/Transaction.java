@@ -41,7 +41,7 @@ record Transaction(
         try {
             long began = System.nanoTime();
             session.startTransaction(options);
-            WriteCounts counts = new WriteCounts();
+            SinkMetrics.WriteCounts counts = new SinkMetrics.WriteCounts();
             for (List<Waves.Bulk> wave : waves) {
                 for (Waves.Bulk bulk : wave) {
                     current = bulk;
@@ -122,5 +122,24 @@ record Transaction(
         for (SinkRecord record : records)
             ends.put(Records.partition(record), new Offsets.End(record.kafkaOffset() + 1, record.timestamp()));
         return ends;
+    }
+
+    /** The outcome of one attempt to apply records in a transaction. */
+    sealed interface Outcome {
+        /**
+         * Committed.
+         *
+         * @param openNs how long the transaction was open until the server was asked to commit
+         */
+        record Applied(long openNs) implements Outcome {}
+
+        /** Nothing is written, as the destination refuses one of the writes. */
+        record Refused(Write write, Verdict verdict, int code, String reason) implements Outcome {}
+
+        /** Nothing is written, or it is unknown whether all is: the offsets will show. */
+        record Failed(Verdict verdict, int records, RuntimeException error) implements Outcome {}
+
+        /** Nothing is written, as the offsets are not where they were expected. */
+        record Displaced() implements Outcome {}
     }
 }

@@ -41,7 +41,7 @@ final class WritePlan {
         }
         if (settings.fold() && !inSourceOrder) return Waves.of(Folder.fold(changes, unfolded));
         List<Write> single = Folder.alone(changes);
-        return inSourceOrder ? List.of(Waves.inOrder(SourceOrder.of(single))) : Waves.of(single);
+        return inSourceOrder ? List.of(Waves.inOrder(Waves.inSourceOrder(single))) : Waves.of(single);
     }
 
     void applied() {
@@ -50,7 +50,7 @@ final class WritePlan {
     }
 
     /** Returns whether the next transaction should be smaller. */
-    boolean refused(Outcome.Refused refused) {
+    boolean refused(Transaction.Outcome.Refused refused) {
         Write write = refused.write();
         boolean isDuplicate = refused.code() == ServerError.DuplicateKey.code();
         if (refused.verdict() == Verdict.PRESENT) {

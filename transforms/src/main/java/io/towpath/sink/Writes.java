@@ -7,7 +7,7 @@ import com.mongodb.client.model.WriteModel;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
 import io.towpath.connector.TextHeaders;
-import io.towpath.fold.Folded;
+import io.towpath.fold.Fold;
 import io.towpath.fold.Steps;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
@@ -108,9 +108,9 @@ final class Writes {
      *
      * @param isNew whether the document is not at the destination yet
      */
-    static Write of(List<RecordedChange> changes, Folded folded, boolean isNew) {
-        if (folded instanceof Folded.Document document) return document(changes, document.bytes(), isNew);
-        if (folded instanceof Folded.Operators operators) return operators(changes, operators.bytes());
+    static Write of(List<RecordedChange> changes, Fold.Folded folded, boolean isNew) {
+        if (folded instanceof Fold.Folded.Document document) return document(changes, document.bytes(), isNew);
+        if (folded instanceof Fold.Folded.Operators operators) return operators(changes, operators.bytes());
         return delete(changes, isNew);
     }
 

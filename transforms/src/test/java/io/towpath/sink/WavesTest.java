@@ -92,7 +92,7 @@ class WavesTest {
                 timed(0, 0, "5:1"), timed(0, 1, "3:9"), timed(0, 2, "7:0"), timed(1, 10, "4:0"), timed(1, 11, "5:2"));
         assertEquals(
                 List.of(10L, 0L, 1L, 11L, 2L),
-                SourceOrder.of(writes).stream()
+                Waves.inSourceOrder(writes).stream()
                         .map(write -> write.record().kafkaOffset())
                         .toList());
         assertFalse(Waves.inOrder(writes).isEmpty());
