@@ -84,7 +84,7 @@ public final class DebeziumStream implements AutoCloseable {
     private void begin() {
         Map<String, String> settings = settings();
         if (!oversized.isEmpty()) {
-            settings.put("cursor.pipeline", CursorPipeline.json(oversized.keySet()));
+            settings.put(CursorPipeline.SETTING, CursorPipeline.json(oversized.keySet()));
             settings.put("cursor.pipeline.order", "user_first"); // Debezium's filter puts whole events together
         }
         task = new MongoDbConnectorTask();

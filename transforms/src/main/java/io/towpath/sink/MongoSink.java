@@ -76,10 +76,6 @@ public final class MongoSink extends MongoSinkConnector {
 
     @Override
     public String version() {
-        return versionOfJar();
-    }
-
-    static String versionOfJar() {
         return Optional.ofNullable(MongoSink.class.getPackage().getImplementationVersion())
                 .orElse("unknown");
     }

@@ -12,7 +12,6 @@ import java.util.Map;
 import java.util.regex.Pattern;
 import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
-import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.connector.Task;
 
@@ -21,7 +20,6 @@ import org.apache.kafka.connect.connector.Task;
  * without what the rows hold already, and re-read documents in between.
  */
 public final class MongoSource extends MongoDbConnector {
-    private static final String PIPELINE = "cursor.pipeline";
     private static final String HOOK = "mongodb.authentication.class";
     /** The hook's name in pipelines that earlier versions deployed. */
     private static final String HOOK_BEFORE = "io.towpath.source.RawDocuments";
@@ -63,7 +61,9 @@ public final class MongoSource extends MongoDbConnector {
                                         ? HOOK_BEFORE
                                         : RawDocuments.class.getName()),
                         "documents would lose their bytes and types")
-                .passes(PIPELINE, () -> requirePipeline(configuration.get(PIPELINE)));
+                .passes(
+                        CursorPipeline.SETTING,
+                        () -> CursorPipeline.require(configuration.get(CursorPipeline.SETTING)));
         for (String key : SourceCluster.FILTERS)
             requirements.passes(
                     key,
@@ -74,13 +74,5 @@ public final class MongoSource extends MongoDbConnector {
                     List.of("change_streams_update_full", "change_streams_update_full_with_pre_image"),
                     "%s=true needs the documents that Debezium looks up".formatted(SourceSettings.WHOLE_DOCUMENTS));
         return requirements;
-    }
-
-    private static void requirePipeline(String pipeline) {
-        if (!CursorPipeline.isIn(pipeline))
-            throw new ConfigException(
-                    PIPELINE,
-                    pipeline,
-                    "updates and deletes would lose their bytes; let it begin with " + CursorPipeline.PIPELINE);
     }
 }

@@ -32,11 +32,11 @@ public record AddedCopy(Progress progress, SnapshotReads reads) {
     }
 
     private List<SourceRecord> page(String namespace, CollectionCopy copy, ClusterTime time) {
-        int range = copy.firstOpen();
-        byte[] after = copy.range(range).after();
+        int index = copy.firstOpen();
+        RangeRead.Range range = new RangeRead.Range(
+                namespace, copy.plan(), index, copy.range(index).after());
         Page page;
-        try (RangeRead pages =
-                new RangeRead(reads, reads.source().snapshot(time), namespace, range, copy.plan(), after, MOST_BYTES)) {
+        try (RangeRead pages = new RangeRead(reads, reads.source().snapshot(time), range, MOST_BYTES)) {
             page = pages.next();
         }
         List<SourceRecord> records = new ArrayList<>();

@@ -23,11 +23,11 @@ final class CopyThreads implements AutoCloseable {
     private static final long LONGEST_PAUSE_MS = 10_000;
 
     /** Work for a thread: to divide a collection into ranges, or to read a range. */
-    private sealed interface Job {}
+    private record Job(String namespace, Work work) {}
 
-    private record Cut(String namespace) implements Job {}
-
-    private record Read(String namespace, RangePlan plan, int range, byte[] after) implements Job {}
+    private interface Work {
+        void run() throws InterruptedException;
+    }
 
     private final SnapshotReads reads;
     private final String name;
@@ -45,11 +45,15 @@ final class CopyThreads implements AutoCloseable {
     }
 
     void cut(String namespace) {
-        jobs.addLast(new Cut(namespace));
+        jobs.addLast(new Job(namespace, () -> divide(namespace)));
     }
 
-    void read(String namespace, RangePlan plan, int range, byte[] after) {
-        jobs.addLast(new Read(namespace, plan, range, after));
+    void read(RangeRead.Range range) {
+        jobs.addLast(job(range));
+    }
+
+    private Job job(RangeRead.Range range) {
+        return new Job(range.namespace(), () -> readPages(range));
     }
 
     void start() {
@@ -71,13 +75,8 @@ final class CopyThreads implements AutoCloseable {
         try {
             while (true) {
                 Job job = jobs.takeFirst();
-                if (job instanceof Cut cut) {
-                    namespace = cut.namespace;
-                    cut(cut);
-                } else if (job instanceof Read read) {
-                    namespace = read.namespace;
-                    read(read);
-                }
+                namespace = job.namespace;
+                job.work.run();
             }
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
@@ -95,14 +94,14 @@ final class CopyThreads implements AutoCloseable {
         }
     }
 
-    private void cut(Cut job) throws InterruptedException {
+    private void divide(String namespace) throws InterruptedException {
         for (Patience patience = new Patience(); ; ) {
             try {
-                RangePlan plan = reads.plan(job.namespace);
-                steps.put(new CopySteps.Planned(job.namespace, plan));
+                RangePlan plan = reads.plan(namespace);
+                steps.put(new CopySteps.Planned(namespace, plan));
                 // before the collections that are not divided yet, so that few ranges wait
                 for (int range = plan.ranges() - 1; range >= 0; range--) {
-                    jobs.addFirst(new Read(job.namespace, plan, range, RangePlan.OPEN_END));
+                    jobs.addFirst(job(new RangeRead.Range(namespace, plan, range, RangePlan.OPEN_END)));
                 }
                 return;
             } catch (MongoException error) {
@@ -111,28 +110,21 @@ final class CopyThreads implements AutoCloseable {
         }
     }
 
-    private void read(Read job) throws InterruptedException {
-        byte[] after = job.after;
+    private void readPages(RangeRead.Range whole) throws InterruptedException {
+        RangeRead.Range rest = whole;
         for (Patience patience = new Patience(); ; ) {
-            try (RangeRead pages = new RangeRead(
-                    reads,
-                    reads.source().snapshot(),
-                    job.namespace,
-                    job.range,
-                    job.plan,
-                    after,
-                    RangeRead.PAGE_BYTES)) {
+            try (RangeRead pages = new RangeRead(reads, reads.source().snapshot(), rest, RangeRead.PAGE_BYTES)) {
                 while (pages.hasNext()) {
                     Page page = pages.next();
                     limit.take(page.documents().size(), page.bytes());
                     steps.put(new CopySteps.Copied(page));
                     if (page.isLast()) return;
-                    after = page.lastKey();
+                    rest = new RangeRead.Range(rest.namespace(), rest.plan(), rest.index(), page.lastKey());
                     patience = new Patience();
                 }
             } catch (MongoException error) {
                 if (ReadFault.isInterrupt(error)) throw new InterruptedException();
-                steps.put(new CopySteps.Retried(job.namespace, job.range, ReadFault.message(error)));
+                steps.put(new CopySteps.Retried(rest.namespace(), rest.index(), ReadFault.message(error)));
                 patience.afterFault(error);
             }
         }

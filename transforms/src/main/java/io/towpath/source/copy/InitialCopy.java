@@ -38,7 +38,7 @@ public final class InitialCopy implements Phase {
     private void resume(String namespace, CollectionCopy copy) {
         for (int index = 0; index < copy.ranges().size(); index++) {
             RangeCopy range = copy.range(index);
-            if (!range.isDone()) threads.read(namespace, copy.plan(), index, range.after());
+            if (!range.isDone()) threads.read(new RangeRead.Range(namespace, copy.plan(), index, range.after()));
         }
     }
 

@@ -43,12 +43,13 @@ public record SnapshotReads(SourceCluster source, CopySettings settings) {
      *
      * @param from key of the first {@code _id}; empty for the beginning
      */
-    MongoIterable<byte[]> range(ClientSession session, String namespace, RangePlan plan, int range, byte[] from) {
-        FindIterable<RawBsonDocument> documents = find(namespace, session, new BsonDocument());
-        byte[] to = plan.to(range);
+    MongoIterable<byte[]> range(ClientSession session, RangeRead.Range range, byte[] from) {
+        FindIterable<RawBsonDocument> documents = find(range.namespace(), session, new BsonDocument());
+        byte[] to = range.plan().to(range.index());
         if (from.length > 0) documents.min(new RawBsonDocument(from));
         if (to.length > 0) documents.max(new RawBsonDocument(to));
-        documents.batchSize((int) Math.min(BATCH_DOCUMENTS, plan.documentsIn(BATCHES_BYTES / settings.threads())));
+        documents.batchSize(
+                (int) Math.min(BATCH_DOCUMENTS, range.plan().documentsIn(BATCHES_BYTES / settings.threads())));
         return documents.map(BsonBytes::of);
     }
 }

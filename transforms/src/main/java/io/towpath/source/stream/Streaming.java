@@ -74,11 +74,11 @@ public final class Streaming implements Phase {
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
         List<SourceRecord> batch = held.isEmpty() ? debezium.poll() : held;
-        if (batch == null || batch.isEmpty()) return warning();
+        List<SourceRecord> records = new ArrayList<>();
+        if (last != null && watch.updateCapture(last)) records.add(ledger.rootRecord());
+        if (batch == null || batch.isEmpty()) return records.isEmpty() ? null : records;
         boolean isNew = held.isEmpty();
         held = List.of();
-        List<SourceRecord> records = new ArrayList<>();
-        if (hasNewWarning()) records.add(ledger.rootRecord());
         rereads.skipped().ifPresent(records::add);
         int boundary = rereads.isPending() && (isNew || System.nanoTime() < heldUntil) ? boundary(batch) : -1;
         int emitted = emit(boundary < 0 ? batch : batch.subList(0, boundary), records);
@@ -145,14 +145,6 @@ public final class Streaming implements Phase {
             return Optional.of(List.of());
         }
         return Optional.of(List.of(converted));
-    }
-
-    private boolean hasNewWarning() {
-        return last != null && watch.updateCapture(last);
-    }
-
-    private List<SourceRecord> warning() {
-        return hasNewWarning() ? List.of(ledger.rootRecord()) : null;
     }
 
     private boolean isHeld(SourceRecord record, Optional<ClusterTime> time) {

@@ -35,7 +35,7 @@ class CopyThreadsServerTest {
         };
         try (SourceCluster source = Sources.connected(configuration);
                 CopyThreads threads = new CopyThreads(Sources.reads(source), "p")) {
-            threads.read("shop.orders", new RangePlan(bounds, 1, 1, 1), 0, RangePlan.OPEN_END);
+            threads.read(new RangeRead.Range("shop.orders", new RangePlan(bounds, 1, 1, 1), 0, RangePlan.OPEN_END));
             threads.start();
             CopySteps.Failed failed = assertInstanceOf(CopySteps.Failed.class, threads.next(30_000));
             assertEquals("shop.orders", failed.namespace());

@@ -161,13 +161,8 @@ class RangesServerTest {
     }
 
     private RangeRead read(MongoCollection<RawBsonDocument> collection, RangePlan plan, int range, byte[] after) {
+        String namespace = collection.getNamespace().getFullName();
         return new RangeRead(
-                Sources.reads(source),
-                source.snapshot(),
-                collection.getNamespace().getFullName(),
-                range,
-                plan,
-                after,
-                300);
+                Sources.reads(source), source.snapshot(), new RangeRead.Range(namespace, plan, range, after), 300);
     }
 }
