@@ -81,8 +81,12 @@ public final class DebeziumStream implements AutoCloseable {
         }
     }
 
+    /** With Debezium's configuration, but without its snapshot, and with the start of its stream. */
     private void begin() {
-        Map<String, String> settings = settings();
+        Map<String, String> settings = new HashMap<>(configuration);
+        settings.keySet().removeIf(key -> key.startsWith("towpath.") && !key.startsWith(PemFiles.PREFIX));
+        settings.put("snapshot.mode", "no_data");
+        settings.put("capture.start.op.time", Long.toString(start.bits()));
         if (!oversized.isEmpty()) {
             settings.put(CursorPipeline.SETTING, CursorPipeline.json(oversized.keySet()));
             settings.put("cursor.pipeline.order", "user_first"); // Debezium's filter puts whole events together
@@ -90,15 +94,6 @@ public final class DebeziumStream implements AutoCloseable {
         task = new MongoDbConnectorTask();
         task.initialize(context);
         task.start(settings);
-    }
-
-    /** Debezium's configuration: without its snapshot, and with the start of its stream. */
-    private Map<String, String> settings() {
-        Map<String, String> settings = new HashMap<>(configuration);
-        settings.keySet().removeIf(key -> key.startsWith("towpath.") && !key.startsWith(PemFiles.PREFIX));
-        settings.put("snapshot.mode", "no_data");
-        settings.put("capture.start.op.time", Long.toString(start.bits()));
-        return settings;
     }
 
     /** Prepares the next poll to restart the stream. Rethrows errors that it cannot recover from, and transient ones. */

@@ -32,7 +32,6 @@ import org.apache.kafka.common.security.ssl.DefaultSslEngineFactory;
  * @param password of the key; empty when it is not encrypted
  */
 public record PemFiles(String ca, String certificate, String password) {
-    /** The prefix of these settings. */
     public static final String PREFIX = "towpath.tls.";
 
     private static final String CA = PREFIX + "ca";
@@ -42,7 +41,6 @@ public record PemFiles(String ca, String certificate, String password) {
             Pattern.compile("-+BEGIN ENCRYPTED PRIVATE KEY-+([\\sA-Za-z0-9+/=]+)-+END ENCRYPTED PRIVATE KEY-+");
     private static final Pattern KEY = Pattern.compile("-+BEGIN [A-Z ]*PRIVATE KEY-+[^-]+-+END [A-Z ]*PRIVATE KEY-+");
 
-    /** Adds these settings to a definition. */
     public static ConfigDef define(ConfigDef definition) {
         return definition
                 .define(CA, Type.STRING, "", Importance.MEDIUM, "PEM file of the CA; empty: those of the JVM.")

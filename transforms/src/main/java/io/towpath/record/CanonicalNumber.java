@@ -2,6 +2,7 @@ package io.towpath.record;
 
 import java.math.BigDecimal;
 import java.math.BigInteger;
+import java.nio.ByteBuffer;
 import org.bson.types.Decimal128;
 
 /**
@@ -17,7 +18,6 @@ record CanonicalNumber(byte type, long low, long high) implements Comparable<Can
     private static final long NAN = 0x7FF8000000000000L;
     private static final double TWO_TO_63 = 0x1p63;
     private static final BigInteger DECIMAL_LIMIT = BigInteger.TEN.pow(34);
-    private static final BigInteger TWO_TO_64 = BigInteger.ONE.shiftLeft(64);
     private static final int DECIMAL_BIAS = 6176;
     private static final int INT64_DIGITS = 19;
 
@@ -47,7 +47,11 @@ record CanonicalNumber(byte type, long low, long high) implements Comparable<Can
         if (leading == 0x1F) return ofDouble(Double.NaN);
         if (leading == 0x1E) return ofDouble(high < 0 ? Double.NEGATIVE_INFINITY : Double.POSITIVE_INFINITY);
         if (leading >= 0x18) return ofLong(0); // a coefficient of more than 34 digits counts as zero
-        BigInteger coefficient = unsigned(high & 0x1FFFFFFFFFFFFL).shiftLeft(64).add(unsigned(low));
+        byte[] digits = ByteBuffer.allocate(16)
+                .putLong(high & 0x1FFFFFFFFFFFFL)
+                .putLong(low)
+                .array();
+        BigInteger coefficient = new BigInteger(1, digits);
         if (coefficient.signum() == 0 || coefficient.compareTo(DECIMAL_LIMIT) >= 0) return ofLong(0);
         int exponent = ((int) (high >>> 49) & 0x3FFF) - DECIMAL_BIAS;
         return ofDecimal(new BigDecimal(high < 0 ? coefficient.negate() : coefficient, -exponent).stripTrailingZeros());
@@ -65,11 +69,6 @@ record CanonicalNumber(byte type, long low, long high) implements Comparable<Can
         }
         Decimal128 decimal = new Decimal128(value);
         return new CanonicalNumber(BsonElements.DECIMAL128, decimal.getLow(), decimal.getHigh());
-    }
-
-    private static BigInteger unsigned(long bits) {
-        BigInteger value = BigInteger.valueOf(bits);
-        return bits < 0 ? value.add(TWO_TO_64) : value;
     }
 
     /** The exact order: NaN is the lowest, and no number is rounded. */

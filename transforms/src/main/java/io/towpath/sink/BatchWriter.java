@@ -142,7 +142,6 @@ final class BatchWriter {
                 error);
     }
 
-    /** Connect revoked partitions. */
     void partitionsRevoked() {
         displacement.resolved();
     }

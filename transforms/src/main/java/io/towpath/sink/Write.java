@@ -34,7 +34,6 @@ record Write(
         return document.namespace();
     }
 
-    /** The first of the records. */
     SinkRecord record() {
         return records.get(0);
     }

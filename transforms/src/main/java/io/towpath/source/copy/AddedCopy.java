@@ -2,9 +2,7 @@ package io.towpath.source.copy;
 
 import io.towpath.record.ClusterTime;
 import io.towpath.source.progress.CollectionCopy;
-import io.towpath.source.progress.Page;
 import io.towpath.source.progress.Progress;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -35,12 +33,8 @@ public record AddedCopy(Progress progress, SnapshotReads reads) {
         int index = copy.firstOpen();
         RangeRead.Range range = new RangeRead.Range(
                 namespace, copy.plan(), index, copy.range(index).after());
-        Page page;
         try (RangeRead pages = new RangeRead(reads, reads.source().snapshot(time), range, MOST_BYTES)) {
-            page = pages.next();
+            return Rows.copy(pages.next(), progress);
         }
-        List<SourceRecord> records = new ArrayList<>();
-        Rows.copy(page, progress, records);
-        return records;
     }
 }

@@ -40,8 +40,7 @@ final class CopyThreads implements AutoCloseable {
     CopyThreads(SnapshotReads reads, String name) {
         this.reads = reads;
         this.name = name;
-        this.limit = new RateLimit(
-                reads.settings().documentsPerSecond(), reads.settings().bytesPerSecond());
+        this.limit = new RateLimit(reads.settings());
     }
 
     void cut(String namespace) {
@@ -65,7 +64,7 @@ final class CopyThreads implements AutoCloseable {
         }
     }
 
-    /** The next step, or null when there is none within the time. */
+    /** As {@link CopySteps#next}. */
     CopySteps.Step next(long waitMs) throws InterruptedException {
         return steps.next(waitMs);
     }

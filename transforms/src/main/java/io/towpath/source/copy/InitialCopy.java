@@ -63,7 +63,7 @@ public final class InitialCopy implements Phase {
 
     private void take(CopySteps.Step step, List<SourceRecord> records) {
         if (step instanceof CopySteps.Copied copied) {
-            Rows.copy(copied.page(), progress, records);
+            records.addAll(Rows.copy(copied.page(), progress));
         } else if (step instanceof CopySteps.Planned planned) {
             records.add(ledger.plan(planned.namespace(), planned.plan()));
         } else if (step instanceof CopySteps.Retried retried) {

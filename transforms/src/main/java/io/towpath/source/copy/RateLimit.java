@@ -8,10 +8,9 @@ final class RateLimit {
     private final double bytesPerSecond;
     private long free = System.nanoTime();
 
-    /** Zero is no limit. */
-    RateLimit(long documentsPerSecond, long bytesPerSecond) {
-        this.documentsPerSecond = documentsPerSecond;
-        this.bytesPerSecond = bytesPerSecond;
+    RateLimit(CopySettings settings) {
+        documentsPerSecond = settings.documentsPerSecond();
+        bytesPerSecond = settings.bytesPerSecond();
     }
 
     /** Waits for the time that earlier calls have used up. */

@@ -41,7 +41,6 @@ public record Partitions(String prefix) {
         return sorted(Map.of(TOWPATH, prefix, REQUESTS, topic));
     }
 
-    /** Of schema changes. */
     public Map<String, Object> ddl() {
         return sorted(Map.of(TOWPATH, prefix, DDL, true));
     }

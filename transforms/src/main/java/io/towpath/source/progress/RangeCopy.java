@@ -20,7 +20,6 @@ public final class RangeCopy {
 
     RangeCopy() {}
 
-    /** From its offset. */
     RangeCopy(Map<String, Object> offset) {
         rows = ((Number) offset.get("rows")).longValue();
         bytes = ((Number) offset.get("bytes")).longValue();

@@ -28,7 +28,6 @@ public record RangePlan(List<byte[]> bounds, long documents, long bytes, long be
         return bytes == 0 ? Long.MAX_VALUE : Math.max(1, Math.round((double) size * documents / bytes));
     }
 
-    /** The range of an {@code _id}. */
     public int rangeOf(byte[] key) {
         int low = 0;
         int high = bounds.size();

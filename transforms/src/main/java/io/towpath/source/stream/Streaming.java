@@ -132,19 +132,18 @@ public final class Streaming implements Phase {
         Optional<OversizedEvent> oversized = OversizedEvent.in(record);
         if (oversized.isPresent()) {
             OversizedEvent event = oversized.get();
-            if (!ledger.rows().holds(event.namespace(), event.key(), event.time()))
-                return oversizedRead.of(record, event);
-            metrics.dropped();
-            return Optional.of(List.of());
+            boolean isHeld = ledger.rows().holds(event.namespace(), event.key(), event.time());
+            return isHeld ? dropped() : oversizedRead.of(record, event);
         }
         SourceRecord converted = toRecord.apply(record);
         if (converted == null) return Optional.of(List.of());
         boolean isChange = !converted.headers().isEmpty();
-        if (isChange && isHeld(converted, time)) {
-            metrics.dropped();
-            return Optional.of(List.of());
-        }
-        return Optional.of(List.of(converted));
+        return isChange && isHeld(converted, time) ? dropped() : Optional.of(List.of(converted));
+    }
+
+    private Optional<List<SourceRecord>> dropped() {
+        metrics.dropped();
+        return Optional.of(List.of());
     }
 
     private boolean isHeld(SourceRecord record, Optional<ClusterTime> time) {
