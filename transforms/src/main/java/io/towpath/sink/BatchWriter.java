@@ -112,7 +112,7 @@ final class BatchWriter {
         RuntimeException error = failed.error();
         switch (failed.verdict()) {
             case TRANSIENT -> {
-                metrics.retried(Reason.of(error));
+                metrics.retried(Verdict.message(error));
                 if (!isCommitUnknown(error)) sizes.shrink(stretch.size(), SMALL);
                 silence.after(error);
                 retry.pause("write to the destination", error);
@@ -138,7 +138,7 @@ final class BatchWriter {
         boolean standalone = error instanceof MongoException mongoError && ServerError.IllegalOperation.is(mongoError);
         return new ConnectException(
                 "the destination does not support such writes: "
-                        + (standalone ? Destination.NEEDS_REPLICA_SET : Reason.of(error)),
+                        + (standalone ? Destination.NEEDS_REPLICA_SET : Verdict.message(error)),
                 error);
     }
 

@@ -86,7 +86,8 @@ final class Destination {
                     config);
         } catch (MongoException | ConfigException error) {
             ConfigHelper.getConfigByName(config, MongoSinkConfig.CONNECTION_URI_CONFIG)
-                    .ifPresent(uri -> uri.addErrorMessage("Unable to connect to the server: " + Reason.of(error)));
+                    .ifPresent(
+                            uri -> uri.addErrorMessage("Unable to connect to the server: " + Verdict.message(error)));
         }
     }
 }

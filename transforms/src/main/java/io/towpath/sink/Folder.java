@@ -17,9 +17,9 @@ final class Folder {
      *
      * @param apart documents whose changes stay single writes
      */
-    static List<Write> fold(List<RecordedChange> changes, Set<Write.DocumentId> apart) {
-        Map<Write.DocumentId, List<RecordedChange>> documents = new LinkedHashMap<>();
-        for (RecordedChange change : changes)
+    static List<Write> fold(List<Writes.RecordedChange> changes, Set<Write.DocumentId> apart) {
+        Map<Write.DocumentId, List<Writes.RecordedChange>> documents = new LinkedHashMap<>();
+        for (Writes.RecordedChange change : changes)
             documents
                     .computeIfAbsent(change.document(), unused -> new ArrayList<>(1))
                     .add(change);
@@ -32,26 +32,26 @@ final class Folder {
     }
 
     /** One write or more per change, in the changes' order. */
-    static List<Write> alone(List<RecordedChange> changes) {
+    static List<Write> alone(List<Writes.RecordedChange> changes) {
         List<Write> writes = new ArrayList<>(changes.size());
-        for (RecordedChange change : changes) fold(List.of(change), writes);
+        for (Writes.RecordedChange change : changes) fold(List.of(change), writes);
         return writes;
     }
 
-    private static void fold(List<RecordedChange> changes, List<Write> writes) {
+    private static void fold(List<Writes.RecordedChange> changes, List<Write> writes) {
         if (changes.size() == 1 && changes.get(0).isOneWrite()) {
             writes.add(Writes.of(changes.get(0)));
             return;
         }
         Fold fold = new Fold();
-        for (RecordedChange change : changes) {
+        for (Writes.RecordedChange change : changes) {
             if (change.change() instanceof Change.Document) fold.document(change.value());
             else if (change.change() instanceof Change.Update) fold.update(change.steps(), change.value().length);
             else fold.delete();
         }
         boolean isNew = changes.get(0).isNew();
         for (Fold.Part part : fold.parts()) {
-            List<RecordedChange> folded = changes.subList(part.first(), part.first() + part.changes());
+            List<Writes.RecordedChange> folded = changes.subList(part.first(), part.first() + part.changes());
             for (Fold.Folded write : part.writes()) {
                 writes.add(
                         write instanceof Fold.Folded.Alone alone

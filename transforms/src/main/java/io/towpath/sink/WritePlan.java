@@ -30,7 +30,7 @@ final class WritePlan {
     }
 
     List<List<Waves.Bulk>> waves(List<SinkRecord> stretch) {
-        List<RecordedChange> changes = new ArrayList<>(stretch.size());
+        List<Writes.RecordedChange> changes = new ArrayList<>(stretch.size());
         for (SinkRecord record : stretch) {
             if (deadLetters.contains(record)) continue;
             try {
@@ -76,6 +76,6 @@ final class WritePlan {
                 .findFirst()
                 .orElseThrow();
         int code = error instanceof MongoException mongoError ? Math.max(0, mongoError.getCode()) : 0;
-        deadLetters.add(record, writes.namespace(record), code, Reason.of(error));
+        deadLetters.add(record, writes.namespace(record), code, Verdict.message(error));
     }
 }

@@ -146,13 +146,11 @@ public final class MongoSourceTask extends SourceTask {
         }
         Optional<Map<String, Object>> ddlOffset = ddl.dueOffset();
         if (ddlOffset.isPresent()) return List.of(partitions.offsetRecord(partitions.ddl(), ddlOffset.get(), "ddl"));
-        if (phase == null || phase.isOver()) nextPhase();
+        if (phase == null || phase.isOver()) {
+            Closing.all(phase);
+            phase = ledger.isStreaming() ? streaming() : new InitialCopy(progress, reads);
+        }
         return sizeLimit.applyTo(phase.poll());
-    }
-
-    private void nextPhase() {
-        if (phase != null) phase.close();
-        phase = ledger.isStreaming() ? streaming() : new InitialCopy(progress, reads);
     }
 
     private Phase streaming() {

@@ -46,13 +46,13 @@ final class ChangeEvents {
         };
     }
 
-    static RecordedChange recorded(BsonDocument event, MongoCollection<?> destination, long offset) {
+    static Writes.RecordedChange recorded(BsonDocument event, MongoCollection<?> destination, long offset) {
         byte[] key = CanonicalKey.of(BsonBytes.of(event.getDocument("documentKey")));
         byte[] value = change(event).encode();
         SinkRecord record = new SinkRecord("events", 0, null, key, null, value, offset);
         Change change = Change.decode(value);
         boolean isNew = operation(event).equals("c");
-        return new RecordedChange(
+        return new Writes.RecordedChange(
                 record,
                 new Write.DocumentId(destination.getNamespace(), ByteBuffer.wrap(key)),
                 WriteModels.filter(key).orElseThrow(),

@@ -13,10 +13,6 @@ public record AddedCopy(Progress progress, SnapshotReads reads) {
     /** Of one page. */
     private static final long MOST_BYTES = 8 << 20;
 
-    public boolean isOver() {
-        return progress.ledger().rows().isCopied();
-    }
-
     /** The next plan or page; empty when there is none. Throws the driver's exceptions. */
     public List<SourceRecord> next(ClusterTime time) {
         for (Map.Entry<String, Optional<CollectionCopy>> entry :

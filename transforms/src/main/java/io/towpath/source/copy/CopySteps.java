@@ -10,8 +10,6 @@ import java.util.concurrent.TimeUnit;
 /** What the copying threads report to the task, in order. Bounds the bytes that wait: a thread with more blocks. */
 final class CopySteps {
     sealed interface Step {
-        String namespace();
-
         /** Of the documents in it. */
         default long bytes() {
             return 0;
@@ -23,11 +21,6 @@ final class CopySteps {
 
     /** Rows of a range. */
     record Copied(Page page) implements Step {
-        @Override
-        public String namespace() {
-            return page.namespace();
-        }
-
         @Override
         public long bytes() {
             return page.bytes();

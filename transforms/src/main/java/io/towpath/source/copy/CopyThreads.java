@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.LinkedBlockingDeque;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Threads that divide collections into ranges and read these. The pages of each range wait in order, up to a number of bytes, beyond
@@ -145,6 +146,33 @@ final class CopyThreads implements AutoCloseable {
             if (!ReadFault.isTransient(error) || System.nanoTime() > end) throw error;
             Thread.sleep(ThreadLocalRandom.current().nextLong(pauseMs / 2, pauseMs));
             pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
+        }
+    }
+
+    /** Delays the threads that share it so that together they stay below a rate. */
+    private static final class RateLimit {
+        private final double documentsPerSecond;
+        private final double bytesPerSecond;
+        private long free = System.nanoTime();
+
+        RateLimit(CopySettings settings) {
+            documentsPerSecond = settings.documentsPerSecond();
+            bytesPerSecond = settings.bytesPerSecond();
+        }
+
+        /** Waits for the time that earlier calls have used up. */
+        void take(long documents, long bytes) throws InterruptedException {
+            double seconds = Math.max(
+                    documentsPerSecond > 0 ? documents / documentsPerSecond : 0,
+                    bytesPerSecond > 0 ? bytes / bytesPerSecond : 0);
+            if (seconds == 0) return;
+            long wait;
+            synchronized (this) {
+                long now = System.nanoTime();
+                wait = Math.max(0, free - now);
+                free = Math.max(free, now) + (long) (seconds * 1e9);
+            }
+            TimeUnit.NANOSECONDS.sleep(wait);
         }
     }
 }

@@ -25,7 +25,7 @@ public final class InitialCopy implements Phase {
     public InitialCopy(Progress progress, SnapshotReads reads) {
         this.progress = progress;
         this.ledger = progress.ledger();
-        this.watch = new OplogWatch(reads, ledger, progress.metrics());
+        this.watch = new OplogWatch(progress, reads);
         this.threads = new CopyThreads(reads, progress.name());
         watch.requireFeasible();
         ledger.rows().copies().forEach((namespace, copy) -> copy.ifPresent(begun -> resume(namespace, begun)));

@@ -6,6 +6,7 @@ import io.towpath.debezium.SourceCluster;
 import io.towpath.net.ReadFault;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.progress.Ledger;
+import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.RangeCopy;
 import io.towpath.source.progress.RangePlan;
 import io.towpath.source.progress.SourceMetrics;
@@ -42,11 +43,11 @@ public final class OplogWatch {
     private boolean unreadable;
     private boolean warned;
 
-    public OplogWatch(SnapshotReads reads, Ledger ledger, SourceMetrics metrics) {
+    public OplogWatch(Progress progress, SnapshotReads reads) {
         this.source = reads.source();
-        this.ledger = ledger;
+        this.ledger = progress.ledger();
         this.settings = reads.settings();
-        this.metrics = metrics;
+        this.metrics = progress.metrics();
         this.beganBytes = copiedBytes();
     }
 

@@ -31,8 +31,7 @@ final class RangeCutter {
 
     static RangePlan plan(MongoCollection<BsonDocument> collection, long rangeBytes) {
         long now = System.currentTimeMillis();
-        BsonDocument stage = new BsonDocument("$collStats", new BsonDocument("storageStats", new BsonDocument()));
-        BsonDocument sizes = sizes(collection, stage);
+        BsonDocument sizes = sizes(collection);
         long documents = number(sizes, "count");
         long bytes = number(sizes, "size");
         long ranges = Math.min(Math.min(MAX_RANGES, documents), (bytes + rangeBytes - 1) / rangeBytes);
@@ -41,7 +40,8 @@ final class RangeCutter {
     }
 
     /** Empty when the collection does not exist. */
-    private static BsonDocument sizes(MongoCollection<BsonDocument> collection, BsonDocument stage) {
+    private static BsonDocument sizes(MongoCollection<BsonDocument> collection) {
+        BsonDocument stage = BsonDocument.parse("{$collStats: {storageStats: {}}}");
         try {
             BsonDocument stats = collection.aggregate(List.of(stage)).first();
             return stats == null ? new BsonDocument() : stats.getDocument("storageStats");

@@ -51,7 +51,8 @@ public final class Rereads implements AutoCloseable {
 
     /** Whether there is something to read at the stream's next boundary. */
     public boolean isPending() {
-        return System.nanoTime() - pausedUntil >= 0 && (first().isPresent() || !added.isOver());
+        return System.nanoTime() - pausedUntil >= 0
+                && (first().isPresent() || !progress.ledger().rows().isCopied());
     }
 
     private Optional<RereadRequest> first() {

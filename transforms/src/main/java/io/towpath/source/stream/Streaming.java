@@ -61,7 +61,7 @@ public final class Streaming implements Phase {
         this.ledger = progress.ledger();
         this.rereads = rereads;
         this.oversizedRead = new OversizedRead(progress, reads);
-        this.watch = new OplogWatch(reads, ledger, progress.metrics());
+        this.watch = new OplogWatch(progress, reads);
         this.metrics = progress.metrics();
         this.namespaceAt = progress.name().length() + 1;
         toRecord.configure(Map.of(
@@ -150,11 +150,6 @@ public final class Streaming implements Phase {
         return ledger.rows().holdsAny()
                 && time.isPresent()
                 && ledger.rows().holds(record.topic().substring(namespaceAt), (byte[]) record.key(), time.get());
-    }
-
-    @Override
-    public boolean isOver() {
-        return false;
     }
 
     @Override
