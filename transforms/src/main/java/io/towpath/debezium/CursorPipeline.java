@@ -3,6 +3,7 @@ package io.towpath.debezium;
 import io.towpath.record.JsonArrays;
 import java.util.Collection;
 import java.util.List;
+import org.apache.kafka.common.config.ConfigException;
 import org.bson.BsonArray;
 import org.bson.BsonDocument;
 import org.bson.BsonString;
@@ -14,6 +15,7 @@ import org.bson.BsonValue;
  * {@code fullDocumentBeforeChange} with ours. So the server puts both into the latter.
  */
 public final class CursorPipeline {
+    public static final String SETTING = "cursor.pipeline";
     public static final String KEY = "documentKey";
     public static final String DESCRIPTION = "updateDescription";
     /** Stands in place of everything else when the event itself is too large for the server to send. */
@@ -51,11 +53,11 @@ public final class CursorPipeline {
         return JsonArrays.of(stages(oversized));
     }
 
-    /** Whether a value of {@code cursor.pipeline} begins with ours, whatever its spaces. */
-    public static boolean isIn(String pipeline) {
-        if (pipeline == null) return false;
-        BsonArray stages = JsonArrays.parse(pipeline);
-        return !stages.isEmpty()
-                && stages.get(0).equals(JsonArrays.parse(PIPELINE).get(0));
+    /** Throws {@link ConfigException} unless a value of the setting begins with ours, whatever its spaces. */
+    public static void require(String pipeline) {
+        BsonArray stages = pipeline == null ? new BsonArray() : JsonArrays.parse(pipeline);
+        if (stages.isEmpty() || !stages.get(0).equals(JsonArrays.parse(PIPELINE).get(0)))
+            throw new ConfigException(
+                    SETTING, pipeline, "updates and deletes would lose their bytes; let it begin with " + PIPELINE);
     }
 }

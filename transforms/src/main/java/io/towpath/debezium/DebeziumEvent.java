@@ -3,7 +3,6 @@ package io.towpath.debezium;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
 import io.towpath.record.ClusterTime;
-import io.towpath.record.Truncation;
 import io.towpath.record.WholeBson;
 import java.util.List;
 import java.util.Map;
@@ -13,7 +12,6 @@ import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.BsonArray;
 import org.bson.BsonDocument;
-import org.bson.BsonString;
 import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 
@@ -21,17 +19,7 @@ import org.bson.RawBsonDocument;
  * A record of Debezium's about a document. A method whose part of the record is absent or malformed throws {@link DataException},
  * {@link io.towpath.record.ContractException} or the driver's {@link org.bson.BSONException}.
  */
-final class DebeziumEvent {
-    private final Map<String, ?> offset;
-    private final Struct envelope;
-    private final Struct source;
-
-    private DebeziumEvent(SourceRecord record, Struct envelope, Struct source) {
-        this.offset = record.sourceOffset();
-        this.envelope = envelope;
-        this.source = source;
-    }
-
+record DebeziumEvent(Map<String, ?> offset, Struct envelope, Struct source) {
     /** Empty for a record about no document: a heartbeat, a notification, a transaction's end. */
     static Optional<DebeziumEvent> in(SourceRecord record) {
         boolean isEnvelope = record.value() instanceof Struct value
@@ -43,7 +31,7 @@ final class DebeziumEvent {
                 .orElseThrow(() -> new DataException("Debezium's record does not name its source"));
         return source.schema().field("collection") == null
                 ? Optional.empty()
-                : Optional.of(new DebeziumEvent(record, envelope, source));
+                : Optional.of(new DebeziumEvent(record.sourceOffset(), envelope, source));
     }
 
     /** {@code db.collection}, as the source has it. */
@@ -101,10 +89,12 @@ final class DebeziumEvent {
 
     Change.Update update() {
         BsonDocument description = before().getDocument(CursorPipeline.DESCRIPTION);
-        List<String> unset = strings(description.getArray("removedFields", new BsonArray()));
-        List<Truncation> truncations = description.getArray("truncatedArrays", new BsonArray()).stream()
+        List<String> unset = description.getArray("removedFields", new BsonArray()).stream()
+                .map(name -> name.asString().getValue())
+                .toList();
+        List<Change.Truncation> truncations = description.getArray("truncatedArrays", new BsonArray()).stream()
                 .map(BsonValue::asDocument)
-                .map(cut -> new Truncation(
+                .map(cut -> new Change.Truncation(
                         cut.getString("field").getValue(),
                         cut.getInt32("newSize").getValue()))
                 .toList();
@@ -146,9 +136,5 @@ final class DebeziumEvent {
         if (type.isInstance(value)) return Optional.of(type.cast(value));
         throw new DataException("%s in Debezium's record is a %s, and should be a %s"
                 .formatted(name, value.getClass().getSimpleName(), type.getSimpleName()));
-    }
-
-    private static List<String> strings(BsonArray array) {
-        return array.stream().map(BsonValue::asString).map(BsonString::getValue).toList();
     }
 }

@@ -81,24 +81,19 @@ public final class DebeziumStream implements AutoCloseable {
         }
     }
 
+    /** With Debezium's configuration, but without its snapshot, and with the start of its stream. */
     private void begin() {
-        Map<String, String> settings = settings();
+        Map<String, String> settings = new HashMap<>(configuration);
+        settings.keySet().removeIf(key -> key.startsWith("towpath.") && !key.startsWith(PemFiles.PREFIX));
+        settings.put("snapshot.mode", "no_data");
+        settings.put("capture.start.op.time", Long.toString(start.bits()));
         if (!oversized.isEmpty()) {
-            settings.put("cursor.pipeline", CursorPipeline.json(oversized.keySet()));
+            settings.put(CursorPipeline.SETTING, CursorPipeline.json(oversized.keySet()));
             settings.put("cursor.pipeline.order", "user_first"); // Debezium's filter puts whole events together
         }
         task = new MongoDbConnectorTask();
         task.initialize(context);
         task.start(settings);
-    }
-
-    /** Debezium's configuration: without its snapshot, and with the start of its stream. */
-    private Map<String, String> settings() {
-        Map<String, String> settings = new HashMap<>(configuration);
-        settings.keySet().removeIf(key -> key.startsWith("towpath.") && !key.startsWith(PemFiles.PREFIX));
-        settings.put("snapshot.mode", "no_data");
-        settings.put("capture.start.op.time", Long.toString(start.bits()));
-        return settings;
     }
 
     /** Prepares the next poll to restart the stream. Rethrows errors that it cannot recover from, and transient ones. */

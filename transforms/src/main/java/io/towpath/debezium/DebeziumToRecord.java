@@ -67,42 +67,43 @@ public class DebeziumToRecord implements Transformation<SourceRecord> {
         }
     }
 
+    /** Null for an update that changes nothing, and for one whose document was deleted before Debezium looked it up: the delete follows. */
     private SourceRecord toRecord(SourceRecord record, DebeziumEvent event) {
-        return message(event)
-                .map(message -> record.newRecord(
-                        TopicNames.of(prefix, event.namespace()),
-                        null,
-                        Schema.BYTES_SCHEMA,
-                        message.key(),
-                        Schema.OPTIONAL_BYTES_SCHEMA,
-                        message.value(),
-                        null,
-                        TextHeaders.of(new RecordHeaders(event.operation(), event.time(), event.atMs()))))
-                .orElse(null);
-    }
-
-    /** Empty for an update that changes nothing, and for one whose document was deleted before Debezium looked it up: the delete follows. */
-    private Optional<Message> message(DebeziumEvent event) {
         return switch (event.operation()) {
-            case "r", "c" -> Optional.of(document(event));
+            case "r", "c" -> document(record, event);
             case "u" -> {
-                if (event.isReplace()) yield Optional.of(document(event));
-                if (wholeDocuments) yield event.document().map(Message::of);
+                if (event.isReplace()) yield document(record, event);
+                if (wholeDocuments)
+                    yield event.document()
+                            .map(document -> toRecord(record, event, CanonicalKey.of(document), document))
+                            .orElse(null);
                 Change.Update update = event.update();
                 yield update.isEmpty()
-                        ? Optional.empty()
-                        : Optional.of(new Message(CanonicalKey.of(event.documentKey()), update.encode()));
+                        ? null
+                        : toRecord(record, event, CanonicalKey.of(event.documentKey()), update.encode());
             }
-            case "d" -> Optional.of(new Message(CanonicalKey.of(event.documentKey()), null));
+            case "d" -> toRecord(record, event, CanonicalKey.of(event.documentKey()), null);
             default -> throw new DataException("unknown op '%s' in Debezium's record".formatted(event.operation()));
         };
     }
 
-    private static Message document(DebeziumEvent event) {
-        return event.document()
-                .map(Message::of)
+    private SourceRecord document(SourceRecord record, DebeziumEvent event) {
+        byte[] document = event.document()
                 .orElseThrow(() ->
                         new DataException("Debezium's record (op %s) has no document".formatted(event.operation())));
+        return toRecord(record, event, CanonicalKey.of(document), document);
+    }
+
+    private SourceRecord toRecord(SourceRecord record, DebeziumEvent event, byte[] key, byte[] value) {
+        return record.newRecord(
+                TopicNames.of(prefix, event.namespace()),
+                null,
+                Schema.BYTES_SCHEMA,
+                key,
+                Schema.OPTIONAL_BYTES_SCHEMA,
+                value,
+                null,
+                TextHeaders.of(new RecordHeaders(event.operation(), event.time(), event.atMs())));
     }
 
     private SourceRecord asText(SourceRecord record) {
@@ -136,12 +137,5 @@ public class DebeziumToRecord implements Transformation<SourceRecord> {
     @Override
     public void close() {
         json.close();
-    }
-
-    /** Key and value of a record. */
-    private record Message(byte[] key, byte[] value) {
-        static Message of(byte[] document) {
-            return new Message(CanonicalKey.of(document), document);
-        }
     }
 }

@@ -1,14 +1,23 @@
 package io.towpath.debezium;
 
 import io.towpath.record.ClusterTime;
+import java.nio.ByteBuffer;
+import java.util.Base64;
+import java.util.HexFormat;
 import java.util.Map;
 import java.util.Optional;
+import org.apache.kafka.connect.errors.DataException;
+import org.bson.BSONException;
+import org.bson.BsonDocument;
+import org.bson.RawBsonDocument;
 
-/** The cluster time in Debezium's offset. */
+/** The cluster time in Debezium's offset, and in a change stream's resume token. */
 public final class EventTime {
+    private static final byte TIMESTAMP = (byte) 0x82;
+
     private EventTime() {}
 
-    /** The time of the offset's event; without an event, as with heartbeats, the time of the stream's position. */
+    /** The time of the offset's event; without an event, as with heartbeats, the time of the stream's position. Empty for null. */
     public static Optional<ClusterTime> of(Map<String, ?> offset) {
         if (offset == null) return Optional.empty();
         if (offset.get("sec") instanceof Number seconds
@@ -17,8 +26,29 @@ public final class EventTime {
             return Optional.of(new ClusterTime(
                     Integer.toUnsignedLong(seconds.intValue()), Integer.toUnsignedLong(ordinal.intValue())));
         }
-        return offset.get("resume_token") instanceof String token
-                ? Optional.of(ResumeToken.clusterTime(token))
-                : Optional.empty();
+        return offset.get("resume_token") instanceof String token ? Optional.of(ofToken(token)) : Optional.empty();
+    }
+
+    /** Of a token as Debezium keeps it in its offsets, in Base64 of the BSON. */
+    private static ClusterTime ofToken(String token) {
+        try {
+            return ofToken(new RawBsonDocument(Base64.getDecoder().decode(token)), token);
+        } catch (IllegalArgumentException | BSONException error) {
+            throw new DataException("resume token '%s' cannot be read".formatted(token), error);
+        }
+    }
+
+    /** The cluster time that a token, {@code {_data: "<hex>"}}, begins with. */
+    public static ClusterTime ofToken(BsonDocument token) {
+        return ofToken(token, token.toJson());
+    }
+
+    private static ClusterTime ofToken(BsonDocument token, String text) {
+        String hex = token.getString("_data").getValue();
+        ByteBuffer data = ByteBuffer.wrap(HexFormat.of().parseHex(hex, 0, Math.min(hex.length(), 18)));
+        if (data.remaining() == 9 && data.get() == TIMESTAMP) {
+            return new ClusterTime(Integer.toUnsignedLong(data.getInt()), Integer.toUnsignedLong(data.getInt()));
+        }
+        throw new DataException("resume token '%s' does not begin with a cluster time".formatted(text));
     }
 }

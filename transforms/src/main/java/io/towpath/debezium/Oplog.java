@@ -25,8 +25,7 @@ public record Oplog(long first, long last, double fill, double kept) {
         MongoCollection<BsonDocument> oplog = source.oplog();
         long first = seconds(oplog, 1);
         long last = seconds(oplog, -1);
-        BsonDocument stats = oplog.aggregate(
-                        List.of(new BsonDocument("$collStats", new BsonDocument("storageStats", new BsonDocument()))))
+        BsonDocument stats = oplog.aggregate(List.of(BsonDocument.parse("{$collStats: {storageStats: {}}}")))
                 .first()
                 .getDocument("storageStats");
         double fill = stats.getNumber("size").doubleValue()

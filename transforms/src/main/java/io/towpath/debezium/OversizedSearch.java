@@ -16,17 +16,10 @@ import org.bson.BsonString;
  * Searches for the next event that is too large for the server to send. A batch that holds one fails as a whole, so the search takes one
  * event at a time, and requests the failing one again without its contents. It covers every collection, because the server assembles whole
  * events before Debezium's filter sees them.
+ *
+ * @param known resume tokens of oversized events that earlier searches found
  */
-final class OversizedSearch {
-    private final SourceCluster source;
-    private final Collection<String> known;
-
-    /** @param known resume tokens of oversized events that earlier searches found */
-    OversizedSearch(SourceCluster source, Collection<String> known) {
-        this.source = source;
-        this.known = known;
-    }
-
+record OversizedSearch(SourceCluster source, Collection<String> known) {
     /** An event that is too large: its resume token and time, and its document, for the worker's log. */
     record Match(String token, ClusterTime time, String namespace, String id) {
         ResumePoint passed() {
@@ -51,7 +44,7 @@ final class OversizedSearch {
             while (!passed.time().isAfter(now) && System.nanoTime() < endNs) {
                 ChangeStreamDocument<BsonDocument> event = cursor.tryNext();
                 BsonDocument token = event == null ? cursor.getResumeToken() : event.getResumeToken();
-                if (token != null) passed = new ResumePoint(ResumeToken.clusterTime(token), Optional.of(token));
+                if (token != null) passed = new ResumePoint(EventTime.ofToken(token), Optional.of(token));
             }
             return Optional.empty();
         } catch (MongoException error) {

@@ -1,5 +1,6 @@
 package io.towpath.debezium;
 
+import io.towpath.record.BsonBytes;
 import java.util.Collection;
 import java.util.Map;
 import java.util.Set;
@@ -7,13 +8,33 @@ import org.bson.BsonBinaryReader;
 import org.bson.BsonDocument;
 import org.bson.BsonReader;
 import org.bson.BsonValue;
+import org.bson.BsonWriter;
 import org.bson.RawBsonDocument;
 import org.bson.codecs.BsonDocumentCodec;
+import org.bson.codecs.DecoderContext;
+import org.bson.codecs.EncoderContext;
+import org.bson.codecs.RawBsonDocumentCodec;
 import org.bson.json.JsonWriterSettings;
 
 /** An immutable document that keeps its original bytes, and returns them, marked, instead of JSON. */
 final class RawDocument extends BsonDocument {
     private static final long serialVersionUID = 1L;
+
+    /** Reads every document as a {@link RawDocument}; writes any kind. */
+    static final class Codec extends BsonDocumentCodec {
+        private static final RawBsonDocumentCodec RAW = new RawBsonDocumentCodec();
+
+        @Override
+        public BsonDocument decode(BsonReader reader, DecoderContext context) {
+            return new RawDocument(BsonBytes.of(RAW.decode(reader, context)));
+        }
+
+        @Override
+        public void encode(BsonWriter writer, BsonDocument document, EncoderContext context) {
+            if (document instanceof RawDocument raw) RAW.encode(writer, raw.view, context);
+            else super.encode(writer, document, context);
+        }
+    }
 
     private final byte[] bytes;
     private final RawBsonDocument view;
@@ -21,10 +42,6 @@ final class RawDocument extends BsonDocument {
     public RawDocument(byte[] bytes) {
         this.bytes = bytes;
         this.view = new RawBsonDocument(bytes);
-    }
-
-    byte[] bytes() {
-        return bytes;
     }
 
     @Override

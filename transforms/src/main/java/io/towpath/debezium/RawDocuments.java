@@ -9,7 +9,6 @@ import io.towpath.net.PemFiles;
 import io.towpath.net.SilentServers;
 import java.util.Optional;
 import javax.net.ssl.SSLContext;
-import org.apache.kafka.common.config.ConfigException;
 import org.bson.codecs.configuration.CodecRegistries;
 
 /**
@@ -17,21 +16,13 @@ import org.bson.codecs.configuration.CodecRegistries;
  * makes every document keep the bytes it has on the wire. An unresponsive server is given up ({@link SilentServers}).
  */
 public class RawDocuments extends DefaultMongoDbAuthProvider {
-    private static final String PIPELINE_KEY = "cursor.pipeline";
 
     private Optional<SSLContext> context = Optional.empty();
     private ConnectionString uri;
 
     @Override
     public void init(Configuration config) {
-        String pipeline = config.getString(PIPELINE_KEY);
-        if (!CursorPipeline.isIn(pipeline)) {
-            throw new ConfigException(
-                    PIPELINE_KEY,
-                    pipeline,
-                    "updates and deletes would lose bytes on the way to the transform; set it to "
-                            + CursorPipeline.PIPELINE);
-        }
+        CursorPipeline.require(config.getString(CursorPipeline.SETTING));
         context = PemFiles.of(config.asMap()).context();
         uri = new MongoDbConnectorConfig(config).getConnectionString();
         super.init(config);
@@ -44,7 +35,7 @@ public class RawDocuments extends DefaultMongoDbAuthProvider {
         SilentServers.watch(settings, uri, "source");
         return super.addAuthConfig(settings)
                 .codecRegistry(CodecRegistries.fromRegistries(
-                        CodecRegistries.fromCodecs(new RawDocumentCodec()),
+                        CodecRegistries.fromCodecs(new RawDocument.Codec()),
                         MongoClientSettings.getDefaultCodecRegistry()));
     }
 }

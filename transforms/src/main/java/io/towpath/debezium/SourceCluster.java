@@ -28,7 +28,7 @@ import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonRegularExpression;
 import org.bson.BsonString;
-import org.bson.codecs.configuration.CodecRegistries;
+import org.bson.RawBsonDocument;
 import org.bson.codecs.configuration.CodecRegistry;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -41,15 +41,15 @@ public final class SourceCluster implements AutoCloseable {
     public static final List<String> FILTERS = List.of(
             "collection.include.list", "collection.exclude.list", "database.include.list", "database.exclude.list");
 
+    /** Instead of the client's, which keeps documents as Debezium needs them. */
+    private static final CodecRegistry REGISTRY = MongoClientSettings.getDefaultCodecRegistry();
+
     private final MongoClient client;
     private final String topicPrefix;
-    private final CodecRegistry registry;
 
     public SourceCluster(Map<String, String> configuration, String topicPrefix) {
         this.client = new MongoDbConnectionContext(Configuration.from(configuration)).getMongoClient();
         this.topicPrefix = topicPrefix;
-        this.registry = CodecRegistries.fromRegistries(
-                CodecRegistries.fromCodecs(new DocumentBytesCodec()), MongoClientSettings.getDefaultCodecRegistry());
     }
 
     /** Returns once a primary responds. Throws {@link ConnectException} when none does in time, and errors that are not transient. */
@@ -80,7 +80,7 @@ public final class SourceCluster implements AutoCloseable {
 
     private BsonDocument runOnAdmin(String command) {
         return client.getDatabase("admin")
-                .withCodecRegistry(registry)
+                .withCodecRegistry(REGISTRY)
                 .runCommand(new BsonDocument(command, new BsonInt32(1)), BsonDocument.class);
     }
 
@@ -89,7 +89,7 @@ public final class SourceCluster implements AutoCloseable {
         List<String> namespaces = new ArrayList<>();
         for (String database : client.listDatabaseNames()) {
             for (BsonDocument collection :
-                    client.getDatabase(database).withCodecRegistry(registry).listCollections(BsonDocument.class)) {
+                    client.getDatabase(database).withCodecRegistry(REGISTRY).listCollections(BsonDocument.class)) {
                 String name = collection.getString("name").getValue();
                 String namespace = database + "." + name;
                 boolean isStored = collection.getString("type").getValue().equals("collection");
@@ -146,12 +146,12 @@ public final class SourceCluster implements AutoCloseable {
         };
     }
 
-    /** Reads documents as {@link BsonDocument} or as {@code byte[]}. */
+    /** Reads documents as {@link BsonDocument} or as {@link RawBsonDocument}. */
     public MongoCollection<BsonDocument> collection(String namespace) {
         MongoNamespace name = new MongoNamespace(namespace);
         return client.getDatabase(name.getDatabaseName())
                 .getCollection(name.getCollectionName(), BsonDocument.class)
-                .withCodecRegistry(registry);
+                .withCodecRegistry(REGISTRY);
     }
 
     MongoCollection<BsonDocument> oplog() {

@@ -3,6 +3,7 @@ package io.towpath.fold;
 import io.towpath.record.ContractException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.IntStream;
 import org.bson.io.BasicOutputBuffer;
 
 /**
@@ -93,7 +94,10 @@ public final class Fold {
 
         @Override
         List<Folded> writes() {
-            if (merge.size() >= changes + MOST_RUNS) return alone(first, changes);
+            if (merge.size() >= changes + MOST_RUNS)
+                return IntStream.range(first, first + changes)
+                        .<Folded>mapToObj(Folded.Alone::new)
+                        .toList();
             return merge.operators().stream().<Folded>map(Folded.Operators::new).toList();
         }
     }
@@ -158,9 +162,18 @@ public final class Fold {
                 .toList();
     }
 
-    private static List<Folded> alone(int first, int changes) {
-        List<Folded> writes = new ArrayList<>();
-        for (int i = first; i < first + changes; i++) writes.add(new Folded.Alone(i));
-        return writes;
+    /** One write that has the effect of several changes. */
+    public sealed interface Folded {
+        /** The document is now this one. */
+        record Document(byte[] bytes) implements Folded {}
+
+        /** MongoDB's update operators, for a document that exists. */
+        record Operators(byte[] bytes) implements Folded {}
+
+        /** The document is gone. */
+        record Delete() implements Folded {}
+
+        /** A single change, unfolded. */
+        record Alone(int change) implements Folded {}
     }
 }

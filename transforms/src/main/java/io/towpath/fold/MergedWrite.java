@@ -81,7 +81,7 @@ final class MergedWrite {
         if (around(step.path()) != null || !within(step.path()).isEmpty()) return false;
         if (step.kind() != Step.Kind.SET || !isNew) return true;
         String last = lastIn.get(step.parent());
-        return last == null || FieldOrder.ascends(last, step.name());
+        return last == null || Step.ascends(last, step.name());
     }
 
     void put(Step step, boolean isNew) {

@@ -1,5 +1,9 @@
 package io.towpath.fold;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
+import java.util.Arrays;
+
 /**
  * What an update does to one place.
  *
@@ -46,5 +50,25 @@ record Step(Kind kind, String path, String[] names, Slice value, int newSize) {
 
     private static String[] names(String path) {
         return path.split("\\.", -1);
+    }
+
+    /**
+     * Whether {@code next} certainly comes after {@code last} in the order in which the server's {@code $set} adds fields: numbers by value,
+     * all else by bytes. That is not certain for numbers with leading zeros.
+     */
+    static boolean ascends(String last, String next) {
+        if (isDigits(last) && isDigits(next)) {
+            if (hasLeadingZero(last) || hasLeadingZero(next)) return false;
+            return last.length() != next.length() ? last.length() < next.length() : last.compareTo(next) < 0;
+        }
+        return Arrays.compareUnsigned(last.getBytes(UTF_8), next.getBytes(UTF_8)) < 0;
+    }
+
+    private static boolean isDigits(String name) {
+        return !name.isEmpty() && name.chars().allMatch(digit -> digit >= '0' && digit <= '9');
+    }
+
+    private static boolean hasLeadingZero(String number) {
+        return number.length() > 1 && number.charAt(0) == '0';
     }
 }

@@ -6,7 +6,6 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.BsonElements;
 import io.towpath.record.Change;
-import io.towpath.record.Truncation;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -31,7 +30,7 @@ public final class Steps {
 
     public static Steps of(Change.Update update) {
         List<Step> steps = new ArrayList<>();
-        for (Truncation cut : update.truncations())
+        for (Change.Truncation cut : update.truncations())
             steps.add(Step.truncate(oneCharacterAByte(cut.path()), cut.newSize()));
         byte[] set = BsonBytes.of(update.set());
         BsonElements elements = new BsonElements(set, 0);
@@ -65,7 +64,7 @@ public final class Steps {
         for (Step step : steps) {
             if (step.kind() != Step.Kind.SET) continue;
             String last = lastIn.put(step.parent(), step.name());
-            if (last != null && !FieldOrder.ascends(last, step.name())) descents++;
+            if (last != null && !Step.ascends(last, step.name())) descents++;
         }
         return descents;
     }

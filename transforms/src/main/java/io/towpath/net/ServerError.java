@@ -168,17 +168,14 @@ public enum ServerError {
         return code;
     }
 
-    /** Whether this is the error. */
     public boolean is(MongoException error) {
         return error.getCode() == code;
     }
 
-    /** Whether the same read may succeed later. */
     public boolean isTransientForReads() {
         return retry == Retry.READ_AND_WRITE || retry == Retry.READ;
     }
 
-    /** Whether the same write may succeed later. */
     public boolean isTransientForWrites() {
         return retry == Retry.READ_AND_WRITE || retry == Retry.WRITE;
     }

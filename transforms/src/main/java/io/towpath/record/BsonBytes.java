@@ -2,8 +2,6 @@ package io.towpath.record;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.util.List;
-import java.util.Map;
 import org.bson.BsonBinaryWriter;
 import org.bson.BsonDocument;
 import org.bson.BsonWriter;
@@ -37,7 +35,7 @@ public final class BsonBytes {
         }
         BasicOutputBuffer out = new BasicOutputBuffer();
         try (BsonBinaryWriter writer = new BsonBinaryWriter(out)) {
-            write(writer, document);
+            CODEC.encode(writer, document, EncoderContext.builder().build());
         }
         return out.toByteArray();
     }
@@ -54,25 +52,6 @@ public final class BsonBytes {
                 .put(bytes, start, end - start)
                 .put((byte) 0)
                 .array();
-    }
-
-    /** One document of the named parts in this order, without those that are empty. */
-    static byte[] ofParts(Map<String, BsonDocument> parts, List<String> order) {
-        BasicOutputBuffer out = new BasicOutputBuffer();
-        try (BsonBinaryWriter writer = new BsonBinaryWriter(out)) {
-            writer.writeStartDocument();
-            for (String name : order) {
-                if (parts.get(name).isEmpty()) continue;
-                writer.writeName(name);
-                write(writer, parts.get(name));
-            }
-            writer.writeEndDocument();
-        }
-        return out.toByteArray();
-    }
-
-    private static void write(BsonBinaryWriter writer, BsonDocument document) {
-        CODEC.encode(writer, document, EncoderContext.builder().build());
     }
 
     /** The driver's own codec would decode raw documents inside others, and lose what decoding loses. */

@@ -5,6 +5,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
+import java.util.Arrays;
 import java.util.Optional;
 
 /**
@@ -108,12 +109,7 @@ public final class BsonElements {
     }
 
     public boolean nameIs(byte[] name) {
-        int length = valueStart - 1 - nameStart;
-        if (length != name.length) return false;
-        for (int i = 0; i < length; i++) {
-            if (bytes[nameStart + i] != name[i]) return false;
-        }
-        return true;
+        return Arrays.equals(bytes, nameStart, valueStart - 1, name, 0, name.length);
     }
 
     private int valueEnd(int start) {

@@ -60,8 +60,9 @@ public final class BsonOrder {
 
     private static int compareValues(byte[] l, BsonElements left, byte[] r, BsonElements right) {
         return switch (left.type()) {
-            case BsonElements.DOUBLE, BsonElements.INT32, BsonElements.INT64, BsonElements.DECIMAL128 -> NumberOrder
-                    .compare(left, right);
+            case BsonElements.DOUBLE, BsonElements.INT32, BsonElements.INT64, BsonElements.DECIMAL128 -> CanonicalNumber
+                    .of(left)
+                    .compareTo(CanonicalNumber.of(right));
             case BsonElements.DATE -> Long.compare(left.int64(0), right.int64(0));
             case BsonElements.TIMESTAMP -> Long.compareUnsigned(left.int64(0), right.int64(0));
             case BsonElements.DOCUMENT -> compareInside(l, left.valueStart(), r, right.valueStart(), true);

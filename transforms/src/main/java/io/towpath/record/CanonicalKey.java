@@ -39,11 +39,8 @@ public final class CanonicalKey {
         int typeAt = out.position();
         out.put(element.type()).put(name).put((byte) 0);
         switch (element.type()) {
-            case BsonElements.DOUBLE -> number(
-                    typeAt, CanonicalNumber.ofDouble(Double.longBitsToDouble(element.int64(0))));
-            case BsonElements.INT32 -> number(typeAt, CanonicalNumber.ofLong(element.int32(0)));
-            case BsonElements.DECIMAL128 -> number(
-                    typeAt, CanonicalNumber.ofDecimal(element.int64(0), element.int64(8)));
+            case BsonElements.DOUBLE, BsonElements.INT32, BsonElements.DECIMAL128 -> number(
+                    typeAt, CanonicalNumber.of(element));
             case BsonElements.SYMBOL -> {
                 out.put(typeAt, BsonElements.STRING);
                 copy(element.valueStart(), element.valueEnd());

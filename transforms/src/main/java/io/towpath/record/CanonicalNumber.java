@@ -2,6 +2,7 @@ package io.towpath.record;
 
 import java.math.BigDecimal;
 import java.math.BigInteger;
+import java.nio.ByteBuffer;
 import org.bson.types.Decimal128;
 
 /**
@@ -13,31 +14,44 @@ import org.bson.types.Decimal128;
  * @param low the value's lowest 64 bits as BSON has them
  * @param high the upper 64 bits of a decimal, else 0
  */
-record CanonicalNumber(byte type, long low, long high) {
+record CanonicalNumber(byte type, long low, long high) implements Comparable<CanonicalNumber> {
     private static final long NAN = 0x7FF8000000000000L;
     private static final double TWO_TO_63 = 0x1p63;
     private static final BigInteger DECIMAL_LIMIT = BigInteger.TEN.pow(34);
-    private static final BigInteger TWO_TO_64 = BigInteger.ONE.shiftLeft(64);
     private static final int DECIMAL_BIAS = 6176;
     private static final int INT64_DIGITS = 19;
 
-    static CanonicalNumber ofLong(long value) {
+    /** Of an element that is a number. */
+    static CanonicalNumber of(BsonElements element) {
+        return switch (element.type()) {
+            case BsonElements.INT32 -> ofLong(element.int32(0));
+            case BsonElements.INT64 -> ofLong(element.int64(0));
+            case BsonElements.DOUBLE -> ofDouble(Double.longBitsToDouble(element.int64(0)));
+            default -> ofDecimal(element.int64(0), element.int64(8));
+        };
+    }
+
+    private static CanonicalNumber ofLong(long value) {
         return new CanonicalNumber(BsonElements.INT64, value, 0);
     }
 
-    static CanonicalNumber ofDouble(double value) {
+    private static CanonicalNumber ofDouble(double value) {
         if (Double.isNaN(value)) return new CanonicalNumber(BsonElements.DOUBLE, NAN, 0);
         if (value == Math.rint(value) && value >= -TWO_TO_63 && value < TWO_TO_63) return ofLong((long) value);
         return new CanonicalNumber(BsonElements.DOUBLE, Double.doubleToRawLongBits(value), 0);
     }
 
     /** From the two halves of a BSON decimal (IEEE 754-2008, binary integer coding). */
-    static CanonicalNumber ofDecimal(long low, long high) {
+    private static CanonicalNumber ofDecimal(long low, long high) {
         int leading = (int) (high >>> 58) & 0x1F;
         if (leading == 0x1F) return ofDouble(Double.NaN);
         if (leading == 0x1E) return ofDouble(high < 0 ? Double.NEGATIVE_INFINITY : Double.POSITIVE_INFINITY);
         if (leading >= 0x18) return ofLong(0); // a coefficient of more than 34 digits counts as zero
-        BigInteger coefficient = unsigned(high & 0x1FFFFFFFFFFFFL).shiftLeft(64).add(unsigned(low));
+        byte[] digits = ByteBuffer.allocate(16)
+                .putLong(high & 0x1FFFFFFFFFFFFL)
+                .putLong(low)
+                .array();
+        BigInteger coefficient = new BigInteger(1, digits);
         if (coefficient.signum() == 0 || coefficient.compareTo(DECIMAL_LIMIT) >= 0) return ofLong(0);
         int exponent = ((int) (high >>> 49) & 0x3FFF) - DECIMAL_BIAS;
         return ofDecimal(new BigDecimal(high < 0 ? coefficient.negate() : coefficient, -exponent).stripTrailingZeros());
@@ -57,8 +71,35 @@ record CanonicalNumber(byte type, long low, long high) {
         return new CanonicalNumber(BsonElements.DECIMAL128, decimal.getLow(), decimal.getHigh());
     }
 
-    private static BigInteger unsigned(long bits) {
-        BigInteger value = BigInteger.valueOf(bits);
-        return bits < 0 ? value.add(TWO_TO_64) : value;
+    /** The exact order: NaN is the lowest, and no number is rounded. */
+    @Override
+    public int compareTo(CanonicalNumber other) {
+        if (type == BsonElements.INT64 && other.type == BsonElements.INT64) return Long.compare(low, other.low);
+        if (type == BsonElements.DOUBLE && other.type == BsonElements.DOUBLE || isEndless() || other.isEndless())
+            return compare(nearest(), other.nearest());
+        return exact().compareTo(other.exact());
+    }
+
+    private static int compare(double left, double right) {
+        if (left < right) return -1;
+        if (left > right) return 1;
+        return Boolean.compare(Double.isNaN(right), Double.isNaN(left));
+    }
+
+    private boolean isEndless() {
+        return type == BsonElements.DOUBLE && !Double.isFinite(nearest());
+    }
+
+    /** The value of a double; zero, in place of any finite number, for the other types. */
+    private double nearest() {
+        return type == BsonElements.DOUBLE ? Double.longBitsToDouble(low) : 0;
+    }
+
+    private BigDecimal exact() {
+        return switch (type) {
+            case BsonElements.INT64 -> BigDecimal.valueOf(low);
+            case BsonElements.DOUBLE -> new BigDecimal(nearest());
+            default -> Decimal128.fromIEEE754BIDEncoding(high, low).bigDecimalValue();
+        };
     }
 }

@@ -3,7 +3,6 @@ package io.towpath.record;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
 import java.util.Set;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
@@ -48,8 +47,20 @@ public sealed interface Change {
             unset.forEach(path -> unsetPart.append(path, new BsonString("")));
             BsonDocument truncatePart = new BsonDocument();
             truncations.forEach(cut -> truncatePart.append(cut.path(), new BsonInt32(cut.newSize())));
-            return BsonBytes.ofParts(
-                    Map.of(SET, set, UNSET, unsetPart, TRUNCATE, truncatePart), List.of(SET, UNSET, TRUNCATE));
+            BsonDocument parts =
+                    new BsonDocument(SET, set).append(UNSET, unsetPart).append(TRUNCATE, truncatePart);
+            parts.values().removeIf(part -> part.asDocument().isEmpty());
+            return BsonBytes.of(parts);
+        }
+    }
+
+    /** The newest length of one array: everything from there on is gone. */
+    record Truncation(String path, int newSize) {
+        public Truncation {
+            if (newSize < 0) {
+                throw new ContractException(
+                        "array '%s' cut to %d elements: a length cannot be negative".formatted(path, newSize));
+            }
         }
     }
 

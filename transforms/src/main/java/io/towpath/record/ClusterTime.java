@@ -17,11 +17,9 @@ public record ClusterTime(long seconds, long ordinal) implements Comparable<Clus
     public static ClusterTime parse(String text) {
         String[] parts = text.split(":", -1);
         try {
-            if (parts.length == 2) {
-                return new ClusterTime(number(parts[0]), number(parts[1]));
-            }
+            if (parts.length == 2) return new ClusterTime(number(parts[0]), number(parts[1]));
         } catch (NumberFormatException error) {
-            throw new ContractException("'%s' is not a cluster time".formatted(text), error);
+            // reported below
         }
         throw new ContractException("'%s' is not a cluster time".formatted(text));
     }

@@ -7,8 +7,4 @@ public final class ContractException extends RuntimeException {
     public ContractException(String message) {
         super(message);
     }
-
-    public ContractException(String message, Throwable cause) {
-        super(message, cause);
-    }
 }

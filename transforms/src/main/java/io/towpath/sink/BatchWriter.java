@@ -70,21 +70,22 @@ final class BatchWriter {
             }
             if (begun && System.nanoTime() - untilNs >= 0) throw overdue(records);
             begun = true;
-            Outcome outcome = transaction.attempt(stretch, plan.waves(stretch));
-            if (outcome instanceof Outcome.Applied applied) {
+            Transaction.Outcome outcome = transaction.attempt(stretch, plan.waves(stretch));
+            if (outcome instanceof Transaction.Outcome.Applied applied) {
                 applied(applied);
                 from = end;
-            } else if (outcome instanceof Outcome.Refused refused) {
+            } else if (outcome instanceof Transaction.Outcome.Refused refused) {
                 if (plan.refused(refused)) sizes.shrink(stretch.size(), 1);
             } else {
-                if (outcome instanceof Outcome.Failed failed) failed(failed, stretch);
+                if (outcome instanceof Transaction.Outcome.Failed failed) failed(failed, stretch);
                 Collection<Drift> drifts = displacement.drifts(stretch);
                 if (drifts.contains(Drift.BEHIND)) {
                     context.offset(offsets.all());
                     return;
                 }
                 if (drifts.contains(Drift.AHEAD)) retry.succeeded();
-                else if (outcome instanceof Outcome.Displaced) retry.pause("write to the destination", DISPLACED);
+                else if (outcome instanceof Transaction.Outcome.Displaced)
+                    retry.pause("write to the destination", DISPLACED);
             }
         }
     }
@@ -99,7 +100,7 @@ final class BatchWriter {
                                 records.stream().filter(this::isNext).count()));
     }
 
-    private void applied(Outcome.Applied applied) {
+    private void applied(Transaction.Outcome.Applied applied) {
         retry.succeeded();
         silence.ended();
         displacement.resolved();
@@ -107,11 +108,11 @@ final class BatchWriter {
         sizes.grow(applied.openNs());
     }
 
-    private void failed(Outcome.Failed failed, List<SinkRecord> stretch) {
+    private void failed(Transaction.Outcome.Failed failed, List<SinkRecord> stretch) {
         RuntimeException error = failed.error();
         switch (failed.verdict()) {
             case TRANSIENT -> {
-                metrics.retried(Reason.of(error));
+                metrics.retried(Verdict.message(error));
                 if (!isCommitUnknown(error)) sizes.shrink(stretch.size(), SMALL);
                 silence.after(error);
                 retry.pause("write to the destination", error);
@@ -137,11 +138,10 @@ final class BatchWriter {
         boolean standalone = error instanceof MongoException mongoError && ServerError.IllegalOperation.is(mongoError);
         return new ConnectException(
                 "the destination does not support such writes: "
-                        + (standalone ? Destination.NEEDS_REPLICA_SET : Reason.of(error)),
+                        + (standalone ? Destination.NEEDS_REPLICA_SET : Verdict.message(error)),
                 error);
     }
 
-    /** Connect revoked partitions. */
     void partitionsRevoked() {
         displacement.resolved();
     }

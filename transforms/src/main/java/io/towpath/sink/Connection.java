@@ -116,13 +116,13 @@ final class Connection implements AutoCloseable {
                     unopened.remove(partition);
                 }
             } catch (Unanswered error) {
-                metrics.retried(Reason.of(error));
+                metrics.retried(Verdict.message(error));
                 retry.pause("take partitions over", error);
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.TRANSIENT)
                     throw new ConnectException(
-                            "cannot take partitions over at the destination: " + Reason.of(error), error);
-                metrics.retried(Reason.of(error));
+                            "cannot take partitions over at the destination: " + Verdict.message(error), error);
+                metrics.retried(Verdict.message(error));
                 silence.after(error);
                 retry.pause("take partitions over at the destination", error);
             }

@@ -4,15 +4,11 @@ import java.time.Duration;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.HashMap;
-import java.util.List;
 import java.util.Map;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
-import org.bson.BsonArray;
-import org.bson.BsonDateTime;
 import org.bson.BsonDocument;
-import org.bson.BsonInt64;
 import org.bson.BsonString;
 import org.bson.BsonValue;
 
@@ -56,15 +52,8 @@ final class DeleteGuard {
     }
 
     private static BsonDocument unlessNew(String name, long timeMs) {
-        BsonDateTime time = new BsonDateTime(timeMs);
-        BsonDocument isBegun =
-                new BsonDocument("$gt", array(new BsonString("$" + OffsetDocument.OFFSET), new BsonInt64(0)));
-        BsonDocument stored = new BsonDocument("$ifNull", array(new BsonString("$" + name), time));
-        return new BsonDocument("$cond", array(isBegun, stored, time));
-    }
-
-    private static BsonArray array(BsonValue... values) {
-        return new BsonArray(List.of(values));
+        return BsonDocument.parse("{$cond: [{$gt: ['$offset', {$numberLong: '0'}]}, {$ifNull: ['$%1$s', %2$s]}, %2$s]}"
+                .formatted(name, "{$date: {$numberLong: '%d'}}".formatted(timeMs)));
     }
 
     /** This task has taken over the partition with this document. */
@@ -112,7 +101,8 @@ final class DeleteGuard {
                 .collect(Collectors.toMap(Map.Entry::getKey, Map.Entry::getValue));
         if (old.isEmpty() || nowMs - checkedAtMs < intervalMs() / 2) return Map.of();
         checkedAtMs = nowMs;
-        Map<TopicPartition, Long> later = new HashMap<>(end.nextTimes(old));
+        Map<TopicPartition, Long> later = new HashMap<>();
+        end.firstTimes(old).forEach((partition, time) -> later.put(partition, time.orElse(nowMs)));
         later.entrySet().removeIf(entry -> entry.getValue() <= times.get(entry.getKey()).atMs);
         later.forEach(this::applied);
         return later;

@@ -46,7 +46,7 @@ final class Displacement {
                 throw displaced(fenced);
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.TRANSIENT) throw BatchWriter.hopeless(error);
-                metrics.retried(Reason.of(error));
+                metrics.retried(Verdict.message(error));
                 retry.pause("read the offsets at the destination", error);
             }
         }

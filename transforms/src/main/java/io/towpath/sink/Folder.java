@@ -1,7 +1,6 @@
 package io.towpath.sink;
 
 import io.towpath.fold.Fold;
-import io.towpath.fold.Folded;
 import io.towpath.record.Change;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -18,9 +17,9 @@ final class Folder {
      *
      * @param apart documents whose changes stay single writes
      */
-    static List<Write> fold(List<RecordedChange> changes, Set<DocumentId> apart) {
-        Map<DocumentId, List<RecordedChange>> documents = new LinkedHashMap<>();
-        for (RecordedChange change : changes)
+    static List<Write> fold(List<Writes.RecordedChange> changes, Set<Write.DocumentId> apart) {
+        Map<Write.DocumentId, List<Writes.RecordedChange>> documents = new LinkedHashMap<>();
+        for (Writes.RecordedChange change : changes)
             documents
                     .computeIfAbsent(change.document(), unused -> new ArrayList<>(1))
                     .add(change);
@@ -33,29 +32,29 @@ final class Folder {
     }
 
     /** One write or more per change, in the changes' order. */
-    static List<Write> alone(List<RecordedChange> changes) {
+    static List<Write> alone(List<Writes.RecordedChange> changes) {
         List<Write> writes = new ArrayList<>(changes.size());
-        for (RecordedChange change : changes) fold(List.of(change), writes);
+        for (Writes.RecordedChange change : changes) fold(List.of(change), writes);
         return writes;
     }
 
-    private static void fold(List<RecordedChange> changes, List<Write> writes) {
+    private static void fold(List<Writes.RecordedChange> changes, List<Write> writes) {
         if (changes.size() == 1 && changes.get(0).isOneWrite()) {
             writes.add(Writes.of(changes.get(0)));
             return;
         }
         Fold fold = new Fold();
-        for (RecordedChange change : changes) {
+        for (Writes.RecordedChange change : changes) {
             if (change.change() instanceof Change.Document) fold.document(change.value());
             else if (change.change() instanceof Change.Update) fold.update(change.steps(), change.value().length);
             else fold.delete();
         }
         boolean isNew = changes.get(0).isNew();
         for (Fold.Part part : fold.parts()) {
-            List<RecordedChange> folded = changes.subList(part.first(), part.first() + part.changes());
-            for (Folded write : part.writes()) {
+            List<Writes.RecordedChange> folded = changes.subList(part.first(), part.first() + part.changes());
+            for (Fold.Folded write : part.writes()) {
                 writes.add(
-                        write instanceof Folded.Alone alone
+                        write instanceof Fold.Folded.Alone alone
                                 ? Writes.of(changes.get(alone.change()))
                                 : Writes.of(folded, write, isNew));
             }

@@ -52,36 +52,35 @@ final class LogAdmin implements LogBounds.Source {
                             .filter(partition -> ids.containsKey(partition.topic()))
                             .collect(Collectors.toSet());
                     return offsets(existing, OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED)
-                            .thenCompose(starts -> ends ? ends(ids, starts) : withStarts(ids, starts));
+                            .thenCompose(starts -> ends
+                                    ? withEnds(ids, starts)
+                                    : CompletableFuture.completedStage(bounds(ids, starts, Map.of(), Map.of())));
                 })
                 .toCompletableFuture();
     }
 
-    private static CompletionStage<Map<TopicPartition, LogBounds>> withStarts(
-            Map<String, String> ids, Map<TopicPartition, Long> starts) {
-        return CompletableFuture.completedStage(by(
-                starts,
-                partition -> new LogBounds(
-                        ids.get(partition.topic()), starts.get(partition), LogBounds.UNKNOWN, LogBounds.UNKNOWN)));
-    }
-
     /** Reads the committed end first: where both ends are the same, no transaction was open. */
-    private CompletionStage<Map<TopicPartition, LogBounds>> ends(
+    private CompletionStage<Map<TopicPartition, LogBounds>> withEnds(
             Map<String, String> ids, Map<TopicPartition, Long> starts) {
         return offsets(starts.keySet(), OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
                 .thenCompose(stable -> offsets(starts.keySet(), OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
-                        .thenApply(written -> by(
-                                starts,
-                                partition -> new LogBounds(
-                                        ids.get(partition.topic()),
-                                        starts.get(partition),
-                                        stable.get(partition),
-                                        written.get(partition)))));
+                        .thenApply(written -> bounds(ids, starts, stable, written)));
     }
 
-    private static <T> Map<TopicPartition, T> by(
-            Map<TopicPartition, Long> partitions, Function<TopicPartition, T> value) {
-        return partitions.keySet().stream().collect(Collectors.toMap(Function.identity(), value));
+    private static Map<TopicPartition, LogBounds> bounds(
+            Map<String, String> ids,
+            Map<TopicPartition, Long> starts,
+            Map<TopicPartition, Long> stable,
+            Map<TopicPartition, Long> written) {
+        Map<TopicPartition, LogBounds> bounds = new HashMap<>();
+        starts.forEach((partition, start) -> bounds.put(
+                partition,
+                new LogBounds(
+                        ids.get(partition.topic()),
+                        start,
+                        stable.getOrDefault(partition, LogBounds.UNKNOWN),
+                        written.getOrDefault(partition, LogBounds.UNKNOWN))));
+        return bounds;
     }
 
     private CompletionStage<Map<String, String>> recentIds(Set<String> topics) {

@@ -91,8 +91,7 @@ record LogBounds(String topicId, long start, long stable, long end) {
     private static String upTo(OffsetDocument position) {
         String since = position.lastAtMs() == null
                 ? ""
-                : ", to what came in at "
-                        + Instant.ofEpochMilli(position.lastAtMs()).truncatedTo(ChronoUnit.SECONDS);
+                : ", stored at " + Instant.ofEpochMilli(position.lastAtMs()).truncatedTo(ChronoUnit.SECONDS);
         return "up to offset %d%s".formatted(position.offset(), since);
     }
 }

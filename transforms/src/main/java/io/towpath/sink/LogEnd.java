@@ -33,22 +33,11 @@ final class LogEnd {
         this.settings.put("max.poll.records", "1"); // one is enough, and may be large
     }
 
-    /** The broker's time of each partition's first record at or after an offset; now where there is none. Omits partitions without an answer. */
-    Map<TopicPartition, Long> nextTimes(Map<TopicPartition, Long> positions) {
-        long nowMs = System.currentTimeMillis();
-        Map<TopicPartition, Long> times = new HashMap<>();
-        firstTimes(positions).forEach((partition, time) -> times.put(partition, time.orElse(nowMs)));
-        return times;
-    }
-
-    /** Whether each partition has a record at or after an offset. Omits partitions without an answer. */
-    Map<TopicPartition, Boolean> hasRecords(Map<TopicPartition, Long> positions) {
-        Map<TopicPartition, Boolean> results = new HashMap<>();
-        firstTimes(positions).forEach((partition, time) -> results.put(partition, time.isPresent()));
-        return results;
-    }
-
-    private Map<TopicPartition, OptionalLong> firstTimes(Map<TopicPartition, Long> positions) {
+    /**
+     * The broker's time of each partition's first record at or after an offset; empty where there is no record. Omits partitions without an
+     * answer.
+     */
+    Map<TopicPartition, OptionalLong> firstTimes(Map<TopicPartition, Long> positions) {
         Map<TopicPartition, OptionalLong> times = new HashMap<>();
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, bytes, bytes)) {

@@ -32,7 +32,6 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
     /** The settings of Connect's own consumers for this connector, above all how to log in to Kafka. */
     private static final String CONSUMERS = "consumer.override.";
 
-    /** Adds these settings to a definition. */
     static ConfigDef define(ConfigDef definition) {
         return definition
                 .define(

@@ -56,7 +56,7 @@ public final class MongoSink extends MongoSinkConnector {
     private Config connected(Map<String, String> settings) {
         if (PemFiles.of(settings).isNone()) return super.validate(settings);
         Config config = new Config(config().validate(settings));
-        DestinationCheck.check(settings, config);
+        Destination.check(settings, config);
         return config;
     }
 
@@ -76,10 +76,6 @@ public final class MongoSink extends MongoSinkConnector {
 
     @Override
     public String version() {
-        return versionOfJar();
-    }
-
-    static String versionOfJar() {
         return Optional.ofNullable(MongoSink.class.getPackage().getImplementationVersion())
                 .orElse("unknown");
     }

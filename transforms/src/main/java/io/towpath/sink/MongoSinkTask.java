@@ -142,6 +142,6 @@ public final class MongoSinkTask extends SinkTask {
 
     @Override
     public String version() {
-        return MongoSink.versionOfJar();
+        return new MongoSink().version();
     }
 }

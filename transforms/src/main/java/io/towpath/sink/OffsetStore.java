@@ -43,7 +43,7 @@ final class OffsetStore {
 
     /** The document of a partition; null when there is none. */
     BsonDocument find(TopicPartition partition) {
-        return collection.find(filter(partition)).first();
+        return collection.find(OffsetDocument.filter(pipeline, partition)).first();
     }
 
     /**
@@ -55,7 +55,7 @@ final class OffsetStore {
         endTransaction(find(partition), session);
         return durable()
                 .findOneAndUpdate(
-                        filter(partition),
+                        OffsetDocument.filter(pipeline, partition),
                         OffsetDocument.takenBy(session, times),
                         new FindOneAndUpdateOptions().upsert(true).returnDocument(ReturnDocument.AFTER));
     }
@@ -74,13 +74,9 @@ final class OffsetStore {
         }
     }
 
-    private Bson filter(TopicPartition partition) {
-        return OffsetDocument.filter(pipeline, partition);
-    }
-
     /** Matches the document of a partition unless another task has taken it over. */
     Bson owned(TopicPartition partition, OffsetDocument position) {
-        return and(filter(partition), eq(OffsetDocument.EPOCH, position.epoch()));
+        return and(OffsetDocument.filter(pipeline, partition), eq(OffsetDocument.EPOCH, position.epoch()));
     }
 
     /** Matches the document of a partition at exactly this position. */

@@ -80,12 +80,11 @@ final class QuietPartitions {
     private Map<TopicPartition, Long> withoutRecords(
             Map<TopicPartition, Long> ends, Map<TopicPartition, OffsetDocument> positions) {
         Map<TopicPartition, Long> starts = new HashMap<>();
-        ends.keySet()
-                .forEach(partition ->
-                        starts.put(partition, positions.get(partition).clear()));
+        for (TopicPartition partition : ends.keySet())
+            starts.put(partition, positions.get(partition).clear());
         Map<TopicPartition, Long> clear = new HashMap<>();
-        end.hasRecords(starts).forEach((partition, hasRecords) -> {
-            if (hasRecords) readings.get(partition).unreadBehind(starts.get(partition));
+        end.firstTimes(starts).forEach((partition, time) -> {
+            if (time.isPresent()) readings.get(partition).unreadBehind(starts.get(partition));
             else clear.put(partition, ends.get(partition));
         });
         return clear;

@@ -14,9 +14,7 @@ final class Records {
 
     /** The size of their keys and values. */
     static long bytes(Collection<SinkRecord> records) {
-        long bytes = 0;
-        for (SinkRecord record : records) bytes += bytes(record);
-        return bytes;
+        return records.stream().mapToLong(Records::bytes).sum();
     }
 
     static long bytes(SinkRecord record) {

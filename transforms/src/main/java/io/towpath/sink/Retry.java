@@ -33,12 +33,13 @@ final class Retry {
         long now = System.nanoTime();
         if (since < 0) {
             since = now;
-            LOG.warn("cannot {}, retrying: {}", attempt, Reason.of(reason));
+            LOG.warn("cannot {}, retrying: {}", attempt, Verdict.message(reason));
         }
         if (now - since + pauseMs * 1_000_000 > limit.toNanos() || !slept()) {
             context.timeout(LONGEST_MS); // else Connect waits for as long as between commits
             throw new RetriableException(
-                    "cannot %s for %d s, and will retry: %s".formatted(attempt, limit.toSeconds(), Reason.of(reason)),
+                    "cannot %s for %d s, and will retry: %s"
+                            .formatted(attempt, limit.toSeconds(), Verdict.message(reason)),
                     reason);
         }
         pauseMs = Math.min(LONGEST_MS, pauseMs * 2);

@@ -1,17 +1,20 @@
 package io.towpath.sink;
 
-import java.lang.management.ManagementFactory;
+import com.mongodb.bulk.BulkWriteResult;
+import io.towpath.connector.MetricsBean;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import javax.management.JMException;
-import javax.management.MBeanServer;
 import javax.management.MalformedObjectNameException;
-import javax.management.ObjectName;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.SinkRecord;
 
-/** Counts what a sink task does. Only the task's thread writes; any thread may read. */
-final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
-    private final ObjectName name;
+/**
+ * Counts what a sink task has done since it started, as {@code io.towpath:type=sink,pipeline=…,task=…}. Only the task's thread writes; any
+ * thread may read.
+ */
+final class SinkMetrics implements AutoCloseable {
     private volatile WriteCounts totals = new WriteCounts();
     private volatile long records;
     private volatile long bytes;
@@ -24,18 +27,39 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
     private volatile long batchMs;
     private volatile long longestBatchMs;
     private volatile long totalBatchMs;
+    private final MetricsBean bean = new MetricsBean()
+            .add("Records", "Records whose offsets are committed", () -> records)
+            .add("Bytes", "Bytes of their keys and values", () -> bytes)
+            .add("Batches", "Transactions committed", () -> batches)
+            .add(
+                    "Writes",
+                    "Inserts, updates and deletes: what is left of the records after folding",
+                    () -> totals.writes())
+            .add("RecordsPerWrite", "How much folding saves; 0 without writes", () -> ratio(records, totals.writes()))
+            .add("BytesOut", "Bytes of documents and updates in the writes", () -> totals.bytes())
+            .add("Waves", "Waves of writes", () -> waves)
+            .add("Inserts", "Inserts", () -> totals.inserts())
+            .add("Updates", "Updates", () -> totals.updates())
+            .add("Deletes", "Deletes", () -> totals.deletes())
+            .add(
+                    "WithoutDocument",
+                    "Updates and deletes that found no document: the destination refused it before, or it never existed",
+                    () -> totals.withoutDocument())
+            .add("Refused", "Records that became dead letters", () -> refused)
+            .add("Retries", "Transactions that were retried after a transient error", () -> retries)
+            .add("LastRetryAt", "When the last retry was, ms since the epoch; 0 if there was none", () -> lastRetryAt)
+            .add("LastRetryReason", "The error before the last retry", () -> lastRetryReason)
+            .add("BatchMs", "How long the last batch took, from its handover to its commit", () -> batchMs)
+            .add("LongestBatchMs", "How long the slowest batch took", () -> longestBatchMs)
+            .add("MeanBatchMs", "The mean over all batches", () -> ratio(totalBatchMs, batches));
 
     SinkMetrics(String pipeline, int task) {
+        String name = "io.towpath:type=sink,pipeline=%s,task=%d".formatted(pipeline, task);
         try {
-            name = new ObjectName("io.towpath:type=sink,pipeline=%s,task=%d".formatted(pipeline, task));
+            bean.register(name);
         } catch (MalformedObjectNameException error) {
             throw new ConnectException(
                     "%s '%s' must be letters, digits, _ and - only".formatted(SinkSettings.PIPELINE, pipeline), error);
-        }
-        MBeanServer server = ManagementFactory.getPlatformMBeanServer();
-        try {
-            if (server.isRegistered(name)) server.unregisterMBean(name); // of a task that never stopped
-            server.registerMBean(this, name);
         } catch (JMException error) {
             throw new ConnectException("cannot register the metrics " + name, error);
         }
@@ -62,100 +86,31 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
         totalBatchMs += ms;
     }
 
-    @Override
-    public long getRecords() {
-        return records;
-    }
-
-    @Override
-    public long getBytes() {
-        return bytes;
-    }
-
-    @Override
-    public long getBatches() {
-        return batches;
-    }
-
-    @Override
-    public long getWrites() {
-        WriteCounts now = totals;
-        return now.inserts() + now.updates() + now.deletes();
-    }
-
-    @Override
-    public double getRecordsPerWrite() {
-        return ratio(records, getWrites());
-    }
-
-    @Override
-    public long getBytesOut() {
-        return totals.bytes();
-    }
-
-    @Override
-    public long getWaves() {
-        return waves;
-    }
-
-    @Override
-    public long getInserts() {
-        return totals.inserts();
-    }
-
-    @Override
-    public long getUpdates() {
-        return totals.updates();
-    }
-
-    @Override
-    public long getDeletes() {
-        return totals.deletes();
-    }
-
-    @Override
-    public long getWithoutDocument() {
-        return totals.withoutDocument();
-    }
-
-    @Override
-    public long getRefused() {
-        return refused;
-    }
-
-    @Override
-    public long getRetries() {
-        return retries;
-    }
-
-    @Override
-    public long getLastRetryAt() {
+    long lastRetryAt() {
         return lastRetryAt;
     }
 
-    @Override
-    public String getLastRetryReason() {
+    String lastRetryReason() {
         return lastRetryReason;
     }
 
-    @Override
-    public long getBatchMs() {
-        return batchMs;
-    }
-
-    @Override
-    public long getLongestBatchMs() {
-        return longestBatchMs;
-    }
-
-    @Override
-    public double getMeanBatchMs() {
-        return ratio(totalBatchMs, batches);
-    }
-
-    /** How long all batches took together. */
-    long totalBatchMs() {
-        return totalBatchMs;
+    /** What adds up over the tasks of a pipeline, as the destination stores it. */
+    Map<String, Long> counters() {
+        Map<String, Long> counters = new LinkedHashMap<>();
+        counters.put("batches", batches);
+        counters.put("records", records);
+        counters.put("writes", totals.writes());
+        counters.put("waves", waves);
+        counters.put("inserts", totals.inserts());
+        counters.put("updates", totals.updates());
+        counters.put("deletes", totals.deletes());
+        counters.put("withoutDocument", totals.withoutDocument());
+        counters.put("bytes", bytes);
+        counters.put("bytesOut", totals.bytes());
+        counters.put("batchMs", totalBatchMs);
+        counters.put("refused", refused);
+        counters.put("retries", retries);
+        return counters;
     }
 
     private static double ratio(long part, long whole) {
@@ -164,10 +119,39 @@ final class SinkMetrics implements SinkMetricsMXBean, AutoCloseable {
 
     @Override
     public void close() {
-        try {
-            ManagementFactory.getPlatformMBeanServer().unregisterMBean(name);
-        } catch (JMException error) {
-            // a newer task of the same number has replaced it
+        bean.close();
+    }
+
+    /** Writes by class, the bytes of documents and updates in them, and those that found no document. */
+    record WriteCounts(long inserts, long updates, long deletes, long bytes, long withoutDocument) {
+        WriteCounts() {
+            this(0, 0, 0, 0, 0);
+        }
+
+        long writes() {
+            return inserts + updates + deletes;
+        }
+
+        WriteCounts plus(Waves.Bulk bulk, BulkWriteResult result) {
+            long[] kinds = new long[Write.Kind.values().length];
+            bulk.writes().forEach(write -> kinds[write.kind().ordinal()]++);
+            long expected =
+                    bulk.writes().stream().filter(write -> !write.mayMiss()).count();
+            int actual = result.getInsertedCount()
+                    + result.getMatchedCount()
+                    + result.getUpserts().size()
+                    + result.getDeletedCount();
+            long size = bulk.writes().stream().mapToLong(Write::bytes).sum();
+            return plus(new WriteCounts(kinds[0], kinds[1], kinds[2], size, Math.max(0, expected - actual)));
+        }
+
+        WriteCounts plus(WriteCounts more) {
+            return new WriteCounts(
+                    inserts + more.inserts,
+                    updates + more.updates,
+                    deletes + more.deletes,
+                    bytes + more.bytes,
+                    withoutDocument + more.withoutDocument);
         }
     }
 }

@@ -5,7 +5,6 @@ import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.UpdateOptions;
 import java.time.Duration;
-import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.bson.BsonDateTime;
@@ -49,15 +48,15 @@ final class TaskFacts {
 
     void writeNow() {
         next = System.nanoTime() + EVERY_NS;
-        Map<String, Long> now = counters();
+        Map<String, Long> now = metrics.counters();
         BsonDocument increments = new BsonDocument();
         now.forEach((name, value) -> increments.append(name, new BsonInt64(value - written.getOrDefault(name, 0L))));
         BsonDocument update = new BsonDocument("$inc", increments);
-        long retryAt = metrics.getLastRetryAt();
+        long retryAt = metrics.lastRetryAt();
         if (now.equals(written) && retryAt == lastRetryAt) return;
         if (retryAt != lastRetryAt) {
             BsonDocument retry = new BsonDocument("at", new BsonDateTime(retryAt))
-                    .append("reason", new BsonString(metrics.getLastRetryReason()));
+                    .append("reason", new BsonString(metrics.lastRetryReason()));
             update.append("$set", new BsonDocument("lastRetry", retry));
         }
         try {
@@ -67,23 +66,5 @@ final class TaskFacts {
         } catch (MongoException error) {
             // written the next time
         }
-    }
-
-    private Map<String, Long> counters() {
-        Map<String, Long> counters = new LinkedHashMap<>();
-        counters.put("batches", metrics.getBatches());
-        counters.put("records", metrics.getRecords());
-        counters.put("writes", metrics.getWrites());
-        counters.put("waves", metrics.getWaves());
-        counters.put("inserts", metrics.getInserts());
-        counters.put("updates", metrics.getUpdates());
-        counters.put("deletes", metrics.getDeletes());
-        counters.put("withoutDocument", metrics.getWithoutDocument());
-        counters.put("bytes", metrics.getBytes());
-        counters.put("bytesOut", metrics.getBytesOut());
-        counters.put("batchMs", metrics.totalBatchMs());
-        counters.put("refused", metrics.getRefused());
-        counters.put("retries", metrics.getRetries());
-        return counters;
     }
 }

@@ -16,30 +16,14 @@ import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 
 /** Applies records and advances their partitions' offsets, both or neither. */
-final class Transaction {
+record Transaction(
+        MongoClient client,
+        ClientSession session,
+        TransactionOptions options,
+        Offsets offsets,
+        DeadLetters deadLetters,
+        SinkMetrics metrics) {
     private static final int COMMITS = 2; // if the result is still unknown, the offsets show it
-
-    private final MongoClient client;
-    private final ClientSession session;
-    private final TransactionOptions options;
-    private final Offsets offsets;
-    private final DeadLetters deadLetters;
-    private final SinkMetrics metrics;
-
-    Transaction(
-            MongoClient client,
-            ClientSession session,
-            TransactionOptions options,
-            Offsets offsets,
-            DeadLetters deadLetters,
-            SinkMetrics metrics) {
-        this.client = client;
-        this.session = session;
-        this.options = options;
-        this.offsets = offsets;
-        this.deadLetters = deadLetters;
-        this.metrics = metrics;
-    }
 
     /**
      * One attempt.
@@ -57,7 +41,7 @@ final class Transaction {
         try {
             long began = System.nanoTime();
             session.startTransaction(options);
-            WriteCounts counts = new WriteCounts();
+            SinkMetrics.WriteCounts counts = new SinkMetrics.WriteCounts();
             for (List<Waves.Bulk> wave : waves) {
                 for (Waves.Bulk bulk : wave) {
                     current = bulk;
@@ -138,5 +122,24 @@ final class Transaction {
         for (SinkRecord record : records)
             ends.put(Records.partition(record), new Offsets.End(record.kafkaOffset() + 1, record.timestamp()));
         return ends;
+    }
+
+    /** The outcome of one attempt to apply records in a transaction. */
+    sealed interface Outcome {
+        /**
+         * Committed.
+         *
+         * @param openNs how long the transaction was open until the server was asked to commit
+         */
+        record Applied(long openNs) implements Outcome {}
+
+        /** Nothing is written, as the destination refuses one of the writes. */
+        record Refused(Write write, Verdict verdict, int code, String reason) implements Outcome {}
+
+        /** Nothing is written, or it is unknown whether all is: the offsets will show. */
+        record Failed(Verdict verdict, int records, RuntimeException error) implements Outcome {}
+
+        /** Nothing is written, as the offsets are not where they were expected. */
+        record Displaced() implements Outcome {}
     }
 }

@@ -1,6 +1,7 @@
 package io.towpath.sink;
 
 import com.mongodb.MongoBulkWriteException;
+import com.mongodb.MongoCommandException;
 import com.mongodb.MongoException;
 import com.mongodb.MongoSecurityException;
 import com.mongodb.MongoSocketException;
@@ -63,5 +64,13 @@ enum Verdict {
     private static Verdict of(ServerError error) {
         if (error.isTransientForWrites()) return TRANSIENT;
         return error.isHopelessForWrites() ? HOPELESS : UNCLEAR;
+    }
+
+    /** The error's message, short enough to be shown: without the server's whole response. */
+    static String message(RuntimeException error) {
+        if (error instanceof MongoCommandException answer)
+            return "%s (%s, code %d)"
+                    .formatted(answer.getErrorMessage(), answer.getErrorCodeName(), answer.getErrorCode());
+        return String.valueOf(error.getMessage());
     }
 }

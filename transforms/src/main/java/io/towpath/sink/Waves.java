@@ -2,12 +2,18 @@ package io.towpath.sink;
 
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.model.ReplaceOneModel;
+import io.towpath.connector.TextHeaders;
+import io.towpath.record.ClusterTime;
+import io.towpath.record.ContractException;
+import io.towpath.record.RecordHeaders;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.kafka.common.TopicPartition;
 
 /**
  * Divides a batch into waves. The changes of one document keep their order, one per wave, so the writes of a wave can be sent by class,
@@ -20,12 +26,14 @@ final class Waves {
     /** Writes of one namespace that go to the server as one bulk; {@code ordered} when it may contain a document twice. */
     record Bulk(MongoNamespace namespace, boolean ordered, List<Write> writes) {}
 
+    private static final ClusterTime NONE = ClusterTime.ofBits(0);
+
     private Waves() {}
 
     static List<List<Bulk>> of(List<Write> writes) {
         List<List<Write>> waves = new ArrayList<>();
         int[] waveOf = new int[writes.size()];
-        Map<DocumentId, Integer> changes = new HashMap<>();
+        Map<Write.DocumentId, Integer> changes = new HashMap<>();
         for (int i = 0; i < writes.size(); i++) {
             Write write = writes.get(i);
             waveOf[i] = changes.merge(write.document(), 1, Integer::sum) - 1;
@@ -67,4 +75,35 @@ final class Waves {
     }
 
     private record Command(MongoNamespace namespace, boolean replaces) {}
+
+    /**
+     * The writes in the order of the source's history, across partitions; within a partition they keep theirs, whatever the times. Needed
+     * where documents depend on one another, as in a unique index: the write that frees a value comes before the one that takes it.
+     */
+    static List<Write> inSourceOrder(List<Write> writes) {
+        Map<TopicPartition, ClusterTime> latest = new HashMap<>();
+        List<Timed> timed = new ArrayList<>();
+        for (Write write : writes) {
+            TopicPartition partition = Records.partition(write.record());
+            timed.add(new Timed(latest.merge(partition, time(write), Waves::later), write));
+        }
+        timed.sort(Comparator.comparing(Timed::time));
+        return timed.stream().map(Timed::write).toList();
+    }
+
+    private static ClusterTime later(ClusterTime left, ClusterTime right) {
+        return left.isAfter(right) ? left : right;
+    }
+
+    private static ClusterTime time(Write write) {
+        try {
+            return TextHeaders.read(write.record(), RecordHeaders.TIME)
+                    .map(ClusterTime::parse)
+                    .orElse(NONE);
+        } catch (ContractException noTime) {
+            return NONE; // a hint only: the partition's latest time counts
+        }
+    }
+
+    private record Timed(ClusterTime time, Write write) {}
 }

@@ -2,6 +2,7 @@ package io.towpath.sink;
 
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.model.WriteModel;
+import java.nio.ByteBuffer;
 import java.util.List;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
@@ -26,11 +27,13 @@ record Write(
         DELETE
     }
 
+    /** The identity of a document at the destination. {@code id} is the key of its records, the same for all of its changes. */
+    record DocumentId(MongoNamespace namespace, ByteBuffer id) {}
+
     MongoNamespace namespace() {
         return document.namespace();
     }
 
-    /** The first of the records. */
     SinkRecord record() {
         return records.get(0);
     }

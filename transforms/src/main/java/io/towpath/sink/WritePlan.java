@@ -21,7 +21,7 @@ final class WritePlan {
     private final DeadLetters deadLetters;
     private boolean inSourceOrder;
     /** Documents with a folded write that the destination refused: single writes will show which record it refuses. */
-    private final Set<DocumentId> unfolded = new HashSet<>();
+    private final Set<Write.DocumentId> unfolded = new HashSet<>();
 
     WritePlan(SinkSettings settings, Writes writes, DeadLetters deadLetters) {
         this.settings = settings;
@@ -30,7 +30,7 @@ final class WritePlan {
     }
 
     List<List<Waves.Bulk>> waves(List<SinkRecord> stretch) {
-        List<RecordedChange> changes = new ArrayList<>(stretch.size());
+        List<Writes.RecordedChange> changes = new ArrayList<>(stretch.size());
         for (SinkRecord record : stretch) {
             if (deadLetters.contains(record)) continue;
             try {
@@ -41,7 +41,7 @@ final class WritePlan {
         }
         if (settings.fold() && !inSourceOrder) return Waves.of(Folder.fold(changes, unfolded));
         List<Write> single = Folder.alone(changes);
-        return inSourceOrder ? List.of(Waves.inOrder(SourceOrder.of(single))) : Waves.of(single);
+        return inSourceOrder ? List.of(Waves.inOrder(Waves.inSourceOrder(single))) : Waves.of(single);
     }
 
     void applied() {
@@ -50,7 +50,7 @@ final class WritePlan {
     }
 
     /** Returns whether the next transaction should be smaller. */
-    boolean refused(Outcome.Refused refused) {
+    boolean refused(Transaction.Outcome.Refused refused) {
         Write write = refused.write();
         boolean isDuplicate = refused.code() == ServerError.DuplicateKey.code();
         if (refused.verdict() == Verdict.PRESENT) {
@@ -76,6 +76,6 @@ final class WritePlan {
                 .findFirst()
                 .orElseThrow();
         int code = error instanceof MongoException mongoError ? Math.max(0, mongoError.getCode()) : 0;
-        deadLetters.add(record, writes.namespace(record), code, Reason.of(error));
+        deadLetters.add(record, writes.namespace(record), code, Verdict.message(error));
     }
 }

@@ -7,14 +7,13 @@ import com.mongodb.client.model.WriteModel;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
 import io.towpath.connector.TextHeaders;
-import io.towpath.fold.Folded;
+import io.towpath.fold.Fold;
 import io.towpath.fold.Steps;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
 import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
 import io.towpath.record.WholeBson;
-import io.towpath.sink.model.IdFilter;
 import io.towpath.sink.model.WriteModels;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import java.nio.ByteBuffer;
@@ -68,7 +67,7 @@ final class Writes {
         Steps steps = change instanceof Change.Update update ? Steps.of(update) : null;
         boolean isNew = change instanceof Change.Document && isNew(record);
         return new RecordedChange(
-                record, new DocumentId(namespace, ByteBuffer.wrap(key)), filter, change, steps, isNew);
+                record, new Write.DocumentId(namespace, ByteBuffer.wrap(key)), filter, change, steps, isNew);
     }
 
     /** A record of the contract may omit its version; this sink cannot know what another version means. */
@@ -85,7 +84,7 @@ final class Writes {
         } catch (ContractException error) {
             throw new DataException("its key: " + error.getMessage(), error);
         }
-        BsonDocument filter = IdFilter.of(key).orElseThrow(() -> new DataException("its key has no _id"));
+        BsonDocument filter = WriteModels.filter(key).orElseThrow(() -> new DataException("its key has no _id"));
         if (!Arrays.equals(CanonicalKey.of(key), key))
             throw new DataException("its key is not {_id: …} alone, in the canonical form");
         return filter;
@@ -109,9 +108,9 @@ final class Writes {
      *
      * @param isNew whether the document is not at the destination yet
      */
-    static Write of(List<RecordedChange> changes, Folded folded, boolean isNew) {
-        if (folded instanceof Folded.Document document) return document(changes, document.bytes(), isNew);
-        if (folded instanceof Folded.Operators operators) return operators(changes, operators.bytes());
+    static Write of(List<RecordedChange> changes, Fold.Folded folded, boolean isNew) {
+        if (folded instanceof Fold.Folded.Document document) return document(changes, document.bytes(), isNew);
+        if (folded instanceof Fold.Folded.Operators operators) return operators(changes, operators.bytes());
         return delete(changes, isNew);
     }
 
@@ -164,5 +163,30 @@ final class Writes {
                 MongoSinkTopicConfig.NAMESPACE_MAPPER_CONFIG,
                 settings.getNamespaceMapper().getClass().getName(),
                 "must be %s: one topic, one namespace".formatted(TopicNamespaceMapper.class.getName()));
+    }
+
+    /**
+     * What one record says about a document at the destination.
+     *
+     * @param filter matches the document
+     * @param steps of an update; null for other changes
+     * @param isNew whether, by the topic, the document is not at the destination yet
+     */
+    record RecordedChange(
+            SinkRecord record,
+            Write.DocumentId document,
+            BsonDocument filter,
+            Change change,
+            Steps steps,
+            boolean isNew) {
+        /** Whether the change is a single write by itself. */
+        boolean isOneWrite() {
+            return steps == null || steps.areOperators();
+        }
+
+        /** The record's value; null for a delete. */
+        byte[] value() {
+            return (byte[]) record.value();
+        }
     }
 }

@@ -7,7 +7,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
-import java.util.stream.Stream;
 import javax.management.JMException;
 import javax.management.MBeanAttributeInfo;
 import javax.management.MBeanServer;
@@ -59,18 +58,12 @@ final class ExactlyOnce {
                     new ObjectName("kafka.connect:type=source-task-metrics,connector=%s,task=*"
                             .formatted(Sanitizer.jmxSanitize(connector))),
                     null);
-            boolean hasAny = false;
-            for (ObjectName task : tasks) {
-                if (attributes(server, task).anyMatch(METRIC::equals)) return false;
-                hasAny = true;
-            }
-            return hasAny;
+            for (ObjectName task : tasks)
+                for (MBeanAttributeInfo attribute : server.getMBeanInfo(task).getAttributes())
+                    if (attribute.getName().equals(METRIC)) return false;
+            return !tasks.isEmpty();
         } catch (JMException gone) {
             return false;
         }
-    }
-
-    private static Stream<String> attributes(MBeanServer server, ObjectName name) throws JMException {
-        return Stream.of(server.getMBeanInfo(name).getAttributes()).map(MBeanAttributeInfo::getName);
     }
 }

@@ -1,9 +1,15 @@
 package io.towpath.source;
 
 import io.debezium.connector.mongodb.MongoDbConnector;
+import io.debezium.util.Strings;
 import io.towpath.connector.Requirements;
+import io.towpath.debezium.CursorPipeline;
+import io.towpath.debezium.RawDocuments;
+import io.towpath.debezium.SourceCluster;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.regex.Pattern;
 import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigValue;
@@ -14,6 +20,12 @@ import org.apache.kafka.connect.connector.Task;
  * without what the rows hold already, and re-read documents in between.
  */
 public final class MongoSource extends MongoDbConnector {
+    private static final String HOOK = "mongodb.authentication.class";
+    /** The hook's name in pipelines that earlier versions deployed. */
+    private static final String HOOK_BEFORE = "io.towpath.source.RawDocuments";
+
+    private static final String SILENT = "what Debezium cannot read would be left out silently";
+
     @Override
     public Class<? extends Task> taskClass() {
         return MongoSourceTask.class;
@@ -26,12 +38,41 @@ public final class MongoSource extends MongoDbConnector {
 
     @Override
     public Config validate(Map<String, String> configuration) {
-        Requirements requirements = SourceRequirements.of(configuration);
+        Requirements requirements = requirements(configuration);
         // Debezium omits settings that it defines, and Connect fails on that when there is an error
         Map<String, ConfigValue> values = new LinkedHashMap<>(config().validateAll(configuration));
         // it also connects, and our hook throws where it cannot work
         if (requirements.areMet())
             super.validate(configuration).configValues().forEach(value -> values.put(value.name(), value));
         return new Config(requirements.addedTo(values.values()));
+    }
+
+    /** What it needs of the settings of Connect and of Debezium. */
+    static Requirements requirements(Map<String, String> configuration) {
+        Requirements requirements = ExactlyOnce.in(new Requirements(configuration))
+                .bytes()
+                .unset("errors.tolerance", List.of("none"), "records with errors would be left out silently")
+                .unset("event.processing.failure.handling.mode", List.of("fail"), SILENT)
+                .unset("cursor.oversize.handling.mode", List.of("fail"), SILENT)
+                .set(
+                        HOOK,
+                        List.of(
+                                HOOK_BEFORE.equals(configuration.get(HOOK))
+                                        ? HOOK_BEFORE
+                                        : RawDocuments.class.getName()),
+                        "documents would lose their bytes and types")
+                .passes(
+                        CursorPipeline.SETTING,
+                        () -> CursorPipeline.require(configuration.get(CursorPipeline.SETTING)));
+        for (String key : SourceCluster.FILTERS)
+            requirements.passes(
+                    key,
+                    () -> Strings.listOfRegex(configuration.get(key), Pattern.CASE_INSENSITIVE)); // as Debezium does
+        if (Boolean.parseBoolean(configuration.get(SourceSettings.WHOLE_DOCUMENTS)))
+            requirements.unset(
+                    "capture.mode",
+                    List.of("change_streams_update_full", "change_streams_update_full_with_pre_image"),
+                    "%s=true needs the documents that Debezium looks up".formatted(SourceSettings.WHOLE_DOCUMENTS));
+        return requirements;
     }
 }

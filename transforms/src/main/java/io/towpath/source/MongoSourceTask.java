@@ -82,9 +82,7 @@ public final class MongoSourceTask extends SourceTask {
                 SourceCluster.selection(configuration),
                 new DdlLog(
                         context.offsetStorageReader().offset(partitions.ddl()),
-                        Optional.ofNullable(streamOffset())
-                                .flatMap(EventTime::of)
-                                .orElse(ledger.start())),
+                        EventTime.of(streamOffset()).orElse(ledger.start())),
                 settings.name());
     }
 
@@ -148,17 +146,15 @@ public final class MongoSourceTask extends SourceTask {
         }
         Optional<Map<String, Object>> ddlOffset = ddl.dueOffset();
         if (ddlOffset.isPresent()) return List.of(partitions.offsetRecord(partitions.ddl(), ddlOffset.get(), "ddl"));
-        if (phase == null || phase.isOver()) nextPhase();
+        if (phase == null || phase.isOver()) {
+            Closing.all(phase);
+            phase = ledger.isStreaming() ? streaming() : new InitialCopy(progress, reads);
+        }
         return sizeLimit.applyTo(phase.poll());
     }
 
-    private void nextPhase() {
-        if (phase != null) phase.close();
-        phase = ledger.isStreaming() ? streaming() : new InitialCopy(progress, reads);
-    }
-
     private Phase streaming() {
-        Optional<ClusterTime> last = Optional.ofNullable(streamOffset()).flatMap(EventTime::of);
+        Optional<ClusterTime> last = EventTime.of(streamOffset());
         debezium = new DebeziumStream(context, configuration, source, ledger.start());
         Rereads rereads = new Rereads(
                 progress,

@@ -6,10 +6,19 @@ import io.towpath.source.progress.SourceMetrics;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.utils.ByteBufferOutputStream;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -31,14 +40,20 @@ final class RecordSizeLimit implements AutoCloseable {
     /** Of a batch with one record: its header (61 bytes), lengths, and the headers of the contract. */
     private static final int OVERHEAD = 200;
 
+    private static final long FRESH_NS = Duration.ofSeconds(10).toNanos();
+    private static final long TIMEOUT_MS = 10_000;
+
+    /** A topic's {@code max.message.bytes}. */
+    private record Limit(int bytes, long readNs) {}
+
     private final SourceSettings settings;
     private final SourceMetrics metrics;
-    private final TopicLimits limits;
+    private final Map<String, Limit> limits = new HashMap<>();
+    private Admin admin;
 
     RecordSizeLimit(SourceSettings settings, SourceMetrics metrics) {
         this.settings = settings;
         this.metrics = metrics;
-        this.limits = new TopicLimits(settings.rereads().client());
     }
 
     /** The same records, with dead letters in place of those that are too large; null stays null. */
@@ -65,12 +80,34 @@ final class RecordSizeLimit implements AutoCloseable {
             return "the record has %,d bytes, and the source connector's producer sends %,d at most (max.request.size)"
                     .formatted(size, settings.largestRequest());
         }
-        int limit = limits.of(record.topic());
+        int limit = limit(record.topic());
         if (size <= limit) return "";
         int packed = OVERHEAD + packed(key, value);
         if (packed <= limit) return "";
         return "the record has %,d bytes, and the topic %s takes %,d at most (max.message.bytes): raise that, then `towpath repair PIPELINE --dead-letters`"
                 .formatted(packed, record.topic(), limit);
+    }
+
+    /** How large a record a topic takes, read every few seconds; the largest number where it cannot be read. */
+    private int limit(String topic) throws InterruptedException {
+        Limit last = limits.get(topic);
+        if (last != null && System.nanoTime() - last.readNs < FRESH_NS) return last.bytes;
+        int bytes = last == null ? Integer.MAX_VALUE : last.bytes;
+        try {
+            bytes = readLimit(topic);
+        } catch (ExecutionException | TimeoutException error) {
+            LOGGER.debug("cannot read the settings of the topic {}", topic, error);
+        }
+        limits.put(topic, new Limit(bytes, System.nanoTime()));
+        return bytes;
+    }
+
+    private int readLimit(String topic) throws InterruptedException, ExecutionException, TimeoutException {
+        if (admin == null) admin = Admin.create(settings.rereads().client());
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        Config config =
+                admin.describeConfigs(List.of(resource)).values().get(resource).get(TIMEOUT_MS, TimeUnit.MILLISECONDS);
+        return Integer.parseInt(config.get("max.message.bytes").value());
     }
 
     /** The size after compression, as the producer's {@code compression.type} of {@code source.json} does it. */
@@ -123,6 +160,6 @@ final class RecordSizeLimit implements AutoCloseable {
 
     @Override
     public void close() {
-        limits.close();
+        if (admin != null) admin.close(Duration.ZERO);
     }
 }

@@ -40,7 +40,6 @@ public record SourceSettings(
     private static final String RANGES = "ranges";
     private static final String NONE = "none";
 
-    /** Adds these settings to a definition. */
     static ConfigDef define(ConfigDef definition) {
         return RereadSettings.define(CopySettings.define(PemFiles.define(definition)))
                 .define(

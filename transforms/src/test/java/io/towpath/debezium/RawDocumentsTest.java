@@ -110,9 +110,9 @@ class RawDocumentsTest {
                 .with("cursor.pipeline", "[{\"$match\": {}}]")
                 .build();
         ConfigException error = assertThrows(ConfigException.class, () -> new RawDocuments().init(config));
-        assertTrue(error.getMessage().contains("set it to " + CursorPipeline.PIPELINE), error.getMessage());
+        assertTrue(error.getMessage().contains("let it begin with " + CursorPipeline.PIPELINE), error.getMessage());
         assertThrows(ConfigException.class, () -> new RawDocuments().init(Configuration.from(Map.of())));
-        assertTrue(CursorPipeline.isIn(CursorPipeline.PIPELINE.replace(" ", "")));
+        CursorPipeline.require(CursorPipeline.PIPELINE.replace(" ", ""));
     }
 
     @Test

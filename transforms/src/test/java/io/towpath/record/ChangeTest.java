@@ -36,7 +36,7 @@ class ChangeTest {
                 Raw.embedded("$truncate", Raw.int32("list.0", 3)));
         Change.Update update = assertInstanceOf(Change.Update.class, Change.decode(value));
         assertEquals(List.of("z", "a.b"), update.unset());
-        assertEquals(List.of(new Truncation("list.0", 3)), update.truncations());
+        assertEquals(List.of(new Change.Truncation("list.0", 3)), update.truncations());
         assertArrayEquals(value, update.encode());
     }
 

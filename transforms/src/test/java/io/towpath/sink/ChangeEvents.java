@@ -6,8 +6,7 @@ import io.towpath.fold.Steps;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
-import io.towpath.record.Truncation;
-import io.towpath.sink.model.IdFilter;
+import io.towpath.sink.model.WriteModels;
 import io.towpath.support.Raw;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
@@ -47,16 +46,16 @@ final class ChangeEvents {
         };
     }
 
-    static RecordedChange recorded(BsonDocument event, MongoCollection<?> destination, long offset) {
+    static Writes.RecordedChange recorded(BsonDocument event, MongoCollection<?> destination, long offset) {
         byte[] key = CanonicalKey.of(BsonBytes.of(event.getDocument("documentKey")));
         byte[] value = change(event).encode();
         SinkRecord record = new SinkRecord("events", 0, null, key, null, value, offset);
         Change change = Change.decode(value);
         boolean isNew = operation(event).equals("c");
-        return new RecordedChange(
+        return new Writes.RecordedChange(
                 record,
-                new DocumentId(destination.getNamespace(), ByteBuffer.wrap(key)),
-                IdFilter.of(key).orElseThrow(),
+                new Write.DocumentId(destination.getNamespace(), ByteBuffer.wrap(key)),
+                WriteModels.filter(key).orElseThrow(),
                 change,
                 change instanceof Change.Update update ? Steps.of(update) : null,
                 isNew);
@@ -71,9 +70,9 @@ final class ChangeEvents {
     }
 
     private static Change.Update update(BsonDocument described) {
-        List<Truncation> truncations = described.getArray("truncatedArrays").stream()
+        List<Change.Truncation> truncations = described.getArray("truncatedArrays").stream()
                 .map(BsonValue::asDocument)
-                .map(cut -> new Truncation(
+                .map(cut -> new Change.Truncation(
                         cut.getString("field").getValue(),
                         cut.getNumber("newSize").intValue()))
                 .toList();

@@ -9,8 +9,8 @@ import com.mongodb.client.MongoCollection;
 import io.towpath.fold.Steps;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
-import io.towpath.sink.model.ClassicUpdate;
 import io.towpath.sink.model.TotalUpdate;
+import io.towpath.sink.model.WriteModels;
 import io.towpath.support.Raw;
 import java.util.ArrayList;
 import java.util.List;
@@ -105,7 +105,7 @@ class ExactUpdateServerTest extends DestinationTest {
                             filter,
                             List.of(BsonDocument.parse(
                                     "{$set: {list: {$slice: [{$ifNull: ['$list', []]}, %d]}}}".formatted(1 + i % 4))));
-                    default -> source.updateOne(filter, ClassicUpdate.of(updates.update(true)));
+                    default -> source.updateOne(filter, WriteModels.operators(updates.update(true)));
                 }
             } catch (MongoException refused) {
                 // nothing has changed

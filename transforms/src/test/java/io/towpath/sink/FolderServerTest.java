@@ -46,17 +46,18 @@ class FolderServerTest extends DestinationTest {
     void theSameBytesAsAtTheSource(long seed) {
         Random random = new Random(seed);
         List<BsonDocument> events = ChangeEvents.during(source, () -> write(random.nextLong()));
-        Map<ByteBuffer, List<RecordedChange>> histories = new LinkedHashMap<>();
+        Map<ByteBuffer, List<Writes.RecordedChange>> histories = new LinkedHashMap<>();
         for (BsonDocument event : events) {
-            RecordedChange change = ChangeEvents.recorded(event, collection, changes++);
+            Writes.RecordedChange change = ChangeEvents.recorded(event, collection, changes++);
             histories
                     .computeIfAbsent(change.document().id(), unused -> new ArrayList<>())
                     .add(change);
         }
         while (!histories.isEmpty()) {
-            List<RecordedChange> batch = new ArrayList<>();
-            for (List<RecordedChange> history : histories.values()) {
-                List<RecordedChange> some = history.subList(0, Math.min(history.size(), random.nextInt(WRITES + 4)));
+            List<Writes.RecordedChange> batch = new ArrayList<>();
+            for (List<Writes.RecordedChange> history : histories.values()) {
+                List<Writes.RecordedChange> some =
+                        history.subList(0, Math.min(history.size(), random.nextInt(WRITES + 4)));
                 batch.addAll(some);
                 some.clear();
             }

@@ -1,7 +1,6 @@
 package io.towpath.sink;
 
 import io.towpath.record.Change;
-import io.towpath.record.Truncation;
 import io.towpath.support.Raw;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -59,7 +58,7 @@ public final class RandomUpdates {
     public Change.Update update(boolean odd) {
         TreeMap<String, BsonValue> set = new TreeMap<>(RandomUpdates::serverOrder);
         List<String> unset = new ArrayList<>();
-        List<Truncation> truncations = new ArrayList<>();
+        List<Change.Truncation> truncations = new ArrayList<>();
         List<String> taken = new ArrayList<>();
         for (int i = random.nextInt(5); i >= 0; i--) {
             String path = path(odd);
@@ -68,7 +67,7 @@ public final class RandomUpdates {
                     .anyMatch(other -> (path + ".").startsWith(other + ".") || (other + ".").startsWith(path + "."));
             if (clashes) continue;
             if (kind == 0) {
-                truncations.add(new Truncation(path, random.nextInt(3)));
+                truncations.add(new Change.Truncation(path, random.nextInt(3)));
                 continue; // what is set may lie within
             }
             taken.add(path);

@@ -92,7 +92,7 @@ class WavesTest {
                 timed(0, 0, "5:1"), timed(0, 1, "3:9"), timed(0, 2, "7:0"), timed(1, 10, "4:0"), timed(1, 11, "5:2"));
         assertEquals(
                 List.of(10L, 0L, 1L, 11L, 2L),
-                SourceOrder.of(writes).stream()
+                Waves.inSourceOrder(writes).stream()
                         .map(write -> write.record().kafkaOffset())
                         .toList());
         assertFalse(Waves.inOrder(writes).isEmpty());
@@ -120,6 +120,7 @@ class WavesTest {
     private static Write write(SinkRecord record, String namespace, int id, Kind kind) {
         ByteBuffer key = ByteBuffer.allocate(4).putInt(0, id);
         DeleteOneModel<BsonDocument> model = new DeleteOneModel<>(new BsonDocument());
-        return new Write(List.of(record), new DocumentId(new MongoNamespace(namespace), key), kind, model, 0, false);
+        return new Write(
+                List.of(record), new Write.DocumentId(new MongoNamespace(namespace), key), kind, model, 0, false);
     }
 }

@@ -33,7 +33,7 @@ class WritesFuzzTest {
         Map<String, Integer> seen = Fuzz.run("records, read and folded", 2_000, random -> {
             OddRecords records = new OddRecords(random, TOPIC);
             Writes writes = writes();
-            List<RecordedChange> changes = new ArrayList<>();
+            List<Writes.RecordedChange> changes = new ArrayList<>();
             int bad = 0;
             for (int offset = 0; offset < 6; offset++) {
                 int kind = random.nextInt(4);
@@ -67,7 +67,7 @@ class WritesFuzzTest {
     }
 
     /** A later document or delete of the same key says all. */
-    private static boolean isForgotten(RecordedChange change, List<RecordedChange> changes) {
+    private static boolean isForgotten(Writes.RecordedChange change, List<Writes.RecordedChange> changes) {
         return changes.stream()
                 .anyMatch(other -> other.document().equals(change.document())
                         && other.steps() == null

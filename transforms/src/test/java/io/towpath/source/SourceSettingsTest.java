@@ -73,24 +73,24 @@ class SourceSettingsTest {
     @Test
     void wholeDocumentsNeedThemToBeLookedUp() {
         Map<String, String> settings = settings("towpath.whole.documents", "true");
-        assertFalse(SourceRequirements.of(settings).areMet(), "with capture.mode=x");
+        assertFalse(MongoSource.requirements(settings).areMet(), "with capture.mode=x");
         settings.put("capture.mode", "change_streams_update_full");
-        assertTrue(SourceRequirements.of(settings).areMet());
+        assertTrue(MongoSource.requirements(settings).areMet());
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"required", "REQUIRED"})
     void whatTheCommandLineDeploysIsAccepted(String support) {
         Map<String, String> settings = settings("exactly.once.support", support);
-        List<ConfigValue> none = SourceRequirements.of(settings).addedTo(List.of());
+        List<ConfigValue> none = MongoSource.requirements(settings).addedTo(List.of());
         assertEquals(List.of(), none, "what has no error would hide Connect's own");
         settings.remove("transaction.boundary");
-        assertTrue(SourceRequirements.of(settings).areMet(), "Connect's default is poll");
+        assertTrue(MongoSource.requirements(settings).areMet(), "Connect's default is poll");
     }
 
     @Test
     void theHooksNameInPipelinesDeployedBeforeIsAccepted() {
-        assertTrue(SourceRequirements.of(settings("mongodb.authentication.class", "io.towpath.source.RawDocuments"))
+        assertTrue(MongoSource.requirements(settings("mongodb.authentication.class", "io.towpath.source.RawDocuments"))
                 .areMet());
     }
 

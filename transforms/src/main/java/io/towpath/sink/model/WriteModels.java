@@ -1,24 +1,47 @@
 package io.towpath.sink.model;
 
+import static java.nio.charset.StandardCharsets.US_ASCII;
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import com.mongodb.client.model.InsertOneModel;
 import com.mongodb.client.model.ReplaceOneModel;
 import com.mongodb.client.model.ReplaceOptions;
 import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.UpdateOptions;
 import com.mongodb.client.model.WriteModel;
+import io.towpath.fold.Steps;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.BsonElements;
 import io.towpath.record.Change;
+import java.util.Arrays;
+import java.util.Iterator;
 import java.util.List;
 import java.util.Optional;
+import java.util.stream.Stream;
 import org.bson.BSONException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
 
 /** The driver's write models for the changes of the record contract. */
 public final class WriteModels {
+    private static final byte[] EQ = "$eq".getBytes(US_ASCII);
 
     private WriteModels() {}
+
+    /** The filter that matches the {@code _id} of a document or key byte for byte; empty when it has none. */
+    public static Optional<BsonDocument> filter(byte[] document) {
+        return BsonElements.atId(document).map(id -> new RawBsonDocument(filter(document, id)));
+    }
+
+    private static byte[] filter(byte[] document, BsonElements id) {
+        int start = id.valueStart();
+        int end = id.valueEnd();
+        if (id.type() != BsonElements.DOCUMENT)
+            return BsonBytes.ofField(id.type(), BsonElements.ID, document, start, end);
+        // compared as a whole, so that the server takes no name in it for an operator
+        byte[] compared = BsonBytes.ofField(BsonElements.DOCUMENT, EQ, document, start, end);
+        return BsonBytes.ofField(BsonElements.DOCUMENT, BsonElements.ID, compared, 0, compared.length);
+    }
 
     /** A new document. The server stores its bytes unchanged only where {@link #mustBeLiteral} is false. */
     public static WriteModel<BsonDocument> insert(byte[] document) {
@@ -27,7 +50,7 @@ public final class WriteModels {
 
     /** Replaces the document with the same {@code _id}, byte for byte, or inserts this one. */
     public static WriteModel<BsonDocument> replace(byte[] value) {
-        BsonDocument filter = IdFilter.of(value).orElseThrow();
+        BsonDocument filter = filter(value).orElseThrow();
         RawBsonDocument document = new RawBsonDocument(value);
         if (mustBeLiteral(value)) {
             BsonDocument stage = new BsonDocument("$replaceWith", new BsonDocument("$literal", document));
@@ -49,11 +72,41 @@ public final class WriteModels {
 
     /** An update that may meet an older or a newer document than the source updated. */
     public static WriteModel<BsonDocument> repeatable(BsonDocument filter, Change.Update update) {
-        return ClassicUpdate.isSafe(update) ? classic(filter, update) : total(filter, update);
+        return areSafe(update) ? classic(filter, update) : total(filter, update);
     }
 
     private static WriteModel<BsonDocument> classic(BsonDocument filter, Change.Update update) {
-        return new UpdateOneModel<>(filter, ClassicUpdate.of(update));
+        return new UpdateOneModel<>(filter, operators(update));
+    }
+
+    /** MongoDB's update operators. */
+    public static BsonDocument operators(Change.Update update) {
+        return new RawBsonDocument(Steps.of(update).operators());
+    }
+
+    /**
+     * Whether the server accepts the operators for every document, and adds new fields in their listed order: there are only top-level
+     * names, and those to set ascend in the server's order (except names that begin with a digit, as it sorts numbers by value).
+     */
+    private static boolean areSafe(Change.Update update) {
+        return Stream.concat(update.set().keySet().stream(), update.unset().stream())
+                        .allMatch(WriteModels::isPlainName)
+                && update.truncations().isEmpty()
+                && (update.set().size() <= 1 || ascends(update.set().keySet().iterator()));
+    }
+
+    private static boolean isPlainName(String path) {
+        return !path.isEmpty() && !path.startsWith("$") && path.indexOf('.') < 0;
+    }
+
+    private static boolean ascends(Iterator<String> names) {
+        byte[] last = new byte[0];
+        while (names.hasNext()) {
+            byte[] name = names.next().getBytes(UTF_8);
+            if ((name[0] >= '0' && name[0] <= '9') || Arrays.compareUnsigned(last, name) > 0) return false;
+            last = name;
+        }
+        return true;
     }
 
     /** An update that works on every document, and adds new fields in their listed order. */

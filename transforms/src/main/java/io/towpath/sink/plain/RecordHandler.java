@@ -8,12 +8,13 @@ import com.mongodb.kafka.connect.sink.converter.SinkDocument;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
 import io.towpath.record.ContractException;
-import io.towpath.sink.model.IdFilter;
 import io.towpath.sink.model.WriteModels;
 import java.util.Arrays;
 import java.util.Optional;
 import org.apache.kafka.connect.errors.DataException;
+import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BSONException;
+import org.bson.BsonBinary;
 import org.bson.BsonDocument;
 
 /** Converts each record of the contract to one write of mongo-kafka's sink. Requires {@link TopicNamespaceMapper}. */
@@ -28,7 +29,7 @@ public class RecordHandler extends CdcHandler {
                 .orElseThrow(() -> broken("a record without {_id: …} as its key, or namespace.mapper is not %s"
                         .formatted(TopicNamespaceMapper.class.getName())));
         BsonDocument filter =
-                IdFilter.of(record.key()).orElseThrow(() -> broken("a record without {_id: …} as its key"));
+                WriteModels.filter(record.key()).orElseThrow(() -> broken("a record without {_id: …} as its key"));
         return Optional.of(write(filter, record));
     }
 
@@ -49,5 +50,36 @@ public class RecordHandler extends CdcHandler {
 
     private DataException broken(String message) {
         return new DataException("topic %s: %s".formatted(getConfig().getTopic(), message));
+    }
+
+    /**
+     * The bytes of a record on their way from the mapper, which gets the record from mongo-kafka, to the handler, which gets only decoded
+     * documents. They travel in the decoded key, which belongs to this record alone. So nothing is lost in decoding: duplicate names,
+     * strings that are not UTF-8, the order of a regex's options.
+     *
+     * @param key {@code {_id: …}}
+     * @param value a document, an update, or null
+     */
+    record RawRecord(byte[] key, byte[] value) {
+        private static final String KEY = "towpath.key";
+        private static final String VALUE = "towpath.value";
+
+        static void attach(SinkRecord record, SinkDocument decoded) {
+            BsonDocument keyDocument = decoded.getKeyDoc().orElse(null);
+            if (keyDocument == null || !(record.key() instanceof byte[] key)) return;
+            keyDocument.put(KEY, new BsonBinary(key));
+            if (record.value() instanceof byte[] value) keyDocument.put(VALUE, new BsonBinary(value));
+        }
+
+        /** Empty when nothing was attached. */
+        static Optional<RawRecord> in(SinkDocument decoded) {
+            return decoded.getKeyDoc()
+                    .filter(document -> document.containsKey(KEY))
+                    .map(document -> new RawRecord(
+                            document.getBinary(KEY).getData(),
+                            document.containsKey(VALUE)
+                                    ? document.getBinary(VALUE).getData()
+                                    : null));
+        }
     }
 }

@@ -41,7 +41,7 @@ public class TopicNamespaceMapper implements NamespaceMapper {
 
     @Override
     public MongoNamespace getNamespace(SinkRecord record, SinkDocument document) {
-        RawRecord.attach(record, document);
+        RecordHandler.RawRecord.attach(record, document);
         return namespace(record.topic());
     }
 

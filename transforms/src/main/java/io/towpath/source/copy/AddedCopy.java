@@ -2,56 +2,35 @@ package io.towpath.source.copy;
 
 import io.towpath.record.ClusterTime;
 import io.towpath.source.progress.CollectionCopy;
-import io.towpath.source.progress.Ledger;
-import io.towpath.source.progress.Page;
 import io.towpath.source.progress.Progress;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /** Copies collections that were added to a running pipeline, a page at a time, as of the stream's position. */
-public final class AddedCopy {
+public record AddedCopy(Progress progress, SnapshotReads reads) {
     /** Of one page. */
     private static final long MOST_BYTES = 8 << 20;
-
-    private final Progress progress;
-    private final Ledger ledger;
-    private final SnapshotReads reads;
-
-    public AddedCopy(Progress progress, SnapshotReads reads) {
-        this.progress = progress;
-        this.ledger = progress.ledger();
-        this.reads = reads;
-    }
-
-    public boolean isOver() {
-        return ledger.rows().isCopied();
-    }
 
     /** The next plan or page; empty when there is none. Throws the driver's exceptions. */
     public List<SourceRecord> next(ClusterTime time) {
         for (Map.Entry<String, Optional<CollectionCopy>> entry :
-                ledger.rows().copies().entrySet()) {
+                progress.ledger().rows().copies().entrySet()) {
             String namespace = entry.getKey();
             Optional<CollectionCopy> copy = entry.getValue();
-            if (copy.isEmpty()) return List.of(ledger.plan(namespace, reads.plan(namespace)));
+            if (copy.isEmpty()) return List.of(progress.ledger().plan(namespace, reads.plan(namespace)));
             if (!copy.get().isDone()) return page(namespace, copy.get(), time);
         }
         return List.of();
     }
 
     private List<SourceRecord> page(String namespace, CollectionCopy copy, ClusterTime time) {
-        int range = copy.firstOpen();
-        byte[] after = copy.range(range).after();
-        Page page;
-        try (RangeRead pages =
-                new RangeRead(reads, reads.source().snapshot(time), namespace, range, copy.plan(), after, MOST_BYTES)) {
-            page = pages.next();
+        int index = copy.firstOpen();
+        RangeRead.Range range = new RangeRead.Range(
+                namespace, copy.plan(), index, copy.range(index).after());
+        try (RangeRead pages = new RangeRead(reads, reads.source().snapshot(time), range, MOST_BYTES)) {
+            return Rows.copy(pages.next(), progress);
         }
-        List<SourceRecord> records = new ArrayList<>();
-        Rows.copy(page, progress, records);
-        return records;
     }
 }

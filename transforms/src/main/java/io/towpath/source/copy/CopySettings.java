@@ -17,7 +17,6 @@ public record CopySettings(
     private static final String DOCUMENTS_PER_SECOND = "towpath.copy.documents.per.second";
     private static final String BYTES_PER_SECOND = "towpath.copy.bytes.per.second";
 
-    /** Adds these settings to a definition. */
     public static ConfigDef define(ConfigDef definition) {
         return definition
                 .define(

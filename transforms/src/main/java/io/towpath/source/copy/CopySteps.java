@@ -1,51 +1,68 @@
 package io.towpath.source.copy;
 
-import java.util.ArrayDeque;
-import java.util.Queue;
+import io.towpath.source.progress.Page;
+import io.towpath.source.progress.RangePlan;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 
-/** Steps from the copying threads to the task, in order. Bounds the bytes that wait: a thread with more blocks. */
+/** What the copying threads report to the task, in order. Bounds the bytes that wait: a thread with more blocks. */
 final class CopySteps {
+    sealed interface Step {
+        /** Of the documents in it. */
+        default long bytes() {
+            return 0;
+        }
+    }
+
+    /** A collection has been divided into ranges; its rows follow. */
+    record Planned(String namespace, RangePlan plan) implements Step {}
+
+    /** Rows of a range. */
+    record Copied(Page page) implements Step {
+        @Override
+        public long bytes() {
+            return page.bytes();
+        }
+    }
+
+    /** A read failed with a transient error and is retried. */
+    record Retried(String namespace, int range, String reason) implements Step {}
+
+    /** A read failed permanently. */
+    record Failed(String namespace, Throwable cause) implements Step {}
+
     /** Memory of a step besides its documents. */
     private static final long OVERHEAD = 1 << 10;
 
-    private final long mostBytes;
-    private final Queue<CopyStep> waiting = new ArrayDeque<>();
-    private long bytes;
+    private final int mostBytes;
+    private final Semaphore room;
+    private final BlockingQueue<Step> waiting = new LinkedBlockingQueue<>();
 
-    CopySteps(long mostBytes) {
+    CopySteps(int mostBytes) {
         this.mostBytes = mostBytes;
+        this.room = new Semaphore(mostBytes, true);
     }
 
     /** Returns once there is room; a step that is larger than the whole room waits alone. */
-    synchronized void put(CopyStep step) throws InterruptedException {
-        while (!waiting.isEmpty() && bytes + size(step) > mostBytes) wait();
+    void put(Step step) throws InterruptedException {
+        room.acquire(size(step));
         waiting.add(step);
-        bytes += size(step);
-        notifyAll();
     }
 
     /** The next step, or null when there is none within the time. */
-    synchronized CopyStep next(long waitMs) throws InterruptedException {
-        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(waitMs);
-        while (waiting.isEmpty()) {
-            long left = TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime());
-            if (left <= 0) return null;
-            wait(left);
-        }
-        CopyStep step = waiting.remove();
-        bytes -= size(step);
-        notifyAll();
+    Step next(long waitMs) throws InterruptedException {
+        Step step = waiting.poll(waitMs, TimeUnit.MILLISECONDS);
+        if (step != null) room.release(size(step));
         return step;
     }
 
-    synchronized void clear() {
-        waiting.clear();
-        bytes = 0;
-        notifyAll();
+    void clear() {
+        for (Step step = waiting.poll(); step != null; step = waiting.poll()) room.release(size(step));
     }
 
-    private static long size(CopyStep step) {
-        return step.bytes() + OVERHEAD;
+    private int size(Step step) {
+        return (int) Math.min(mostBytes, step.bytes() + OVERHEAD);
     }
 }

@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.LinkedBlockingDeque;
 import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
 
 /**
  * Threads that divide collections into ranges and read these. The pages of each range wait in order, up to a number of bytes, beyond
@@ -16,18 +17,18 @@ import java.util.concurrent.ThreadLocalRandom;
  */
 final class CopyThreads implements AutoCloseable {
     /** Of pages that wait for the task, whatever the number of threads. */
-    private static final long MOST_WAITING_BYTES = 32 << 20;
+    private static final int MOST_WAITING_BYTES = 32 << 20;
 
     private static final Duration PATIENCE = Duration.ofMinutes(5);
     private static final long FIRST_PAUSE_MS = 200;
     private static final long LONGEST_PAUSE_MS = 10_000;
 
     /** Work for a thread: to divide a collection into ranges, or to read a range. */
-    private sealed interface Job {}
+    private record Job(String namespace, Work work) {}
 
-    private record Cut(String namespace) implements Job {}
-
-    private record Read(String namespace, RangePlan plan, int range, byte[] after) implements Job {}
+    private interface Work {
+        void run() throws InterruptedException;
+    }
 
     private final SnapshotReads reads;
     private final String name;
@@ -40,16 +41,19 @@ final class CopyThreads implements AutoCloseable {
     CopyThreads(SnapshotReads reads, String name) {
         this.reads = reads;
         this.name = name;
-        this.limit = new RateLimit(
-                reads.settings().documentsPerSecond(), reads.settings().bytesPerSecond());
+        this.limit = new RateLimit(reads.settings());
     }
 
     void cut(String namespace) {
-        jobs.addLast(new Cut(namespace));
+        jobs.addLast(new Job(namespace, () -> divide(namespace)));
     }
 
-    void read(String namespace, RangePlan plan, int range, byte[] after) {
-        jobs.addLast(new Read(namespace, plan, range, after));
+    void read(RangeRead.Range range) {
+        jobs.addLast(job(range));
+    }
+
+    private Job job(RangeRead.Range range) {
+        return new Job(range.namespace(), () -> readPages(range));
     }
 
     void start() {
@@ -61,8 +65,8 @@ final class CopyThreads implements AutoCloseable {
         }
     }
 
-    /** The next step, or null when there is none within the time. */
-    CopyStep next(long waitMs) throws InterruptedException {
+    /** As {@link CopySteps#next}. */
+    CopySteps.Step next(long waitMs) throws InterruptedException {
         return steps.next(waitMs);
     }
 
@@ -71,13 +75,8 @@ final class CopyThreads implements AutoCloseable {
         try {
             while (true) {
                 Job job = jobs.takeFirst();
-                if (job instanceof Cut cut) {
-                    namespace = cut.namespace;
-                    cut(cut);
-                } else if (job instanceof Read read) {
-                    namespace = read.namespace;
-                    read(read);
-                }
+                namespace = job.namespace;
+                job.work.run();
             }
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
@@ -89,20 +88,20 @@ final class CopyThreads implements AutoCloseable {
     private void fail(String namespace, Throwable error) {
         if (error instanceof MongoException fault && ReadFault.isInterrupt(fault)) return;
         try {
-            steps.put(new CopyStep.Failed(namespace, error));
+            steps.put(new CopySteps.Failed(namespace, error));
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
         }
     }
 
-    private void cut(Cut job) throws InterruptedException {
+    private void divide(String namespace) throws InterruptedException {
         for (Patience patience = new Patience(); ; ) {
             try {
-                RangePlan plan = reads.plan(job.namespace);
-                steps.put(new CopyStep.Planned(job.namespace, plan));
+                RangePlan plan = reads.plan(namespace);
+                steps.put(new CopySteps.Planned(namespace, plan));
                 // before the collections that are not divided yet, so that few ranges wait
                 for (int range = plan.ranges() - 1; range >= 0; range--) {
-                    jobs.addFirst(new Read(job.namespace, plan, range, RangePlan.OPEN_END));
+                    jobs.addFirst(job(new RangeRead.Range(namespace, plan, range, RangePlan.OPEN_END)));
                 }
                 return;
             } catch (MongoException error) {
@@ -111,28 +110,21 @@ final class CopyThreads implements AutoCloseable {
         }
     }
 
-    private void read(Read job) throws InterruptedException {
-        byte[] after = job.after;
+    private void readPages(RangeRead.Range whole) throws InterruptedException {
+        RangeRead.Range rest = whole;
         for (Patience patience = new Patience(); ; ) {
-            try (RangeRead pages = new RangeRead(
-                    reads,
-                    reads.source().snapshot(),
-                    job.namespace,
-                    job.range,
-                    job.plan,
-                    after,
-                    RangeRead.PAGE_BYTES)) {
+            try (RangeRead pages = new RangeRead(reads, reads.source().snapshot(), rest, RangeRead.PAGE_BYTES)) {
                 while (pages.hasNext()) {
                     Page page = pages.next();
                     limit.take(page.documents().size(), page.bytes());
-                    steps.put(new CopyStep.Copied(page));
+                    steps.put(new CopySteps.Copied(page));
                     if (page.isLast()) return;
-                    after = page.lastKey();
+                    rest = new RangeRead.Range(rest.namespace(), rest.plan(), rest.index(), page.lastKey());
                     patience = new Patience();
                 }
             } catch (MongoException error) {
                 if (ReadFault.isInterrupt(error)) throw new InterruptedException();
-                steps.put(new CopyStep.Retried(job.namespace, job.range, ReadFault.message(error)));
+                steps.put(new CopySteps.Retried(rest.namespace(), rest.index(), ReadFault.message(error)));
                 patience.afterFault(error);
             }
         }
@@ -154,6 +146,33 @@ final class CopyThreads implements AutoCloseable {
             if (!ReadFault.isTransient(error) || System.nanoTime() > end) throw error;
             Thread.sleep(ThreadLocalRandom.current().nextLong(pauseMs / 2, pauseMs));
             pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
+        }
+    }
+
+    /** Delays the threads that share it so that together they stay below a rate. */
+    private static final class RateLimit {
+        private final double documentsPerSecond;
+        private final double bytesPerSecond;
+        private long free = System.nanoTime();
+
+        RateLimit(CopySettings settings) {
+            documentsPerSecond = settings.documentsPerSecond();
+            bytesPerSecond = settings.bytesPerSecond();
+        }
+
+        /** Waits for the time that earlier calls have used up. */
+        void take(long documents, long bytes) throws InterruptedException {
+            double seconds = Math.max(
+                    documentsPerSecond > 0 ? documents / documentsPerSecond : 0,
+                    bytesPerSecond > 0 ? bytes / bytesPerSecond : 0);
+            if (seconds == 0) return;
+            long wait;
+            synchronized (this) {
+                long now = System.nanoTime();
+                wait = Math.max(0, free - now);
+                free = Math.max(free, now) + (long) (seconds * 1e9);
+            }
+            TimeUnit.NANOSECONDS.sleep(wait);
         }
     }
 }

@@ -25,7 +25,7 @@ public final class InitialCopy implements Phase {
     public InitialCopy(Progress progress, SnapshotReads reads) {
         this.progress = progress;
         this.ledger = progress.ledger();
-        this.watch = new OplogWatch(reads, ledger, progress.metrics());
+        this.watch = new OplogWatch(progress, reads);
         this.threads = new CopyThreads(reads, progress.name());
         watch.requireFeasible();
         ledger.rows().copies().forEach((namespace, copy) -> copy.ifPresent(begun -> resume(namespace, begun)));
@@ -38,16 +38,16 @@ public final class InitialCopy implements Phase {
     private void resume(String namespace, CollectionCopy copy) {
         for (int index = 0; index < copy.ranges().size(); index++) {
             RangeCopy range = copy.range(index);
-            if (!range.isDone()) threads.read(namespace, copy.plan(), index, range.after());
+            if (!range.isDone()) threads.read(new RangeRead.Range(namespace, copy.plan(), index, range.after()));
         }
     }
 
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
         List<SourceRecord> records = new ArrayList<>();
-        if (watch.update()) records.add(ledger.rootRecord());
+        if (watch.updateCopy()) records.add(ledger.rootRecord());
         long bytes = 0;
-        CopyStep step = ledger.rows().isCopied() ? null : threads.next(WAIT_MS);
+        CopySteps.Step step = ledger.rows().isCopied() ? null : threads.next(WAIT_MS);
         while (step != null) {
             take(step, records);
             bytes += step.bytes();
@@ -61,16 +61,16 @@ public final class InitialCopy implements Phase {
         return records.isEmpty() ? null : records;
     }
 
-    private void take(CopyStep step, List<SourceRecord> records) {
-        if (step instanceof CopyStep.Copied copied) {
-            Rows.copy(copied.page(), progress, records);
-        } else if (step instanceof CopyStep.Planned planned) {
+    private void take(CopySteps.Step step, List<SourceRecord> records) {
+        if (step instanceof CopySteps.Copied copied) {
+            records.addAll(Rows.copy(copied.page(), progress));
+        } else if (step instanceof CopySteps.Planned planned) {
             records.add(ledger.plan(planned.namespace(), planned.plan()));
-        } else if (step instanceof CopyStep.Retried retried) {
+        } else if (step instanceof CopySteps.Retried retried) {
             ledger.rows().range(retried.namespace(), retried.range()).retried(retried.reason());
             progress.metrics().retried(retried.namespace() + ": " + retried.reason());
             records.add(ledger.rangeRecord(retried.namespace(), retried.range()));
-        } else if (step instanceof CopyStep.Failed failed) {
+        } else if (step instanceof CopySteps.Failed failed) {
             throw new ConnectException(
                     "%s cannot be copied from the source: %s. What is copied so far is kept; fix the cause and restart the connector"
                             .formatted(failed.namespace(), message(failed.cause())),

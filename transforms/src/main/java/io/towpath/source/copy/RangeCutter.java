@@ -1,8 +1,10 @@
 package io.towpath.source.copy;
 
 import com.mongodb.MongoException;
+import com.mongodb.client.FindIterable;
 import com.mongodb.client.MongoCollection;
 import io.towpath.net.ServerError;
+import io.towpath.record.BsonBytes;
 import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
 import io.towpath.source.progress.RangePlan;
@@ -11,6 +13,7 @@ import java.util.List;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonNumber;
+import org.bson.RawBsonDocument;
 
 /** Divides a collection into ranges of about the same number of bytes, whatever the types and distribution of its {@code _id}s. */
 final class RangeCutter {
@@ -28,8 +31,7 @@ final class RangeCutter {
 
     static RangePlan plan(MongoCollection<BsonDocument> collection, long rangeBytes) {
         long now = System.currentTimeMillis();
-        BsonDocument stage = new BsonDocument("$collStats", new BsonDocument("storageStats", new BsonDocument()));
-        BsonDocument sizes = sizes(collection, stage);
+        BsonDocument sizes = sizes(collection);
         long documents = number(sizes, "count");
         long bytes = number(sizes, "size");
         long ranges = Math.min(Math.min(MAX_RANGES, documents), (bytes + rangeBytes - 1) / rangeBytes);
@@ -38,7 +40,8 @@ final class RangeCutter {
     }
 
     /** Empty when the collection does not exist. */
-    private static BsonDocument sizes(MongoCollection<BsonDocument> collection, BsonDocument stage) {
+    private static BsonDocument sizes(MongoCollection<BsonDocument> collection) {
+        BsonDocument stage = BsonDocument.parse("{$collStats: {storageStats: {}}}");
         try {
             BsonDocument stats = collection.aggregate(List.of(stage)).first();
             return stats == null ? new BsonDocument() : stats.getDocument("storageStats");
@@ -54,17 +57,18 @@ final class RangeCutter {
 
     private static List<byte[]> sortedKeys(MongoCollection<BsonDocument> collection, long documents, long ranges) {
         List<byte[]> keys = new ArrayList<>();
-        MongoCollection<byte[]> raw = collection.withDocumentClass(byte[].class);
+        MongoCollection<RawBsonDocument> raw = collection.withDocumentClass(RawBsonDocument.class);
         if (documents <= FEW) {
-            for (byte[] id : raw.find().projection(ONLY_ID).sort(ONLY_ID).hint(ONLY_ID)) keys.add(CanonicalKey.of(id));
-            return keys;
+            FindIterable<RawBsonDocument> ids =
+                    raw.find().projection(ONLY_ID).sort(ONLY_ID).hint(ONLY_ID);
+            return ids.map(id -> CanonicalKey.of(BsonBytes.of(id))).into(keys);
         }
         // the server samples less than 5 % with a random cursor; for more it would read the whole collection
         int size = (int) Math.min(documents / 25, ranges * SAMPLES_A_RANGE);
         List<BsonDocument> pipeline = List.of(
                 new BsonDocument("$sample", new BsonDocument("size", new BsonInt32(size))),
                 new BsonDocument("$project", ONLY_ID));
-        for (byte[] id : raw.aggregate(pipeline)) keys.add(CanonicalKey.of(id));
+        raw.aggregate(pipeline).map(id -> CanonicalKey.of(BsonBytes.of(id))).into(keys);
         keys.sort(BsonOrder::compare);
         return keys;
     }

@@ -20,11 +20,16 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
     private static final int PAGE_DOCUMENTS = 4_000;
     private static final BsonDocument MAX_KEY = new BsonDocument("_id", new BsonMaxKey());
 
-    private final String namespace;
-    private final int range;
-    private final long pageBytes;
+    /**
+     * A range of a collection, or the rest of it.
+     *
+     * @param after key of the last {@code _id} of an earlier read; empty for none
+     */
+    record Range(String namespace, RangePlan plan, int index, byte[] after) {}
+
     private final SnapshotReads reads;
-    private final RangePlan plan;
+    private final Range range;
+    private final long pageBytes;
     private ClientSession session;
     private MongoCursor<byte[]> cursor;
     private boolean atEnd;
@@ -32,26 +37,15 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
     private byte[] ahead;
     private boolean ended;
 
-    /**
-     * @param session determines the cluster time; closed with this
-     * @param after key of the last {@code _id} of an earlier read; empty for none
-     */
-    RangeRead(
-            SnapshotReads reads,
-            ClientSession session,
-            String namespace,
-            int range,
-            RangePlan plan,
-            byte[] after,
-            long pageBytes) {
+    /** @param session determines the cluster time; closed with this */
+    RangeRead(SnapshotReads reads, ClientSession session, Range range, long pageBytes) {
         this.reads = reads;
-        this.plan = plan;
-        this.namespace = namespace;
         this.range = range;
         this.pageBytes = pageBytes;
         this.session = session;
+        byte[] after = range.after;
         try {
-            byte[] from = after.length > 0 ? after : plan.from(range);
+            byte[] from = after.length > 0 ? after : range.plan.from(range.index);
             this.cursor = open(from);
             if (session.getSnapshotTimestamp() == null) {
                 // a member without the collection reports no cluster time; it may lag, so the read names one
@@ -60,7 +54,7 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
                 this.cursor = open(from);
             }
             // a find with min() and without max() ends before MaxKey, which may be an _id
-            this.atEnd = from.length == 0 || plan.to(range).length > 0;
+            this.atEnd = from.length == 0 || range.plan.to(range.index).length > 0;
             this.time = ClusterTime.of(this.session.getSnapshotTimestamp());
             this.ahead = read();
             boolean isKnown =
@@ -73,14 +67,12 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
     }
 
     private MongoCursor<byte[]> open(byte[] from) {
-        return reads.range(session, namespace, from, plan.to(range))
-                .batchSize(reads.batch(plan))
-                .iterator();
+        return reads.range(session, range, from).iterator();
     }
 
     private byte[] read() {
         if (!cursor.hasNext() && !atEnd) {
-            cursor = reads.documents(namespace, session, MAX_KEY).iterator();
+            cursor = reads.documents(range.namespace, session, MAX_KEY).iterator();
             atEnd = true;
         }
         return cursor.hasNext() ? cursor.next() : null;
@@ -102,7 +94,7 @@ final class RangeRead implements Iterator<Page>, AutoCloseable {
             ahead = read();
         }
         ended = ahead == null;
-        return new Page(namespace, range, documents, bytes, time, ended);
+        return new Page(range.namespace, range.index, documents, bytes, time, ended);
     }
 
     /** A page ends where a later read can continue. */

@@ -7,7 +7,9 @@ import io.towpath.record.RecordHeaders;
 import io.towpath.record.TopicNames;
 import io.towpath.source.progress.Page;
 import io.towpath.source.progress.Progress;
+import java.util.ArrayList;
 import java.util.Collection;
+import java.util.List;
 import java.util.Map;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.Headers;
@@ -19,25 +21,26 @@ import org.apache.kafka.connect.source.SourceRecord;
  * @param partition the source partition that {@code offset} belongs to
  * @param offset is reached once all records of the poll are written: they share a transaction
  */
-public record Rows(String topicPrefix, String namespace, Map<String, Object> partition, Map<String, Object> offset) {
+public record Rows(String topicPrefix, String namespace, Map<String, ?> partition, Map<String, ?> offset) {
     /** Advances the copy by a page. */
-    static void copy(Page page, Progress progress, Collection<SourceRecord> into) {
+    static List<SourceRecord> copy(Page page, Progress progress) {
         Map<String, Object> partition = progress.partitions().of(page.namespace(), page.range());
         Map<String, Object> offset = progress.ledger().advance(page);
-        new Rows(progress.name(), page.namespace(), partition, offset).documents(page.documents(), page.time(), into);
-        if (page.documents().isEmpty()) into.add(progress.ledger().rangeRecord(page.namespace(), page.range()));
+        Rows rows = new Rows(progress.name(), page.namespace(), partition, offset);
+        List<SourceRecord> records = rows.records(page.documents(), List.of(), page.time());
+        if (records.isEmpty()) records.add(progress.ledger().rangeRecord(page.namespace(), page.range()));
         progress.metrics().copied(page);
+        return records;
     }
 
-    public void documents(Collection<byte[]> documents, ClusterTime time, Collection<SourceRecord> into) {
-        Headers headers = headers("r", time);
-        for (byte[] document : documents) into.add(record(CanonicalKey.of(document), document, headers));
-    }
-
-    /** Documents that do not exist. */
-    public void gone(Collection<byte[]> keys, ClusterTime time, Collection<SourceRecord> into) {
-        Headers headers = headers("d", time);
-        for (byte[] key : keys) into.add(record(key, null, headers));
+    /** @param gone keys that no document has */
+    public List<SourceRecord> records(Collection<byte[]> documents, Collection<byte[]> gone, ClusterTime time) {
+        List<SourceRecord> records = new ArrayList<>();
+        Headers read = headers("r", time);
+        for (byte[] document : documents) records.add(record(CanonicalKey.of(document), document, read));
+        Headers deleted = headers("d", time);
+        for (byte[] key : gone) records.add(record(key, null, deleted));
+        return records;
     }
 
     private static Headers headers(String operation, ClusterTime time) {

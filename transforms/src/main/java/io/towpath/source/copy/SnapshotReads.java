@@ -2,7 +2,9 @@ package io.towpath.source.copy;
 
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.FindIterable;
+import com.mongodb.client.MongoIterable;
 import io.towpath.debezium.SourceCluster;
+import io.towpath.record.BsonBytes;
 import io.towpath.source.progress.RangePlan;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
@@ -22,9 +24,13 @@ public record SnapshotReads(SourceCluster source, CopySettings settings) {
     }
 
     /** The documents of a namespace that match a filter. */
-    public FindIterable<byte[]> documents(String namespace, ClientSession session, BsonDocument filter) {
+    public MongoIterable<byte[]> documents(String namespace, ClientSession session, BsonDocument filter) {
+        return find(namespace, session, filter).map(BsonBytes::of);
+    }
+
+    private FindIterable<RawBsonDocument> find(String namespace, ClientSession session, BsonDocument filter) {
         return source.collection(namespace)
-                .withDocumentClass(byte[].class)
+                .withDocumentClass(RawBsonDocument.class)
                 .withReadPreference(settings.readPreference())
                 .find(session, filter)
                 .sort(BY_ID)
@@ -36,17 +42,14 @@ public record SnapshotReads(SourceCluster source, CopySettings settings) {
      * The documents of a range, whatever the types of their {@code _id}s.
      *
      * @param from key of the first {@code _id}; empty for the beginning
-     * @param to key of the first {@code _id} behind it; empty for the end
      */
-    FindIterable<byte[]> range(ClientSession session, String namespace, byte[] from, byte[] to) {
-        FindIterable<byte[]> documents = documents(namespace, session, new BsonDocument());
+    MongoIterable<byte[]> range(ClientSession session, RangeRead.Range range, byte[] from) {
+        FindIterable<RawBsonDocument> documents = find(range.namespace(), session, new BsonDocument());
+        byte[] to = range.plan().to(range.index());
         if (from.length > 0) documents.min(new RawBsonDocument(from));
         if (to.length > 0) documents.max(new RawBsonDocument(to));
-        return documents;
-    }
-
-    /** How many documents of a collection the server sends to one thread at once. */
-    int batch(RangePlan plan) {
-        return (int) Math.min(BATCH_DOCUMENTS, plan.documentsIn(BATCHES_BYTES / settings.threads()));
+        documents.batchSize(
+                (int) Math.min(BATCH_DOCUMENTS, range.plan().documentsIn(BATCHES_BYTES / settings.threads())));
+        return documents.map(BsonBytes::of);
     }
 }

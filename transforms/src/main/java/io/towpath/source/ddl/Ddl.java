@@ -27,10 +27,9 @@ record Ddl(ClusterTime time, String kind, String namespace, String to) {
         String to = event.getDestinationNamespace() == null
                 ? ""
                 : event.getDestinationNamespace().getFullName();
-        String kind = event.getOperationTypeString();
         return new Ddl(
                 ClusterTime.of(event.getClusterTime()),
-                kind,
+                event.getOperationTypeString(),
                 event.getNamespace().getFullName(),
                 to);
     }

@@ -2,21 +2,28 @@ package io.towpath.source.ddl;
 
 import io.towpath.record.ClusterTime;
 import io.towpath.record.JsonArrays;
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-/** Schema changes, and up to when the watch has read the source; kept in the connector's offsets. Not thread-safe. */
+/** Schema changes, and up to when the watch has read the source; kept in the connector's offsets. */
 public final class DdlLog {
     /** Of more, the log drops the oldest and counts them. */
     static final int MOST = 500;
+    /** How often the position is stored while nothing is found. */
+    private static final long STORED_NS = Duration.ofSeconds(30).toNanos();
 
     private final LinkedHashMap<String, Ddl> changes = new LinkedHashMap<>();
     private ClusterTime upto;
     private long dropped;
     private String trouble = "";
+    /** Whether there is something to store: at first, where the log begins. */
+    private boolean isDue = true;
+
+    private long storedNs = System.nanoTime();
 
     /** @param from where the watch begins when nothing is stored */
     public DdlLog(Map<String, Object> stored, ClusterTime from) {
@@ -28,20 +35,21 @@ public final class DdlLog {
         JsonArrays.parse((String) stored.get("events")).forEach(change -> put(Ddl.parse(change.asDocument())));
     }
 
-    ClusterTime upto() {
+    synchronized ClusterTime upto() {
         return upto;
     }
 
-    List<Ddl> changes() {
+    synchronized List<Ddl> changes() {
         return List.copyOf(changes.values());
     }
 
     /** Returns whether the change is new: after a restart the watch reads some again. */
-    boolean add(Ddl change) {
+    synchronized boolean add(Ddl change) {
         Optional<Ddl> known = Optional.ofNullable(changes.get(change.mark()));
         passed(change.time());
         if (known.isPresent() && !change.time().isAfter(known.get().time())) return false;
         put(change);
+        isDue = true;
         return true;
     }
 
@@ -55,18 +63,27 @@ public final class DdlLog {
     }
 
     /** The watch has read everything up to this time. */
-    void passed(ClusterTime time) {
+    synchronized void passed(ClusterTime time) {
         if (time.isAfter(upto)) upto = time;
     }
 
     /** Returns whether the message differs from the last one. */
-    boolean report(String message) {
+    synchronized boolean report(String message) {
         boolean isNew = !message.equals(trouble);
         trouble = message;
+        isDue |= isNew;
         return isNew;
     }
 
-    Map<String, Object> offset() {
+    /** The offset that has to be stored now, if any. */
+    synchronized Optional<Map<String, Object>> dueOffset() {
+        if (!isDue && System.nanoTime() - storedNs < STORED_NS) return Optional.empty();
+        isDue = false;
+        storedNs = System.nanoTime();
+        return Optional.of(offset());
+    }
+
+    synchronized Map<String, Object> offset() {
         Map<String, Object> offset = new HashMap<>();
         offset.put("upto", upto.toString());
         offset.put(

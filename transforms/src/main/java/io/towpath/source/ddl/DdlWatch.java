@@ -4,11 +4,10 @@ import com.mongodb.MongoException;
 import com.mongodb.MongoInterruptedException;
 import com.mongodb.client.MongoChangeStreamCursor;
 import com.mongodb.client.model.changestream.ChangeStreamDocument;
-import io.towpath.debezium.ResumeToken;
+import io.towpath.debezium.EventTime;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
-import io.towpath.record.ClusterTime;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -28,18 +27,12 @@ import org.slf4j.LoggerFactory;
 public final class DdlWatch implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(DdlWatch.class);
     private static final Duration PAUSE = Duration.ofSeconds(5);
-    /** How often the position is stored while nothing is found. */
-    private static final long STORED_NS = Duration.ofSeconds(30).toNanos();
 
     private final SourceCluster source;
     private final Predicate<String> selection;
     private final DdlLog log;
     private final Thread thread;
     private volatile boolean closed;
-    /** Whether the log has something to store: at first, where it begins. */
-    private boolean isNew = true;
-
-    private long storedNs = System.nanoTime();
 
     /** @param name of the pipeline */
     public DdlWatch(SourceCluster source, Predicate<String> selection, DdlLog log, String name) {
@@ -52,17 +45,14 @@ public final class DdlWatch implements AutoCloseable {
     }
 
     /** The offset that has to be stored now, if any. */
-    public synchronized Optional<Map<String, Object>> dueOffset() {
-        if (!isNew && System.nanoTime() - storedNs < STORED_NS) return Optional.empty();
-        isNew = false;
-        storedNs = System.nanoTime();
-        return Optional.of(log.offset());
+    public Optional<Map<String, Object>> dueOffset() {
+        return log.dueOffset();
     }
 
     private void watch() {
         while (!Thread.currentThread().isInterrupted()) {
             try (MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor = cursor()) {
-                report("");
+                log.report("");
                 while (!Thread.currentThread().isInterrupted()) read(cursor);
             } catch (Throwable error) { // also an Error: it would end the watch unnoticed
                 if (!continuesAfter(error)) return;
@@ -72,8 +62,8 @@ public final class DdlWatch implements AutoCloseable {
 
     private void read(MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor) {
         ChangeStreamDocument<BsonDocument> event = cursor.tryNext(); // waits for up to a second
-        if (event != null && Ddl.isRelevant(event, selection)) add(Ddl.of(event));
-        else if (cursor.getResumeToken() != null) passed(ResumeToken.clusterTime(cursor.getResumeToken()));
+        if (event != null && Ddl.isRelevant(event, selection)) log.add(Ddl.of(event));
+        else if (cursor.getResumeToken() != null) log.passed(EventTime.ofToken(cursor.getResumeToken()));
     }
 
     /** The schema changes of the whole deployment. */
@@ -82,7 +72,7 @@ public final class DdlWatch implements AutoCloseable {
         BsonDocument filter = new BsonDocument("operationType", new BsonDocument("$in", kinds));
         return source.changes(List.of(new BsonDocument("$match", filter)))
                 .showExpandedEvents(true)
-                .startAtOperationTime(upto().timestamp())
+                .startAtOperationTime(log.upto().timestamp())
                 .maxAwaitTime(1, TimeUnit.SECONDS)
                 .cursor();
     }
@@ -91,7 +81,7 @@ public final class DdlWatch implements AutoCloseable {
         if (closed || error instanceof MongoInterruptedException) return false;
         if (error instanceof MongoException fault && ServerError.ChangeStreamHistoryLost.is(fault)) {
             try {
-                add(Ddl.unseen(source.now()));
+                log.add(Ddl.unseen(source.now()));
                 return true;
             } catch (MongoException again) {
                 LOGGER.debug("the source does not report its cluster time", again);
@@ -101,29 +91,13 @@ public final class DdlWatch implements AutoCloseable {
         String reason = error instanceof MongoException fault ? ReadFault.message(fault) : error.toString();
         String message = "drops, renames, indexes and options at the source are not watched: " + reason;
         LOGGER.warn(message, isTransient ? null : error);
-        report(isTransient ? "" : message); // users need not know of a transient error
+        log.report(isTransient ? "" : message); // users need not know of a transient error
         try {
             Thread.sleep(PAUSE.toMillis());
             return true;
         } catch (InterruptedException stopped) {
             return false;
         }
-    }
-
-    private synchronized ClusterTime upto() {
-        return log.upto();
-    }
-
-    private synchronized void add(Ddl change) {
-        isNew |= log.add(change);
-    }
-
-    private synchronized void passed(ClusterTime time) {
-        log.passed(time);
-    }
-
-    private synchronized void report(String message) {
-        isNew |= log.report(message);
     }
 
     @Override

@@ -26,23 +26,6 @@ public final class CollectionCopy {
                 .toList();
     }
 
-    static RangePlan plan(Map<String, Object> offset) {
-        return new RangePlan(
-                RangePlan.decodeBounds((String) offset.get("bounds")),
-                ((Number) offset.get("documents")).longValue(),
-                ((Number) offset.get("bytes")).longValue(),
-                ((Number) offset.get("began")).longValue());
-    }
-
-    Map<String, Object> planOffset() {
-        return Map.of(
-                "ranges", (long) plan.ranges(),
-                "documents", plan.documents(),
-                "bytes", plan.bytes(),
-                "began", plan.beganMs(),
-                "bounds", plan.encodedBounds());
-    }
-
     public RangePlan plan() {
         return plan;
     }

@@ -81,8 +81,7 @@ public final class Ledger {
 
     /** Another selection: forgets collections that are no longer in it, and copies new ones. */
     public List<SourceRecord> reselect(String newSelection, Collection<String> added, Collection<String> dropped) {
-        List<SourceRecord> records = new ArrayList<>();
-        dropped.forEach(namespace -> records.addAll(forget(namespace)));
+        List<SourceRecord> records = forget(dropped);
         selection = newSelection;
         rows.add(added);
         records.add(rootRecord());
@@ -96,8 +95,7 @@ public final class Ledger {
      */
     public List<SourceRecord> restart(
             String name, String newSelection, ClusterTime since, ClusterTime now, Collection<String> namespaces) {
-        List<SourceRecord> records = new ArrayList<>();
-        List.copyOf(rows.copies().keySet()).forEach(namespace -> records.addAll(forget(namespace)));
+        List<SourceRecord> records = forget(rows.copies().keySet());
         streaming = false;
         warning = "";
         rows.clearDocuments();
@@ -109,8 +107,8 @@ public final class Ledger {
 
     /** Copies these once more while the stream goes on. */
     public List<SourceRecord> copyAgain(String name, Collection<String> namespaces) {
-        List<SourceRecord> records = new ArrayList<>();
-        namespaces.stream().filter(rows.copies()::containsKey).forEach(namespace -> records.addAll(forget(namespace)));
+        List<SourceRecord> records =
+                forget(namespaces.stream().filter(rows.copies()::containsKey).toList());
         rows.add(namespaces);
         history.begin(name);
         records.add(rootRecord());
@@ -152,16 +150,16 @@ public final class Ledger {
         boolean hasPassedDocuments = rows.forgetDocuments(position);
         List<String> passed = rows.passed(position);
         if (passed.isEmpty() && !hasPassedDocuments) return List.of();
-        List<SourceRecord> records = new ArrayList<>();
-        passed.forEach(namespace -> records.addAll(forget(namespace)));
+        List<SourceRecord> records = forget(passed);
         records.add(rootRecord());
         return records;
     }
 
-    private List<SourceRecord> forget(String namespace) {
-        return rows.forget(namespace)
-                .map(copy -> partitions.doneRecords(namespace, copy))
-                .orElse(List.of());
+    private List<SourceRecord> forget(Collection<String> namespaces) {
+        List<SourceRecord> records = new ArrayList<>();
+        for (String namespace : List.copyOf(namespaces))
+            rows.forget(namespace).ifPresent(copy -> records.addAll(partitions.doneRecords(namespace, copy)));
+        return records;
     }
 
     /** What users should know; empty when nothing. */

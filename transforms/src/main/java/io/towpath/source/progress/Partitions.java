@@ -41,7 +41,6 @@ public record Partitions(String prefix) {
         return sorted(Map.of(TOWPATH, prefix, REQUESTS, topic));
     }
 
-    /** Of schema changes. */
     public Map<String, Object> ddl() {
         return sorted(Map.of(TOWPATH, prefix, DDL, true));
     }
@@ -55,7 +54,7 @@ public record Partitions(String prefix) {
     Map<String, RangePlan> plans(List<String> namespaces, OffsetStorageReader reader) {
         Map<String, RangePlan> plans = new HashMap<>();
         reader.offsets(namespaces.stream().map(this::of).toList()).forEach((partition, offset) -> {
-            if (offset != null) plans.put((String) partition.get(NAMESPACE), CollectionCopy.plan(offset));
+            if (offset != null) plans.put((String) partition.get(NAMESPACE), RangePlan.of(offset));
         });
         return plans;
     }
@@ -72,7 +71,7 @@ public record Partitions(String prefix) {
 
     SourceRecord planRecord(String namespace, CollectionCopy copy) {
         String text = "copy of %s: %d ranges".formatted(namespace, copy.ranges().size());
-        return offsetRecord(of(namespace), copy.planOffset(), text);
+        return offsetRecord(of(namespace), copy.plan().offset(), text);
     }
 
     SourceRecord rangeRecord(String namespace, int range, RangeCopy copy) {

@@ -9,7 +9,9 @@ public interface Phase extends AutoCloseable {
     List<SourceRecord> poll() throws InterruptedException;
 
     /** Whether the next phase should begin. */
-    boolean isOver();
+    default boolean isOver() {
+        return false;
+    }
 
     @Override
     void close();

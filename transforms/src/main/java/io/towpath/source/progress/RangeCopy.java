@@ -1,14 +1,17 @@
 package io.towpath.source.progress;
 
+import io.towpath.record.BsonOrder;
 import io.towpath.record.ClusterTime;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
 /** How far the copy of one range is. */
 public final class RangeCopy {
-    private final List<SnapshotSpan> spans = new ArrayList<>();
+    private final List<Span> spans = new ArrayList<>();
     private long rows;
     private long bytes;
     private boolean done;
@@ -17,14 +20,13 @@ public final class RangeCopy {
 
     RangeCopy() {}
 
-    /** From its offset. */
     RangeCopy(Map<String, Object> offset) {
         rows = ((Number) offset.get("rows")).longValue();
         bytes = ((Number) offset.get("bytes")).longValue();
         done = (Boolean) offset.get("done");
         retries = ((Number) offset.get("retries")).longValue();
         reason = (String) offset.get("reason");
-        spans.addAll(SnapshotSpan.decode((String) offset.get("pieces")));
+        spans.addAll(Span.decode((String) offset.get("pieces")));
     }
 
     Map<String, Object> offset() {
@@ -33,7 +35,7 @@ public final class RangeCopy {
                 "bytes", bytes,
                 "done", done,
                 "t", largestTime().map(ClusterTime::toString).orElse(""),
-                "pieces", SnapshotSpan.encode(spans),
+                "pieces", Span.encode(spans),
                 "retries", retries,
                 "reason", reason);
     }
@@ -41,7 +43,7 @@ public final class RangeCopy {
     /** Adds rows that are about to be emitted. */
     void advance(Page page) {
         int last = spans.size() - 1;
-        SnapshotSpan span = new SnapshotSpan(page.time(), page.isLast() ? RangePlan.OPEN_END : page.lastKey());
+        Span span = new Span(page.time(), page.isLast() ? RangePlan.OPEN_END : page.lastKey());
         if (last >= 0 && spans.get(last).time().equals(page.time())) spans.set(last, span);
         else spans.add(span);
         rows += page.documents().size();
@@ -80,17 +82,52 @@ public final class RangeCopy {
 
     /** The cluster time as of which the row of an {@code _id} was read, if it has been. */
     Optional<ClusterTime> timeOf(byte[] key) {
-        for (SnapshotSpan span : spans) {
+        for (Span span : spans) {
             if (span.reaches(key)) return Optional.of(span.time());
         }
         return Optional.empty();
     }
 
     Optional<ClusterTime> largestTime() {
-        return spans.stream().map(SnapshotSpan::time).max(ClusterTime::compareTo);
+        return spans.stream().map(Span::time).max(ClusterTime::compareTo);
     }
 
     Optional<ClusterTime> smallestTime() {
-        return spans.stream().map(SnapshotSpan::time).min(ClusterTime::compareTo);
+        return spans.stream().map(Span::time).min(ClusterTime::compareTo);
+    }
+
+    /**
+     * Consecutive rows of a range that were read as of one cluster time. A range whose read was interrupted continues at a later time, so it
+     * has several.
+     *
+     * @param time every event up to this time is in the rows
+     * @param upTo key of the last {@code _id}; empty when the rows reach the end of their range
+     */
+    private record Span(ClusterTime time, byte[] upTo) {
+        private boolean reaches(byte[] key) {
+            return upTo.length == 0 || BsonOrder.compare(key, upTo) <= 0;
+        }
+
+        static String encode(List<Span> spans) {
+            int length = spans.stream()
+                    .mapToInt(span -> Long.BYTES + Integer.BYTES + span.upTo.length)
+                    .sum();
+            ByteBuffer buffer = ByteBuffer.allocate(length);
+            spans.forEach(span ->
+                    buffer.putLong(span.time.bits()).putInt(span.upTo.length).put(span.upTo));
+            return Base64.getEncoder().encodeToString(buffer.array());
+        }
+
+        static List<Span> decode(String text) {
+            ByteBuffer buffer = ByteBuffer.wrap(Base64.getDecoder().decode(text));
+            List<Span> spans = new ArrayList<>();
+            while (buffer.hasRemaining()) {
+                ClusterTime time = ClusterTime.ofBits(buffer.getLong());
+                byte[] upTo = new byte[buffer.getInt()];
+                buffer.get(upTo);
+                spans.add(new Span(time, upTo));
+            }
+            return spans;
+        }
     }
 }

@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.Map;
 
 /**
  * How one collection is divided into ranges of {@code _id}s.
@@ -27,7 +28,6 @@ public record RangePlan(List<byte[]> bounds, long documents, long bytes, long be
         return bytes == 0 ? Long.MAX_VALUE : Math.max(1, Math.round((double) size * documents / bytes));
     }
 
-    /** The range of an {@code _id}. */
     public int rangeOf(byte[] key) {
         int low = 0;
         int high = bounds.size();
@@ -49,22 +49,31 @@ public record RangePlan(List<byte[]> bounds, long documents, long bytes, long be
         return range == bounds.size() ? RangePlan.OPEN_END : bounds.get(range);
     }
 
-    String encodedBounds() {
-        ByteBuffer buffer =
-                ByteBuffer.allocate(bounds.stream().mapToInt(b -> b.length).sum());
-        bounds.forEach(buffer::put);
-        return Base64.getEncoder().encodeToString(buffer.array());
-    }
-
-    /** Bounds from {@link #encodedBounds}: BSON documents, each of which begins with its length. */
-    static List<byte[]> decodeBounds(String text) {
-        ByteBuffer buffer = ByteBuffer.wrap(Base64.getDecoder().decode(text));
+    /** From its offset, whose bounds are BSON documents, each of which begins with its length. */
+    static RangePlan of(Map<String, Object> offset) {
+        ByteBuffer buffer = ByteBuffer.wrap(Base64.getDecoder().decode((String) offset.get("bounds")));
         List<byte[]> bounds = new ArrayList<>();
         while (buffer.hasRemaining()) {
             byte[] bound = new byte[Integer.reverseBytes(buffer.getInt(buffer.position()))];
             buffer.get(bound);
             bounds.add(bound);
         }
-        return bounds;
+        return new RangePlan(
+                bounds,
+                ((Number) offset.get("documents")).longValue(),
+                ((Number) offset.get("bytes")).longValue(),
+                ((Number) offset.get("began")).longValue());
+    }
+
+    Map<String, Object> offset() {
+        ByteBuffer buffer =
+                ByteBuffer.allocate(bounds.stream().mapToInt(b -> b.length).sum());
+        bounds.forEach(buffer::put);
+        return Map.of(
+                "ranges", (long) ranges(),
+                "documents", documents,
+                "bytes", bytes,
+                "began", beganMs,
+                "bounds", Base64.getEncoder().encodeToString(buffer.array()));
     }
 }

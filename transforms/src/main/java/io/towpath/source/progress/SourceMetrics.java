@@ -1,15 +1,14 @@
 package io.towpath.source.progress;
 
-import java.lang.management.ManagementFactory;
+import io.towpath.connector.MetricsBean;
 import java.util.concurrent.atomic.AtomicLong;
 import javax.management.JMException;
-import javax.management.MBeanServer;
 import javax.management.ObjectName;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The counts of one task, as {@code io.towpath:type=source,pipeline=…,prefix=…}. */
-public final class SourceMetrics implements SourceMXBean, AutoCloseable {
+/** The counts of one task since its start, as {@code io.towpath:type=source,pipeline=…,prefix=…}. */
+public final class SourceMetrics implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(SourceMetrics.class);
 
     private final AtomicLong rows = new AtomicLong();
@@ -22,23 +21,30 @@ public final class SourceMetrics implements SourceMXBean, AutoCloseable {
     private volatile String lastRetry = "";
     private volatile long oplogLeft = -1;
     private volatile long captureBehind = -1;
-    private final ObjectName name;
+    private final MetricsBean bean = new MetricsBean()
+            .add("Rows", "Rows of the copy", rows::get)
+            .add("RowBytes", "Bytes of the copy's rows", rowBytes::get)
+            .add("Events", "Records of changes, from the stream", events::get)
+            .add("DroppedEvents", "Events that a copied row already held", dropped::get)
+            .add("ReadAgain", "Documents re-read on request, including those that were gone", reread::get)
+            .add("Retries", "Reads that were retried after a transient error", retries::get)
+            .add("LastRetry", "The last such error; empty if there was none", () -> lastRetry)
+            .add(
+                    "OplogSecondsLeft",
+                    "How long the oplog still holds what is captured next; -1: unknown",
+                    () -> oplogLeft)
+            .add(
+                    "CaptureSecondsBehind",
+                    "How far capture was behind at the last look; -1: none yet",
+                    () -> captureBehind)
+            .add("Oversized", "Documents read in place of too large events, or made dead letters", oversized::get);
 
     public SourceMetrics(String pipeline, String prefix) {
-        this.name = register(pipeline, prefix);
-    }
-
-    private ObjectName register(String pipeline, String prefix) {
-        MBeanServer server = ManagementFactory.getPlatformMBeanServer();
         try {
-            ObjectName mbean = new ObjectName("io.towpath:type=source,pipeline=%s,prefix=%s"
+            bean.register("io.towpath:type=source,pipeline=%s,prefix=%s"
                     .formatted(ObjectName.quote(pipeline), ObjectName.quote(prefix)));
-            if (server.isRegistered(mbean)) server.unregisterMBean(mbean);
-            server.registerMBean(this, mbean);
-            return mbean;
         } catch (JMException error) {
             LOGGER.warn("the metrics of {} cannot be seen over JMX", prefix, error);
-            return null;
         }
     }
 
@@ -77,62 +83,7 @@ public final class SourceMetrics implements SourceMXBean, AutoCloseable {
     }
 
     @Override
-    public long getRows() {
-        return rows.get();
-    }
-
-    @Override
-    public long getRowBytes() {
-        return rowBytes.get();
-    }
-
-    @Override
-    public long getEvents() {
-        return events.get();
-    }
-
-    @Override
-    public long getDroppedEvents() {
-        return dropped.get();
-    }
-
-    @Override
-    public long getReadAgain() {
-        return reread.get();
-    }
-
-    @Override
-    public long getRetries() {
-        return retries.get();
-    }
-
-    @Override
-    public String getLastRetry() {
-        return lastRetry;
-    }
-
-    @Override
-    public long getOplogSecondsLeft() {
-        return oplogLeft;
-    }
-
-    @Override
-    public long getCaptureSecondsBehind() {
-        return captureBehind;
-    }
-
-    @Override
-    public long getOversized() {
-        return oversized.get();
-    }
-
-    @Override
     public void close() {
-        if (name == null) return;
-        try {
-            ManagementFactory.getPlatformMBeanServer().unregisterMBean(name);
-        } catch (JMException error) {
-            LOGGER.debug("{} was not registered any more", name, error);
-        }
+        bean.close();
     }
 }

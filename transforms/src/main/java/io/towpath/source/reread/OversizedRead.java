@@ -11,7 +11,6 @@ import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.progress.Progress;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
@@ -24,16 +23,8 @@ import org.slf4j.LoggerFactory;
  * Documents in place of events that are too large: each as of its event, or, where the source no longer holds that state, as of now. It
  * includes the document's events up to then, so the stream drops these.
  */
-public final class OversizedRead {
+public record OversizedRead(Progress progress, SnapshotReads reads) {
     private static final Logger LOGGER = LoggerFactory.getLogger(OversizedRead.class);
-
-    private final Progress progress;
-    private final SnapshotReads reads;
-
-    public OversizedRead(Progress progress, SnapshotReads reads) {
-        this.progress = progress;
-        this.reads = reads;
-    }
 
     /** The records in place of Debezium's, which has the offset; empty when the read has to be retried. */
     public Optional<List<SourceRecord>> of(SourceRecord record, OversizedEvent event) {
@@ -70,10 +61,9 @@ public final class OversizedRead {
             BsonDocument filter = new BsonDocument("_id", new RawBsonDocument(event.key()).get("_id"));
             reads.documents(event.namespace(), session, filter).into(documents);
         }
-        List<SourceRecord> records = new ArrayList<>();
-        Rows rows = new Rows(progress.name(), event.namespace(), asPartition(record), asOffset(record));
-        rows.documents(documents, time, records);
-        if (documents.isEmpty()) rows.gone(List.of(event.key()), time, records);
+        Rows rows = new Rows(progress.name(), event.namespace(), record.sourcePartition(), record.sourceOffset());
+        List<byte[]> gone = documents.isEmpty() ? List.of(event.key()) : List.of();
+        List<SourceRecord> records = rows.records(documents, gone, time);
         progress.ledger().addDocument(event.namespace(), event.key(), time, eventTime.isEmpty());
         records.add(progress.ledger().rootRecord());
         progress.metrics().oversized();
@@ -83,15 +73,5 @@ public final class OversizedRead {
                 new RawBsonDocument(event.key()).toJson(),
                 time);
         return records;
-    }
-
-    @SuppressWarnings("unchecked")
-    private static Map<String, Object> asPartition(SourceRecord record) {
-        return (Map<String, Object>) record.sourcePartition();
-    }
-
-    @SuppressWarnings("unchecked")
-    private static Map<String, Object> asOffset(SourceRecord record) {
-        return (Map<String, Object>) record.sourceOffset();
     }
 }

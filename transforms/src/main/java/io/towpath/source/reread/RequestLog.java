@@ -70,7 +70,8 @@ final class RequestLog implements AutoCloseable {
                             request.namespace()));
             List<byte[]> readable =
                     request.keys().stream().filter(DriverKey::isExact).toList();
-            if (!readable.isEmpty()) waiting.add(new RereadRequest(request.offset(), request.namespace(), readable));
+            if (!readable.isEmpty())
+                waiting.add(new RereadRequest(request.offset(), request.namespace(), readable, ""));
         } catch (DataException error) {
             LOGGER.error("skipped: {}", error.getMessage());
         }

@@ -63,10 +63,6 @@ record RereadAnswer(String namespace, ClusterTime time, List<byte[]> documents, 
     }
 
     List<SourceRecord> records(String topicPrefix, Map<String, Object> partition, Map<String, Object> offset) {
-        List<SourceRecord> records = new ArrayList<>();
-        Rows rows = new Rows(topicPrefix, namespace, partition, offset);
-        rows.documents(documents, time, records);
-        rows.gone(gone, time, records);
-        return records;
+        return new Rows(topicPrefix, namespace, partition, offset).records(documents, gone, time);
     }
 }

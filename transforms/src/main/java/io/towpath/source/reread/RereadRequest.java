@@ -24,10 +24,6 @@ import org.bson.RawBsonDocument;
  * @param closes the resnapshot that this request ends, behind all of its others; empty for every other request
  */
 record RereadRequest(long offset, String namespace, List<byte[]> keys, String closes) {
-    RereadRequest(long offset, String namespace, List<byte[]> keys) {
-        this(offset, namespace, keys, "");
-    }
-
     /** The server stores no {@code _id} of these types, and a query for a regex returns what matches it. */
     private static final Set<Byte> NO_IDS = Set.of((byte) 0x04, (byte) 0x06, (byte) 0x0B);
 
@@ -62,7 +58,7 @@ record RereadRequest(long offset, String namespace, List<byte[]> keys, String cl
                 }
             }
             if (keys.isEmpty()) throw new DataException("it names no ids");
-            return new RereadRequest(offset, namespace, new ArrayList<>(keys));
+            return new RereadRequest(offset, namespace, new ArrayList<>(keys), "");
         } catch (BsonSerializationException | BsonInvalidOperationException | ContractException | DataException error) {
             throw new DataException(
                     "request %d is not {namespace: \"db.collection\", ids: [_id, …]}: %s"

@@ -18,7 +18,6 @@ public record RereadSettings(String topic, Properties client) {
     /** The settings of Connect's own consumers for this connector, above all how to log in to Kafka. */
     private static final String CONSUMERS = "consumer.override.";
 
-    /** Adds these settings to a definition. */
     public static ConfigDef define(ConfigDef definition) {
         return definition
                 .define(

@@ -30,7 +30,7 @@ public final class Rereads implements AutoCloseable {
     private final AddedCopy added;
     private final Optional<RequestLog> requests;
     private final Map<String, Object> partition;
-    private RereadPosition position;
+    private Position position;
     private long pausedUntil = System.nanoTime();
 
     public Rereads(
@@ -43,7 +43,7 @@ public final class Rereads implements AutoCloseable {
         this.reads = reads;
         this.added = new AddedCopy(progress, reads);
         partition = progress.partitions().requests(settings.topic());
-        position = RereadPosition.of(reader.offset(partition));
+        position = Position.of(reader.offset(partition));
         requests = settings.areUsed()
                 ? Optional.of(new RequestLog(settings.topic(), settings.client(), position.next(), selection))
                 : Optional.empty();
@@ -51,7 +51,8 @@ public final class Rereads implements AutoCloseable {
 
     /** Whether there is something to read at the stream's next boundary. */
     public boolean isPending() {
-        return System.nanoTime() - pausedUntil >= 0 && (first().isPresent() || !added.isOver());
+        return System.nanoTime() - pausedUntil >= 0
+                && (first().isPresent() || !progress.ledger().rows().isCopied());
     }
 
     private Optional<RereadRequest> first() {
@@ -62,7 +63,7 @@ public final class Rereads implements AutoCloseable {
     public Optional<SourceRecord> skipped() {
         long read = requests.map(RequestLog::skipped).orElse(position.next());
         if (read <= position.next()) return Optional.empty();
-        position = new RereadPosition(read, 0, position.waiting());
+        position = new Position(read, 0, position.waiting());
         return Optional.of(offsetRecord("requests: read up to %d".formatted(read)));
     }
 
@@ -94,14 +95,14 @@ public final class Rereads implements AutoCloseable {
                 : ReadFault.message(error);
         progress.metrics().retried(reason);
         LOGGER.warn("re-reads have to wait: {}", reason);
-        position = new RereadPosition(position.next(), position.index(), reason);
+        position = new Position(position.next(), position.index(), reason);
         return List.of(offsetRecord("requests wait: " + reason));
     }
 
     /** The log now holds everything that the resnapshot requested. */
     private List<SourceRecord> close(RereadRequest request, ClusterTime time) {
         progress.ledger().history().close(request.closes(), time);
-        position = new RereadPosition(request.offset() + 1, 0, "");
+        position = new Position(request.offset() + 1, 0, "");
         requests.orElseThrow().answered();
         return List.of(
                 offsetRecord("resnapshot %s: closed".formatted(request.closes())),
@@ -113,8 +114,8 @@ public final class Rereads implements AutoCloseable {
         RereadAnswer answer = RereadAnswer.read(request, index, time, reads);
         boolean isAll = index + answer.size() == request.keys().size();
         position = isAll
-                ? new RereadPosition(request.offset() + 1, 0, "")
-                : new RereadPosition(request.offset(), index + answer.size(), "");
+                ? new Position(request.offset() + 1, 0, "")
+                : new Position(request.offset(), index + answer.size(), "");
         if (isAll) requests.orElseThrow().answered();
         progress.metrics().reread(answer.size());
         return answer.records(progress.name(), partition, position.offset());
@@ -127,5 +128,25 @@ public final class Rereads implements AutoCloseable {
     @Override
     public void close() {
         requests.ifPresent(RequestLog::close);
+    }
+
+    /**
+     * How far requests are answered, as an offset of the connector.
+     *
+     * @param next offset of the first request that is not answered
+     * @param index how many of its documents are answered
+     * @param waiting why the request waits; empty when it does not
+     */
+    private record Position(long next, int index, String waiting) {
+        /** @param offset null before the first */
+        static Position of(Map<String, Object> offset) {
+            if (offset == null) return new Position(0, 0, "");
+            long next = ((Number) offset.get("next")).longValue();
+            return new Position(next, ((Number) offset.get("index")).intValue(), (String) offset.get("waiting"));
+        }
+
+        Map<String, Object> offset() {
+            return Map.of("next", next, "index", (long) index, "waiting", waiting);
+        }
     }
 }

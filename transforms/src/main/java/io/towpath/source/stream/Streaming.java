@@ -6,6 +6,7 @@ import io.towpath.debezium.DebeziumToRecord;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.OversizedEvent;
 import io.towpath.record.ClusterTime;
+import io.towpath.source.copy.OplogWatch;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Phase;
@@ -35,7 +36,7 @@ public final class Streaming implements Phase {
     private final Ledger ledger;
     private final Rereads rereads;
     private final OversizedRead oversizedRead;
-    private final CaptureWatch watch;
+    private final OplogWatch watch;
     private final SourceMetrics metrics;
     private final int namespaceAt;
     /** The time of the last emitted event; null before the first. */
@@ -60,7 +61,7 @@ public final class Streaming implements Phase {
         this.ledger = progress.ledger();
         this.rereads = rereads;
         this.oversizedRead = new OversizedRead(progress, reads);
-        this.watch = new CaptureWatch(reads.source(), ledger, progress.metrics());
+        this.watch = new OplogWatch(progress, reads);
         this.metrics = progress.metrics();
         this.namespaceAt = progress.name().length() + 1;
         toRecord.configure(Map.of(
@@ -73,11 +74,11 @@ public final class Streaming implements Phase {
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
         List<SourceRecord> batch = held.isEmpty() ? debezium.poll() : held;
-        if (batch == null || batch.isEmpty()) return warning();
+        List<SourceRecord> records = new ArrayList<>();
+        if (last != null && watch.updateCapture(last)) records.add(ledger.rootRecord());
+        if (batch == null || batch.isEmpty()) return records.isEmpty() ? null : records;
         boolean isNew = held.isEmpty();
         held = List.of();
-        List<SourceRecord> records = new ArrayList<>();
-        if (hasNewWarning()) records.add(ledger.rootRecord());
         rereads.skipped().ifPresent(records::add);
         int boundary = rereads.isPending() && (isNew || System.nanoTime() < heldUntil) ? boundary(batch) : -1;
         int emitted = emit(boundary < 0 ? batch : batch.subList(0, boundary), records);
@@ -131,38 +132,24 @@ public final class Streaming implements Phase {
         Optional<OversizedEvent> oversized = OversizedEvent.in(record);
         if (oversized.isPresent()) {
             OversizedEvent event = oversized.get();
-            if (!ledger.rows().holds(event.namespace(), event.key(), event.time()))
-                return oversizedRead.of(record, event);
-            metrics.dropped();
-            return Optional.of(List.of());
+            boolean isHeld = ledger.rows().holds(event.namespace(), event.key(), event.time());
+            return isHeld ? dropped() : oversizedRead.of(record, event);
         }
         SourceRecord converted = toRecord.apply(record);
         if (converted == null) return Optional.of(List.of());
         boolean isChange = !converted.headers().isEmpty();
-        if (isChange && isHeld(converted, time)) {
-            metrics.dropped();
-            return Optional.of(List.of());
-        }
-        return Optional.of(List.of(converted));
+        return isChange && isHeld(converted, time) ? dropped() : Optional.of(List.of(converted));
     }
 
-    private boolean hasNewWarning() {
-        return last != null && watch.update(last);
-    }
-
-    private List<SourceRecord> warning() {
-        return hasNewWarning() ? List.of(ledger.rootRecord()) : null;
+    private Optional<List<SourceRecord>> dropped() {
+        metrics.dropped();
+        return Optional.of(List.of());
     }
 
     private boolean isHeld(SourceRecord record, Optional<ClusterTime> time) {
         return ledger.rows().holdsAny()
                 && time.isPresent()
                 && ledger.rows().holds(record.topic().substring(namespaceAt), (byte[]) record.key(), time.get());
-    }
-
-    @Override
-    public boolean isOver() {
-        return false;
     }
 
     @Override

@@ -11,7 +11,6 @@ import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.WriteModel;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.Change;
-import io.towpath.record.Truncation;
 import io.towpath.sink.RandomUpdates;
 import io.towpath.support.Raw;
 import io.towpath.support.Server;
@@ -105,7 +104,9 @@ class TotalUpdateServerTest {
         int names = 0;
         for (String path = name; ; path += "." + name) {
             Change.Update update = new Change.Update(
-                    new BsonDocument(path, new BsonInt32(++names)), List.of(), List.of(new Truncation(path + "x", 1)));
+                    new BsonDocument(path, new BsonInt32(++names)),
+                    List.of(),
+                    List.of(new Change.Truncation(path + "x", 1)));
             Optional<List<BsonDocument>> pipeline = TotalUpdate.of(update);
             if (pipeline.isEmpty()) break;
             collection.updateOne(new BsonDocument(), pipeline.get());
@@ -132,7 +133,9 @@ class TotalUpdateServerTest {
         }
         for (List<Change.Update> step : List.of(truncations, others)) {
             refused.addAll(apply(
-                    collection, step, update -> new UpdateOneModel<>(new BsonDocument(), ClassicUpdate.of(update))));
+                    collection,
+                    step,
+                    update -> new UpdateOneModel<>(new BsonDocument(), WriteModels.operators(update))));
         }
         return refused;
     }

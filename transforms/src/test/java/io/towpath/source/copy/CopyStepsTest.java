@@ -35,7 +35,7 @@ class CopyStepsTest {
         while (reader.getState() != Thread.State.WAITING) TimeUnit.MILLISECONDS.sleep(1);
         assertEquals(3, put.get(), "so many have room, with what a step takes besides");
         for (int range = 0; range < 100; range++) {
-            Page page = ((CopyStep.Copied) steps.next(10_000)).page();
+            Page page = ((CopySteps.Copied) steps.next(10_000)).page();
             assertEquals(range, page.range());
             assertTrue(put.get() <= range + 4, "more waits than there is room for");
         }
@@ -46,7 +46,7 @@ class CopyStepsTest {
     void whatIsLargerThanAllOfTheRoomPassesAlone() throws InterruptedException {
         CopySteps steps = new CopySteps(LARGE);
         steps.put(page(7, 16 * LARGE));
-        assertEquals(7, ((CopyStep.Copied) steps.next(0)).page().range());
+        assertEquals(7, ((CopySteps.Copied) steps.next(0)).page().range());
         assertNull(steps.next(0));
     }
 
@@ -68,7 +68,7 @@ class CopyStepsTest {
         assertNull(steps.next(1));
     }
 
-    private static CopyStep page(int range, long bytes) {
-        return new CopyStep.Copied(new Page("shop.orders", range, List.of(), bytes, new ClusterTime(1, 1), true));
+    private static CopySteps.Step page(int range, long bytes) {
+        return new CopySteps.Copied(new Page("shop.orders", range, List.of(), bytes, new ClusterTime(1, 1), true));
     }
 }

@@ -35,9 +35,9 @@ class CopyThreadsServerTest {
         };
         try (SourceCluster source = Sources.connected(configuration);
                 CopyThreads threads = new CopyThreads(Sources.reads(source), "p")) {
-            threads.read("shop.orders", new RangePlan(bounds, 1, 1, 1), 0, RangePlan.OPEN_END);
+            threads.read(new RangeRead.Range("shop.orders", new RangePlan(bounds, 1, 1, 1), 0, RangePlan.OPEN_END));
             threads.start();
-            CopyStep.Failed failed = assertInstanceOf(CopyStep.Failed.class, threads.next(30_000));
+            CopySteps.Failed failed = assertInstanceOf(CopySteps.Failed.class, threads.next(30_000));
             assertEquals("shop.orders", failed.namespace());
             assertEquals(error, failed.cause());
         }

@@ -6,8 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.mongodb.MongoBulkWriteException;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.InsertManyOptions;
-import io.towpath.debezium.DocumentBytesCodec;
 import io.towpath.debezium.SourceCluster;
+import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.RandomIds;
 import io.towpath.source.progress.Page;
@@ -118,12 +118,9 @@ class RangesServerTest {
     private List<String> stored(MongoCollection<RawBsonDocument> collection) {
         List<String> documents = new ArrayList<>();
         collection
-                .withDocumentClass(byte[].class)
-                .withCodecRegistry(org.bson.codecs.configuration.CodecRegistries.fromCodecs(
-                        new DocumentBytesCodec(), new org.bson.codecs.BsonDocumentCodec()))
                 .find()
                 .sort(new org.bson.BsonDocument("_id", new org.bson.BsonInt32(1)))
-                .forEach(document -> documents.add(HexFormat.of().formatHex(document)));
+                .forEach(document -> documents.add(HexFormat.of().formatHex(BsonBytes.of(document))));
         return documents;
     }
 
@@ -164,13 +161,8 @@ class RangesServerTest {
     }
 
     private RangeRead read(MongoCollection<RawBsonDocument> collection, RangePlan plan, int range, byte[] after) {
+        String namespace = collection.getNamespace().getFullName();
         return new RangeRead(
-                Sources.reads(source),
-                source.snapshot(),
-                collection.getNamespace().getFullName(),
-                range,
-                plan,
-                after,
-                300);
+                Sources.reads(source), source.snapshot(), new RangeRead.Range(namespace, plan, range, after), 300);
     }
 }

@@ -1,0 +1,98 @@
+package io.towpath.connector;
+
+import java.lang.invoke.MethodType;
+import java.lang.management.ManagementFactory;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.function.Supplier;
+import javax.management.Attribute;
+import javax.management.AttributeList;
+import javax.management.AttributeNotFoundException;
+import javax.management.DynamicMBean;
+import javax.management.JMException;
+import javax.management.MBeanAttributeInfo;
+import javax.management.MBeanInfo;
+import javax.management.MBeanServer;
+import javax.management.ObjectName;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** What a task counts, as read-only attributes over JMX. */
+public final class MetricsBean implements DynamicMBean, AutoCloseable {
+    private static final Logger LOGGER = LoggerFactory.getLogger(MetricsBean.class);
+
+    private final Map<String, Supplier<?>> values = new LinkedHashMap<>();
+    private final Map<String, String> meanings = new LinkedHashMap<>();
+    private ObjectName name;
+
+    /** @param value is read by any thread */
+    public MetricsBean add(String attribute, String meaning, Supplier<?> value) {
+        values.put(attribute, value);
+        meanings.put(attribute, meaning);
+        return this;
+    }
+
+    /** In place of a bean of this name that a task which never stopped has left. */
+    public MetricsBean register(String text) throws JMException {
+        ObjectName free = new ObjectName(text);
+        MBeanServer server = ManagementFactory.getPlatformMBeanServer();
+        if (server.isRegistered(free)) server.unregisterMBean(free);
+        server.registerMBean(this, free);
+        name = free;
+        return this;
+    }
+
+    @Override
+    public MBeanInfo getMBeanInfo() {
+        MBeanAttributeInfo[] attributes =
+                values.keySet().stream().map(this::describe).toArray(MBeanAttributeInfo[]::new);
+        return new MBeanInfo(getClass().getName(), "The metrics of a task of Towpath", attributes, null, null, null);
+    }
+
+    private MBeanAttributeInfo describe(String attribute) {
+        Class<?> type = MethodType.methodType(values.get(attribute).get().getClass())
+                .unwrap()
+                .returnType();
+        return new MBeanAttributeInfo(attribute, type.getName(), meanings.get(attribute), true, false, false);
+    }
+
+    @Override
+    public Object getAttribute(String attribute) throws AttributeNotFoundException {
+        if (!values.containsKey(attribute)) throw new AttributeNotFoundException(attribute);
+        return values.get(attribute).get();
+    }
+
+    @Override
+    public AttributeList getAttributes(String[] attributes) {
+        AttributeList list = new AttributeList();
+        for (String attribute : attributes)
+            if (values.containsKey(attribute))
+                list.add(new Attribute(attribute, values.get(attribute).get()));
+        return list;
+    }
+
+    @Override
+    public void setAttribute(Attribute attribute) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public AttributeList setAttributes(AttributeList attributes) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public Object invoke(String action, Object[] parameters, String[] signature) {
+        throw new UnsupportedOperationException();
+    }
+
+    @Override
+    public void close() {
+        if (name == null) return;
+        try {
+            ManagementFactory.getPlatformMBeanServer().unregisterMBean(name);
+        } catch (JMException error) {
+            LOGGER.debug("{} was not registered any more", name, error);
+        }
+    }
+}
