@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +42,7 @@ class Journal:
             self.path.unlink(missing_ok=True)
             self.path.touch(mode=0o600)
         plan = [
-            [
-                work.number,
-                work.pair.source,
-                work.pair.destination,
-                _hex(work.bounds.low),
-                _hex(work.bounds.high),
-                work.batch_size,
-                work.ordered,
-            ]
+            (work.number, *astuple(work.pair), *map(_hex, astuple(work.bounds)), work.batch_size, work.ordered)
             for work in ranges
         ]
         self._append({"about": about, "ranges": plan})

@@ -15,7 +15,7 @@ from pymongo.collection import Collection
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WaitQueueTimeoutError
 
 from verifier import raw
-from verifier.differences import Namespace
+from verifier.differences import Namespace, by_database
 from verifier.errors import ServerLost, VerifierError
 from verifier.raw import Element
 
@@ -36,7 +36,7 @@ def existing(client: Client, namespaces: Iterable[Namespace]) -> dict[Namespace,
     wanted = set(namespaces)
     return {
         namespace: dict(entry)
-        for database in {namespace.split(".", 1)[0] for namespace in wanted}
+        for database in by_database(wanted)
         for entry in client[database].list_collections()
         if (namespace := f"{database}.{entry['name']}") in wanted
     }
@@ -116,7 +116,7 @@ def is_passing(error: BaseException) -> bool:
     """Whether the same read may succeed later."""
     if isinstance(error, OperationFailure) and not isinstance(error, ConnectionFailure):
         return error.code in _PASSING
-    return isinstance(error, (ConnectionFailure, WaitQueueTimeoutError))
+    return isinstance(error, ConnectionFailure | WaitQueueTimeoutError)
 
 
 def patiently(

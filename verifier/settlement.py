@@ -54,9 +54,9 @@ class Settling:
     def add(self, pair: Pair, ids: Iterable[bytes], owner: int = 0) -> None:
         """Take in documents that differed just now."""
         seen_at = patiently("read the source's cluster time", self.lost_for, lambda: now(self.source), self.say)
-        for identity in ids:
-            self._bytes += len(identity)
-            self._push(Suspect(pair, identity, id_key(identity), owner, time.monotonic(), seen_at))
+        for id in ids:
+            self._bytes += len(id)
+            self._push(Suspect(pair, id, id_key(id), owner, time.monotonic(), seen_at))
 
     def pause(self) -> float | None:
         """Seconds until a document is due; None if none waits."""
@@ -84,11 +84,15 @@ class Settling:
         nothing = (b"", 0)
         return [id for id in ids if ours.get(id_key(id), nothing)[0] != theirs.get(id_key(id), nothing)[0]]
 
+    def differing_patiently(self, pair: Pair, ids: Sequence[bytes]) -> list[bytes]:
+        """As `differing`, tried again while a server is unreachable. Raises as `patiently`."""
+        what = f"read documents of {pair.source}"
+        return patiently(what, self.lost_for, lambda: self.differing(pair, ids), self.say)
+
     def _push(self, suspect: Suspect) -> None:
         pause = 0.0 if suspect.soon else self.recheck.pause(suspect.tried, self.chance)
         suspect.soon = False
-        due = time.monotonic() + pause
-        heapq.heappush(self._waiting, (due, next(self._count), suspect))
+        heapq.heappush(self._waiting, (time.monotonic() + pause, next(self._count), suspect))
 
     def _due(self) -> list[Suspect]:
         """Documents of one namespace that are due, as many as one command can read."""
@@ -119,8 +123,7 @@ class Settling:
             if seen[0] == seen[1]:
                 outcomes.append((suspect, Same(pair.source, suspect.id)))
                 continue
-            suspect.steady = suspect.steady and suspect.seen in (None, seen)
-            suspect.seen = seen
+            suspect.steady, suspect.seen = suspect.steady and suspect.seen in (None, seen), seen
             suspect.size = (source[1] if source else 0) + (destination[1] if destination else 0)
             unequal.append(suspect)
         now_judged, later = _up_to(_JUDGED_BYTES, self._passed(unequal))
@@ -157,9 +160,9 @@ class Settling:
                 if not self.passed(cluster_time):
                     continue
                 self._passed_until = cluster_time
-        until = self._passed_until
         for suspect in suspects:
             suspect.why = f"the pipeline has not passed {suspect.seen_at}"
+        until = self._passed_until
         return [suspect for suspect in suspects if until and suspect.seen_at and suspect.seen_at <= until]
 
 
