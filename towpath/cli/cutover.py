@@ -24,7 +24,7 @@ from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions, NotUndone, undo, undone
 from towpath.cutover.writes import hook
 from towpath.errors import Overtaken, Refused, TowpathError, fields
-from towpath.events import Check, CutoverNote, Gate, Switch, Told
+from towpath.events import Check, CutoverNote, Gate, Switch, TimedEvent
 from towpath.mongo.write_block import MONGOSH_UNDO
 from towpath.session import ERRORS
 from towpath.state_files import alone
@@ -134,7 +134,7 @@ def cutover(
         command.undo() if undoes else command.go_back() if goes_back else command.cut_over()
 
 
-def _print_event(event: Told) -> None:
+def _print_event(event: TimedEvent) -> None:
     """Print the text of an event; for the gate, a line for each check."""
     if not isinstance(event, Gate):
         click.echo(event.words)

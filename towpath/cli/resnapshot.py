@@ -24,10 +24,8 @@ from towpath.session import Session
 from towpath.verification import full_verdict
 from towpath.verification.run import VerifyRequest, differences
 from towpath.verification.scope import pairs
-from towpath.verification.verdict_file import Examples, VerificationResult, figures
+from towpath.verification.verdict_file import VerificationResult, figures
 from verifier import Options, Verification
-
-_LOST_FOR = 60.0  # seconds to wait for a server that does not answer during the comparison
 
 
 @click.command()
@@ -63,10 +61,9 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
             full_verdict.forget(session)
         name = _start(session, name, only)
         _complete(session, name, only, timeout)
-        verdict = verify.run(
-            session, pairs(session.pipeline, only), _options(), VerifyRequest(False, only=only), as_json=as_json
-        )
-    verify.end(verdict.verdict, verdict.differences)
+        compared, request = pairs(session.pipeline, only), VerifyRequest(False, only=only)
+        result = verify.run(session, compared, Options(), request, as_json=as_json)
+    verify.end(result.verdict, result.differences)
 
 
 def _interrupted(session: Session, connectors: Sequence[Captured], only: tuple[str, ...]) -> str | None:
@@ -149,20 +146,15 @@ def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float
     resnapshots.close(pipeline, session.connect, session.topics, name, timeout)
 
 
-def _options() -> Options:
-    return Options(lost_for=_LOST_FOR)
-
-
 def _compare(session: Session, only: tuple[str, ...]) -> None:
     """Compare both sides, and write the differences in the form of a verdict, which names the documents to re-read."""
-    pipeline, examples = session.pipeline, Examples(0)
+    pipeline = session.pipeline
     with asking(session) as passed, state_files.writing(_differences_file(session)) as file:
-        verification = Verification(
-            pipeline.source_uri, pipeline.destination_uri, pairs(pipeline, only), _options(), passed=passed, say=say
-        )
-        for difference in differences(session, verification, examples, resumable=False):
+        uris = pipeline.source_uri, pipeline.destination_uri
+        verification = Verification(*uris, pairs(pipeline, only), passed=passed, say=say)
+        for difference in differences(session, verification, [], resumable=False):
             file.write(difference.line)
-        file.write(as_line(figures(VerificationResult(verification.verdict, examples.found, None))))
+        file.write(as_line(figures(VerificationResult(verification.verdict))))
 
 
 def _differences_file(session: Session) -> Path:

@@ -125,7 +125,7 @@ def verify(
 
     Exit codes: 0 both sides are the same; 1 they differ; 2 there is no verdict.
     """
-    recent = newest(last, since, only)
+    recent = newest(last, since)
     refuse_conflicts(quiet=quiet, screen=screen, resume=resume, log=bool(recent or follows))
     refuse_bad_patterns(only)
     try:
@@ -196,17 +196,17 @@ def _follow(
     if as_json:
         print_json(Followed(**state.as_json()))
     else:
-        click.echo(state.words)
+        click.echo(state.description)
     if state.unsettled:
         raise click.exceptions.Exit(_TROUBLE)
     return state.differences + (len(result.metadata.differences) if result.metadata else 0)
 
 
-def newest(last: int | None, since: timedelta | None, only: Sequence[str]) -> Newest | None:
+def newest(last: int | None, since: timedelta | None) -> Newest | None:
     """The options --last and --since; None when neither is given. Raises `UsageError` when both are."""
     if last is not None and since is not None:
         raise click.UsageError("give one of --last and --since, not both")
-    return None if last is None and since is None else Newest(last, since, only)
+    return None if last is None and since is None else Newest(last, since)
 
 
 def refuse_conflicts(*, quiet: bool, screen: bool, resume: bool, log: bool) -> None:

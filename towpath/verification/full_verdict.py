@@ -20,7 +20,7 @@ from towpath.mongo.client import briefly, connected
 from towpath.session import Session
 from towpath.text import duration
 from towpath.verification import follow_state, scope, verdict_file
-from towpath.verification.follow_state import Running
+from towpath.verification.follow_state import RunningVerdict
 from towpath.verification.scope import Origin
 
 #: The value of `of` in a verdict on all namespaces of its pipeline.
@@ -143,7 +143,7 @@ class Verified:
     last: Mapping[str, Any] | None = None
     full: Mapping[str, Any] | None = None
     doubt: str = ""
-    following: Running | None = None
+    following: RunningVerdict | None = None
 
     @classmethod
     def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Verified:
@@ -188,10 +188,10 @@ class Verified:
         if self.doubt:
             yield f"the last verdict does not count: {self.doubt}", False
         if self.following is not None:
-            yield self.following.words, bool(self.following.differences)
+            yield self.following.description, bool(self.following.differences)
 
 
-def _following(pipeline: str, context: VerdictContext) -> Running | None:
+def _following(pipeline: str, context: VerdictContext) -> RunningVerdict | None:
     """The running verdict, if it is of this deployment."""
     running, state = follow_state.read_running(pipeline), follow_state.read(pipeline)
     before = Origin.from_json(state.origin) if state else None

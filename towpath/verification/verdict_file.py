@@ -6,7 +6,7 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,10 +58,8 @@ def read(place: Path) -> Iterator[Difference]:
     for number, line in enumerate(_lines(place), 1):
         if complete:
             raise TowpathError(f"{place}, line {number}: there is a line after the counts; run `towpath verify` again")
-        if "clean" in line:
-            complete = True
-            continue
-        if "command" in line:  # of options, views and indexes, which are not repaired through the log
+        complete = "clean" in line
+        if complete or "command" in line:  # of options, views and indexes, which are not repaired through the log
             continue
         try:
             parsed = event({"event": "difference", **line})  # older versions wrote no "event"
@@ -91,30 +89,21 @@ def last(pipeline: str) -> dict[str, Any] | None:
 
 
 def remove_repaired(place: Path, is_repaired: Callable[[Namespace, bytes], bool], only: str | None = None) -> None:
-    """Remove the repaired documents from a verdict.
-
-    `only`: change the verdict only if it has this id.
-    """
+    """Remove the repaired documents from a verdict; with `only`, just if the verdict has this id."""
     with locked(place):
         if only is not None and (not place.exists() or counts(place).get("id") != only):
             return
+        removed: Counter[str] = Counter()
         with state_files.writing(place) as file:
-            _write_rest(place, file, is_repaired)
-
-
-def _write_rest(place: Path, file: state_files.Writing, is_repaired: Callable[[Namespace, bytes], bool]) -> None:
-    removed: Counter[str] = Counter()
-    for line in _lines(place):
-        if "id_bson" in line and is_repaired(line["namespace"], bytes.fromhex(line["id_bson"])):
-            removed[line["kind"]] += 1
-        elif "clean" in line:
-            counts: dict[str, int] = {kind: line[kind] - removed[kind] for kind in KINDS}
-            clean = not any(counts.values()) and not line.get("metadata") and not line.get("trouble")
-            file.write(
-                as_line({**line, **counts, "clean": clean, "repaired": line.get("repaired", 0) + removed.total()})
-            )
-        else:
-            file.write(as_line(line))
+            for line in _lines(place):
+                if "id_bson" in line and is_repaired(line["namespace"], bytes.fromhex(line["id_bson"])):
+                    removed[line["kind"]] += 1
+                    continue
+                if "clean" in line:
+                    line |= {kind: line[kind] - removed[kind] for kind in KINDS}
+                    differs = any(line[kind] for kind in KINDS) or line.get("metadata") or line.get("trouble")
+                    line |= {"clean": not differs, "repaired": line.get("repaired", 0) + removed.total()}
+                file.write(as_line(line))
 
 
 def _lines(place: Path) -> Iterator[dict[str, Any]]:
@@ -152,18 +141,6 @@ class Example:
             None if difference.source is None else whole(difference.source),
             None if difference.destination is None else whole(difference.destination),
         )
-
-
-@dataclass(slots=True)
-class Examples:
-    """The first `most` differences; the others are only counted."""
-
-    most: int
-    found: list[Example] = field(default_factory=list)
-
-    def add(self, difference: verifier.Difference) -> None:
-        if len(self.found) < self.most:
-            self.found.append(Example.of(difference))
 
 
 @dataclass(frozen=True, slots=True)
