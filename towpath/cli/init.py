@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from towpath import stack as embedded
-from towpath.cli.options import say
+from towpath.cli.options import FILE, FOLDER, flag, say
 from towpath.config.loading import parse
 from towpath.errors import BadPipelineFile, TowpathError
 from towpath.pipeline import Mode
@@ -20,7 +20,7 @@ _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
 
 
 @click.command()
-@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", metavar="PIPELINE", type=FILE)
 @click.option(
     "--include",
     "include",
@@ -36,17 +36,11 @@ _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
     "--mode",
     type=click.Choice(["exactly-once", "plain"]),
     default="exactly-once",
-    show_default=True,
     help="exactly-once: each change once, in transactions; plain: stock connectors, at least once.",
 )
 @click.option("--name", help="Name of the pipeline and prefix of its topics; default: the file's name.")
-@click.option(
-    "--stack",
-    "stack_dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Fill in the addresses of the embedded stack in this folder.",
-)
-@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@click.option("--stack", "stack_dir", type=FOLDER, help="Fill in the addresses of the embedded stack in this folder.")
+@flag("--force", help="Overwrite the file if it exists.")
 def init(
     file: Path,
     include: tuple[str, ...],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from towpath import session
 from towpath.events import VERSION, Event, as_line
 from towpath.session import Session
 
-pipeline_argument = click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path, dir_okay=False))
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
+#: An option without a value.
+flag = partial(click.option, is_flag=True)
+pipeline_argument = click.argument("file", metavar="PIPELINE", type=FILE)
+json_option = flag("--json", "as_json", help="Print JSON on standard output.")
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 

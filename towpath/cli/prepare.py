@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from towpath import barrier
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json, say
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
 from towpath.errors import NoSuchConnector
 from towpath.schema import apply, plan
@@ -19,24 +19,20 @@ _DIFFERENT = 1
 
 @click.command()
 @pipeline_argument
-@click.option("--dry-run", is_flag=True, help="Print the commands that would run, and change nothing.")
+@flag("--dry-run", help="Print the commands that would run, and change nothing.")
 @click.option(
     "--indexes",
     type=click.Choice(["copied", "now", "none"]),
     default="copied",
-    show_default=True,
     help="When to build indexes: after the initial copy is applied (the command waits for it), now, or not at all.",
 )
-@click.option(
-    "--overwrite", is_flag=True, help="Change what exists at the destination and differs. Drops no collection."
-)
-@click.option("--final", is_flag=True, help="Restore the schema of the source, after replication has ended.")
-@click.option(
+@flag("--overwrite", help="Change what exists at the destination and differs. Drops no collection.")
+@flag("--final", help="Restore the schema of the source, after replication has ended.")
+@flag(
     "--in-place",
-    is_flag=True,
     help="Only disable TTL and validators of collections at the destination, such as those of a former source.",
 )
-@click.option("--timeout", default=86400.0, show_default=True, help="Seconds to wait for the initial copy.")
+@click.option("--timeout", default=86400.0, help="Seconds to wait for the initial copy.")
 @json_option
 def prepare(
     file: Path,

@@ -14,7 +14,7 @@ import click
 
 from towpath import events, state_files
 from towpath.barrier import passing
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json, say
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.events import Reread
 from towpath.log import reread_requests
 from towpath.pipeline import Pipeline
@@ -40,11 +40,9 @@ _MAX_LINES = 50  # documents with a line of their own
     metavar="NAMESPACE FILE",
     help="Repair these documents: FILE has one _id per line, as Extended JSON; - is standard input.",
 )
-@click.option("--dead-letters", is_flag=True, help="Repair the documents that the destination refused.")
-@click.option("--dry-run", is_flag=True, help="Print what would be re-read, and change nothing.")
-@click.option(
-    "--timeout", default=300.0, show_default=True, help="Seconds in which a batch must be re-read and applied."
-)
+@flag("--dead-letters", help="Repair the documents that the destination refused.")
+@flag("--dry-run", help="Print what would be re-read, and change nothing.")
+@click.option("--timeout", default=300.0, help="Seconds in which a batch must be re-read and applied.")
 @json_option
 def repair(
     file: Path, ids: tuple[str, TextIO] | None, dead_letters: bool, dry_run: bool, timeout: float, as_json: bool

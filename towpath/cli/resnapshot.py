@@ -12,7 +12,7 @@ from towpath import barrier, state_files
 from towpath import resnapshot as resnapshots
 from towpath.barrier import asking, passing
 from towpath.cli import verify
-from towpath.cli.options import json_option, opened, pipeline_argument, say
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
 from towpath.errors import Refused
 from towpath.events import as_line
 from towpath.log import reread_requests
@@ -31,9 +31,9 @@ from verifier import Options, Verification
 @click.command()
 @pipeline_argument
 @click.option("--only", multiple=True, help="Only this namespace or pattern (source's names); repeatable.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
-@click.option("--timeout", default=600.0, show_default=True, help="Seconds in which the sink must apply the log.")
+@flag("--yes", help="Do not ask for confirmation.")
+@flag("--dry-run", help="Print what would be done, and change nothing.")
+@click.option("--timeout", default=600.0, help="Seconds in which the sink must apply the log.")
 @json_option
 def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, timeout: float, as_json: bool) -> None:
     """Re-read all documents of PIPELINE through the log, and continue the stream.

@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.events import Note, TimedEvent
 from towpath.session import TROUBLE, Session
@@ -34,7 +34,7 @@ _SILENCE = 900.0  # seconds after which a deployment that prints nothing counts 
 
 @click.command()
 @pipeline_argument
-@click.option("--deploy", "deploys", is_flag=True, help="Deploy the pipeline first, as `towpath deploy` does.")
+@flag("--deploy", "deploys", help="Deploy the pipeline first, as `towpath deploy` does.")
 @json_option
 def run(file: Path, deploys: bool, as_json: bool) -> None:
     """Supervise PIPELINE until interrupted, on a terminal, under systemd or in a container.

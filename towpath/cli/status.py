@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from towpath.bookkeeping.positions import Counts
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.errors import fields
 from towpath.log import bounds
 from towpath.schema import unreplicated
@@ -37,7 +37,7 @@ _WIDE = 1000  # columns; without a terminal, no line is wrapped
 
 @click.command()
 @pipeline_argument
-@click.option("--watch", is_flag=True, help="Refresh in place until interrupted.")
+@flag("--watch", help="Refresh in place until interrupted.")
 @json_option
 def status(file: Path, watch: bool, as_json: bool) -> None:
     """Show the state of PIPELINE: connectors, copy, lag, rate, sink writes, retries and dead letters.

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from confluent_kafka import Message
 
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.errors import TopicError, TowpathError
 from towpath.kafka import consume
 from towpath.log.dead_letters import letters
@@ -22,11 +22,11 @@ from towpath.session import Session
 @click.command()
 @pipeline_argument
 @click.argument("namespace", required=False)
-@click.option("--dead-letters", is_flag=True, help="Print the dead letters, from the first one, with their reasons.")
-@click.option("--from-beginning", is_flag=True, help="Start at the first record of the log; default: at its end.")
+@flag("--dead-letters", help="Print the dead letters, from the first one, with their reasons.")
+@flag("--from-beginning", help="Start at the first record of the log; default: at its end.")
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after this many records.")
-@click.option("--no-follow", is_flag=True, help="Stop at the current end of the log.")
-@click.option("--canonical", is_flag=True, help="Print canonical Extended JSON, with the type of every number.")
+@flag("--no-follow", help="Stop at the current end of the log.")
+@flag("--canonical", help="Print canonical Extended JSON, with the type of every number.")
 @json_option
 def tail(
     file: Path,

@@ -15,7 +15,7 @@ from typing import NoReturn
 import click
 
 from towpath.barrier import asking
-from towpath.cli.options import duration, json_option, opened, pipeline_argument, print_json, say
+from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import comparison_bar
 from towpath.cli.report.verdict import write_report
 from towpath.cli.verdict_text import show
@@ -48,45 +48,31 @@ _DIFFERENT, _TROUBLE = 1, 2
     "--processes",
     type=click.IntRange(1, 64),
     default=os.cpu_count() or 1,
+    show_default=False,
     help="Number of processes that read; default: the number of cores.",
 )
-@click.option(
-    "--ignore-field-order", is_flag=True, help="Accept documents that differ only in the order of their fields."
-)
-@click.option(
-    "--quiet", is_flag=True, help="Compare by dbHash while nobody writes. Stops without a verdict when it sees a write."
-)
-@click.option(
+@flag("--ignore-field-order", help="Accept documents that differ only in the order of their fields.")
+@flag("--quiet", help="Compare by dbHash while nobody writes. Stops without a verdict when it sees a write.")
+@flag(
     "--screen",
-    is_flag=True,
     help="Compare by digests, for a slow network. Digests cover only the integer part of numbers.",
 )
-@click.option("--first", default=Recheck().first, show_default=True, help="Seconds until a difference is re-read.")
-@click.option(
-    "--factor", default=Recheck().factor, show_default=True, help="Factor by which each pause is longer than the last."
-)
-@click.option("--jitter", default=Recheck().jitter, show_default=True, help="Random share of each pause.")
-@click.option("--tries", default=Recheck().tries, show_default=True, help="How often a difference is re-read.")
-@click.option(
-    "--patience",
-    default=Recheck().patience,
-    show_default=True,
-    help="Seconds that a difference may wait for the pipeline.",
-)
+@click.option("--first", default=Recheck().first, help="Seconds until a difference is re-read.")
+@click.option("--factor", default=Recheck().factor, help="Factor by which each pause is longer than the last.")
+@click.option("--jitter", default=Recheck().jitter, help="Random share of each pause.")
+@click.option("--tries", default=Recheck().tries, help="How often a difference is re-read.")
+@click.option("--patience", default=Recheck().patience, help="Seconds that a difference may wait for the pipeline.")
 @click.option(
     "--lost-for",
     type=click.FloatRange(0, 86_400),
     default=60.0,
-    show_default=True,
     help="Seconds to wait for a server that does not answer.",
 )
-@click.option(
-    "--alone", is_flag=True, help="Do not query Connect and Kafka for the pipeline's progress; rely on --tries alone."
-)
-@click.option("--resume", is_flag=True, help="Continue the run that was interrupted.")
+@flag("--alone", help="Do not query Connect and Kafka for the pipeline's progress; rely on --tries alone.")
+@flag("--resume", help="Continue the run that was interrupted.")
 @click.option("--last", type=click.IntRange(min=1), help="Compare only the documents of this many newest records.")
 @click.option("--since", callback=duration, help="Compare only the documents changed within this time, such as 10m.")
-@click.option("--follow", "follows", is_flag=True, help="Then compare each document that changes, until interrupted.")
+@flag("--follow", "follows", help="Then compare each document that changes, until interrupted.")
 @click.option(
     "--metadata/--no-metadata",
     "with_metadata",
@@ -94,7 +80,7 @@ _DIFFERENT, _TROUBLE = 1, 2
     help="Also compare options, views and indexes, and print the commands that fix them; default: yes, except with"
     " --last and --since.",
 )
-@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write an HTML report of the verdict.")
+@click.option("--report", type=FILE, help="Write an HTML report of the verdict.")
 @json_option
 def verify(
     file: Path,

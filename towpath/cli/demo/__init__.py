@@ -20,7 +20,7 @@ from towpath import stack as embedded
 from towpath.cli.demo.load import NAMESPACES, Store, Writer, fill
 from towpath.cli.demo.report import compare_all, pushes, summary
 from towpath.cli.init import write_pipeline_file
-from towpath.cli.options import opened, say
+from towpath.cli.options import FOLDER, flag, opened, say
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.errors import TowpathError
@@ -29,18 +29,11 @@ from towpath.status.collector import read_status
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave the stack and the pipeline running, and say where.")
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the stack; default: a temporary one.",
-)
-@click.option("--messages", default=20_000, show_default=True, help="Mails at the source before the copy begins.")
-@click.option(
-    "--seconds", default=20.0, show_default=True, help="How long to go on changing the source once the copy is done."
-)
-@click.option("--seed", default=1, show_default=True, help="Seed of the random input.")
+@flag("--keep", help="Leave the stack and the pipeline running, and say where.")
+@click.option("--dir", "directory", type=FOLDER, help="Folder of the stack; default: a temporary one.")
+@click.option("--messages", default=20_000, help="Mails at the source before the copy begins.")
+@click.option("--seconds", default=20.0, help="How long to go on changing the source once the copy is done.")
+@click.option("--seed", default=1, help="Seed of the random input.")
 def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed: int) -> None:
     """Start a stack, load two stores, replicate them while they change, and compare both sides byte for byte.
 
