@@ -14,8 +14,6 @@ from towpath.schema import apply, plan
 from towpath.schema.plan import Plan
 from towpath.session import Session
 
-_DIFFERENT = 1
-
 
 @click.command()
 @pipeline_argument
@@ -68,19 +66,21 @@ def prepare(
             _apply(session, schema, "now" if final and not _is_deployed(session) else indexes, timeout)
         _print(schema, dry_run=dry_run, as_json=as_json)
         if schema.different:
-            raise click.exceptions.Exit(_DIFFERENT)
+            raise click.exceptions.Exit(1)
 
 
 def _apply(session: Session, schema: Plan, indexes: str, timeout: float) -> None:
     apply.run(session.pipeline, schema.collections, lambda step: say(step.description))
     if not schema.indexes or indexes == "none":
         return
-    if indexes == "copied" and not _wait_copied(session, timeout):
-        say(
-            "no indexes were built, because the pipeline is not deployed: run `towpath prepare` again after the initial"
-            " copy, or now with --indexes now"
-        )
-        return
+    if indexes == "copied":
+        if not _is_deployed(session):
+            say(
+                "no indexes were built, because the pipeline is not deployed: run `towpath prepare` again after the"
+                " initial copy, or now with --indexes now"
+            )
+            return
+        barrier.wait(session.pipeline, session.connect, session.topics, timeout, say)
     with bar() as update:
         apply.run(session.pipeline, schema.indexes, lambda step: say(step.description), update)
 
@@ -90,14 +90,6 @@ def _is_deployed(session: Session) -> bool:
         session.require_deployed()
     except NoSuchConnector:
         return False
-    return True
-
-
-def _wait_copied(session: Session, timeout: float) -> bool:
-    """Wait until the initial copy is applied; False when the pipeline is not deployed. Raises `NotYet`."""
-    if not _is_deployed(session):
-        return False
-    barrier.wait(session.pipeline, session.connect, session.topics, timeout, say)
     return True
 
 

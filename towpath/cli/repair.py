@@ -76,11 +76,9 @@ def repair(
 def _targets(session: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[DocumentRef]:
     if ids is not None:
         return targets.of_file(session.pipeline, *ids)
-    return (
-        targets.of_dead_letters(session.pipeline, session.topics)
-        if dead_letters
-        else targets.of_verdicts(_verdict_files(session.pipeline))
-    )
+    if dead_letters:
+        return targets.of_dead_letters(session.pipeline, session.topics)
+    return targets.of_verdicts(_verdict_files(session.pipeline))
 
 
 def _verdict_files(pipeline: Pipeline) -> list[Path]:
@@ -128,9 +126,8 @@ def _report(session: Session, outcomes: Iterable[Outcome], same: set[tuple[str, 
         if as_json:
             print_json(_outcome_event(session.pipeline, outcome))
         elif isinstance(outcome, NotRepaired) and left.total() <= _MAX_LINES:
-            click.echo(
-                f"left     {outcome.document.namespace} {_id(outcome.document)}: {outcome.kind}: {outcome.reason}"
-            )
+            id = extended_json(outcome.document.id) or outcome.document.id.hex()
+            click.echo(f"left     {outcome.document.namespace} {id}: {outcome.kind}: {outcome.reason}")
     seconds = round(time.monotonic() - start, 1)
     if as_json:
         print_json(events.Repaired(mended=mended.total(), left=left.total(), seconds=seconds))
@@ -153,7 +150,3 @@ def _outcome_event(pipeline: Pipeline, outcome: Outcome) -> Reread:
     if isinstance(outcome, Repaired):
         return replace(event, result="mended")
     return replace(event, result="left", kind=outcome.kind, reason=outcome.reason)
-
-
-def _id(document: DocumentRef) -> str:
-    return extended_json(document.id) or document.id.hex()
