@@ -174,10 +174,10 @@ class RangeRead:
 
     def __iter__(self) -> Iterator[Merged]:
         """Equal and unequal documents, in `_id` order. Raises `ServerLost`, or `VerifierError` if a server refuses."""
-        done: bytes | None = None
+        position: bytes | None = None
         lost_since: float | None = None
         while True:
-            self._sides = self._open(done)
+            self._sides = self._open(position)
             try:
                 for stretch in merged(self._sides[0], self._sides[1], ignore_field_order=self.ignore_field_order):
                     yield stretch
@@ -186,13 +186,13 @@ class RangeRead:
             except PyMongoError as error:
                 lost_since = lost_since or time.monotonic()
                 self._await(error, lost_since)
-                done = _later(done, *(side.position for side in self._sides))
+                position = _later(position, *(side.position for side in self._sides))
             finally:
                 self._closed, self._sides = self.read, []
 
-    def _open(self, done: bytes | None) -> list[Side]:
-        low = self.bounds.low if done is None else done
-        known = None if done is None else id_key(done)
+    def _open(self, position: bytes | None) -> list[Side]:
+        low = self.bounds.low if position is None else position
+        known = None if position is None else id_key(position)
         return [
             Side(in_id_order(documents, low, self.bounds.high, self.batch_size), known)
             for documents in (self.source, self.destination)

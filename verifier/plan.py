@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from verifier.differences import Namespace, Pair
-from verifier.journal import Done, Journal
+from verifier.journal import FinishedRange, Journal
 from verifier.ranges import Bounds, batch_size, cut, size
 from verifier.reads import Client, collection, existing, patiently
 from verifier.workers import Range
@@ -19,7 +19,7 @@ class Plan:
     """The work of one run."""
 
     ranges: list[Range] = field(default_factory=list)
-    done: list[tuple[Range, Done]] = field(default_factory=list)
+    finished: list[tuple[Range, FinishedRange]] = field(default_factory=list)
     """Ranges that an interrupted run has finished."""
     expected: dict[Pair, int] = field(default_factory=dict)
     """About how many documents each pair has."""
@@ -62,9 +62,9 @@ def plan(
             for number, bounds in enumerate(cuts, len(new.ranges))
         ]
     if interrupted:
-        planned, done = interrupted
-        new.ranges = [work for work in planned if work.number not in done]
-        new.done = [(work, done[work.number]) for work in planned if work.number in done]
+        planned, finished = interrupted
+        new.ranges = [work for work in planned if work.number not in finished]
+        new.finished = [(work, finished[work.number]) for work in planned if work.number in finished]
     elif journal:
         journal.begin(run, new.ranges)
     return new

@@ -66,8 +66,8 @@ class Suspect:
     since: float
     seen_at: Timestamp | None
     tried: int = 0
-    seen: tuple[bytes | None, bytes | None] | None = None
-    """Digests of both documents at the last read."""
+    seen: tuple[bytes, bytes] | None = None
+    """Digests of both documents at the last read; empty for one that does not exist."""
     steady: bool = True
     """Whether neither document has changed since the first re-read."""
     strikes: int = 0

@@ -20,6 +20,7 @@ from verifier.raw import Key, id_key
 from verifier.reads import ID_BYTES, IDS, Client, by_ids, collection, now, patiently
 
 _JUDGED_BYTES = 1 << 24  # of documents in memory at once while they are judged
+_ABSENT = (b"", 0)  # digest and bytes of a document that does not exist
 _GATHER = 0.1  # seconds in which due documents gather, so that one command reads many
 
 
@@ -81,8 +82,7 @@ class Settling:
         """Those of these ids whose documents differ now."""
         ours = self._digests(self.source, pair.source, ids)
         theirs = self._digests(self.destination, pair.destination, ids)
-        nothing = (b"", 0)
-        return [id for id in ids if ours.get(id_key(id), nothing)[0] != theirs.get(id_key(id), nothing)[0]]
+        return [id for id in ids if ours.get(id_key(id), _ABSENT)[0] != theirs.get(id_key(id), _ABSENT)[0]]
 
     def differing_patiently(self, pair: Pair, ids: Sequence[bytes]) -> list[bytes]:
         """As `differing`, tried again while a server is unreachable. Raises as `patiently`."""
@@ -118,13 +118,13 @@ class Settling:
         unequal: list[Suspect] = []
         for suspect in due:
             suspect.tried += 1
-            source, destination = ours.get(suspect.key), theirs.get(suspect.key)
-            seen = (source[0] if source else None, destination[0] if destination else None)
+            source, destination = ours.get(suspect.key, _ABSENT), theirs.get(suspect.key, _ABSENT)
+            seen = source[0], destination[0]
             if seen[0] == seen[1]:
                 outcomes.append((suspect, Same(pair.source, suspect.id)))
                 continue
             suspect.steady, suspect.seen = suspect.steady and suspect.seen in (None, seen), seen
-            suspect.size = (source[1] if source else 0) + (destination[1] if destination else 0)
+            suspect.size = source[1] + destination[1]
             unequal.append(suspect)
         now_judged, later = _up_to(_JUDGED_BYTES, self._passed(unequal))
         if now_judged:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from verifier.differences import Difference, Pair
 from verifier.hashes import Watch, same_by_hash, watch
-from verifier.journal import Done, Journal
+from verifier.journal import FinishedRange, Journal
 from verifier.plan import ListedPair, Plan, about, list_pairs, plan
 from verifier.proof import Outcome, Same, Unsettled
 from verifier.ranges import RANGE_BYTES, size
@@ -160,7 +160,7 @@ class Verification:
             resume=options.resume,
             run=about(listed, ignore_field_order=options.ignore_field_order, screen=options.screen),
         )
-        if options.resume and not planned.done:
+        if options.resume and not planned.finished:
             self._say("no interrupted run has finished a range: all ranges are read")
         ranges.begin(planned)
         unread = len(planned.ranges)
@@ -180,20 +180,10 @@ class Verification:
     def _progress(self, ranges: RangeStates, *, last: bool = False) -> None:
         if not last and time.monotonic() - self._reported_at < _TICK:
             return
-        self._reported_at = time.monotonic()
-        tallies = self.verdict.tallies
-        self._tell(
-            Progress(
-                self.verdict.compared,
-                sum(tally.expected for tally in tallies),
-                sum(tally.size for tally in tallies),
-                self.verdict.read,
-                ranges.ranges,
-                ranges.done,
-                len(ranges.settling),
-                self._reported_at - self.verdict.began,
-            )
-        )
+        self._reported_at, verdict = time.monotonic(), self.verdict
+        expected, size = (sum(getattr(tally, name) for tally in verdict.tallies) for name in ("expected", "size"))
+        counts = verdict.compared, expected, size, verdict.read, ranges.ranges, ranges.done, len(ranges.settling)
+        self._tell(Progress(*counts, seconds=self._reported_at - verdict.began))
 
 
 _NAMED = 5  # so many documents of a namespace that could not be judged are reported one by one
@@ -230,13 +220,13 @@ class RangeStates:
         """Take up a plan; documents that differed in ranges that an earlier run has read are re-read."""
         for pair, documents in plan.expected.items():
             self.tallies[pair].expected = documents
-        for work, done in plan.done:
-            self._count(work.pair, done.documents, done.size, done.read)
-            if done.differing:
+        for work, finished in plan.finished:
+            self._count(work.pair, finished.documents, finished.size, finished.read)
+            if finished.differing:
                 again = replace(work, number=-1 - work.number)  # no range's number: the journal does not get it twice
-                self._states[again.number] = _State(again, waiting=len(done.differing))
-                self.settling.add(work.pair, done.differing, again.number)
-        self.ranges, self.done = len(plan.ranges) + len(plan.done), len(plan.done)
+                self._states[again.number] = _State(again, waiting=len(finished.differing))
+                self.settling.add(work.pair, finished.differing, again.number)
+        self.ranges, self.done = len(plan.ranges) + len(plan.finished), len(plan.finished)
         self._states |= {work.number: _State(work) for work in plan.ranges}
 
     def take(self, message: Message | None) -> None:
@@ -296,4 +286,5 @@ class RangeStates:
         if state.finished and not state.waiting:
             del self._states[number]
             if self.journal:
-                self.journal.done(Done(number, state.documents, state.size, state.read, tuple(state.differing)))
+                counts = state.documents, state.size, state.read
+                self.journal.add(FinishedRange(number, *counts, tuple(state.differing)))

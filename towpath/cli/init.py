@@ -23,15 +23,12 @@ _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
 @click.argument("file", metavar="PIPELINE", type=FILE)
 @click.option(
     "--include",
-    "include",
     multiple=True,
     required=True,
     metavar="NS",
     help="Namespace or pattern to replicate; repeatable.",
 )
-@click.option(
-    "--exclude", "exclude", multiple=True, metavar="NS", help="Namespace or pattern to leave out; repeatable."
-)
+@click.option("--exclude", multiple=True, metavar="NS", help="Namespace or pattern to leave out; repeatable.")
 @click.option(
     "--mode",
     type=click.Choice(["exactly-once", "plain"]),
@@ -85,12 +82,7 @@ def write_pipeline_file(
     }
     secrets = '# secrets = "/etc/towpath"'
     if stack is not None:
-        values |= {
-            "source": stack.source,
-            "destination": stack.destination,
-            "bootstrap": stack.bootstrap,
-            "connect": stack.connect,
-        }
+        values |= {name: getattr(stack, name) for name in ("source", "destination", "bootstrap", "connect")}
         secrets = f"secrets = {_toml(str(stack.directory.resolve() / 'secrets'))}"
     fields = {key: _toml(value) for key, value in values.items()} | {"secrets": secrets}
     _write(file, _TEMPLATE.read_text(encoding="utf-8") % fields, force=force)

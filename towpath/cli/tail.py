@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -48,24 +49,20 @@ def tail(
     if namespace is None and not dead_letters:
         raise click.UsageError("give a NAMESPACE, or pass --dead-letters")
     with opened(file) as session:
-        lines = (
-            _letters(session, namespace, follow=not no_follow, canonical=canonical)
-            if dead_letters
-            else _changes(
-                session, str(namespace), from_beginning=from_beginning, follow=not no_follow, canonical=canonical
-            )
-        )
+        if dead_letters:
+            lines = _letters(session, namespace, follow=not no_follow, canonical=canonical)
+        else:
+            messages = _records(session, str(namespace), from_beginning=from_beginning, follow=not no_follow)
+            lines = _changes(messages, canonical=canonical)
         for count, (fields, text) in enumerate(lines, 1):
             print_json(fields) if as_json else click.echo(text)
             if count == limit:
                 break
 
 
-def _changes(
-    session: Session, namespace: str, *, from_beginning: bool, follow: bool, canonical: bool
-) -> Iterator[tuple[dict[str, object], str]]:
+def _changes(messages: Iterator[Message], *, canonical: bool) -> Iterator[tuple[dict[str, object], str]]:
     """Each record as JSON fields and as a line for people."""
-    for message in _records(session, namespace, from_beginning=from_beginning, follow=follow):
+    for message in messages:
         try:
             fields = record(message).as_json(canonical=canonical)
         except TowpathError as error:
@@ -111,16 +108,13 @@ def _records(session: Session, namespace: str, *, from_beginning: bool, follow: 
         namespaces = [n.removeprefix(f"{pipeline.name}.") for n in sorted(topics) if pattern.fullmatch(n)]
         raise TopicError(f"no topic {name} at {pipeline.bootstrap}; existing ones: {', '.join(namespaces) or 'none'}")
     ends = session.topics.ends([topic])
-    consumer = session.topics.consumer()
-    try:
+    with closing(session.topics.consumer()) as consumer:
         starts = {place: first if from_beginning else end for place, (first, end) in ends.items()}
         if not follow:
             window = {place: (starts[place], end) for place, (_, end) in ends.items()}
             yield from (message for _, message in consume.messages(consumer, window))
             return
         yield from consume.follow(consumer, starts)
-    finally:
-        consumer.close()
 
 
 def _as_text(fields: dict[str, object]) -> str:

@@ -56,7 +56,7 @@ def follow(
         LogFollower(session.pipeline, session.topics, begin.places) as log,
     ):
         settling = options.settling(source, destination, passed, session.say)
-        selection = Selection(session.pipeline.include, session.pipeline.exclude, tuple(only))
+        selection = replace(session.pipeline.selection, only=tuple(only))
         follower = _Follower(session, log, settling, report, selection, begin)
         with follower.stored(known), suppress(KeyboardInterrupt):
             while True:

@@ -85,25 +85,20 @@ def _path(pipeline: str) -> Path:
     return state_files.folder(pipeline) / "full.json"
 
 
-def store(session: Session, verdict: Mapping[str, Any]) -> str:
-    """Store a verdict on everything; return why the destination could not store it, empty if it did."""
+def store(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
+    """Store a verdict on everything; say when it will not count everywhere. `unknown`: why it has no origin."""
+    if unknown:
+        session.say(f"this verdict will not count for a cutover, because its deployment is not known: {unknown}")
     summary = {name: verdict[name] for name in _STORED_FIELDS}
-    error_text = ""
+    reason = ""
     try:
         with connected(session.pipeline.destination_uri, "destination") as client:
             stored.write(client, session.pipeline, summary)
     except _FAILURES as error:
-        error_text = str(error)
+        reason = str(error)
     with state_files.writing(_path(session.pipeline.name)) as file:
-        file.write(json.dumps(summary | {"at_destination": not error_text}))
-    return error_text
-
-
-def store_and_report(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
-    """Store a verdict on everything; say when it will not count everywhere. `unknown`: why it has no origin."""
-    if unknown:
-        session.say(f"this verdict will not count for a cutover, because its deployment is not known: {unknown}")
-    if reason := store(session, verdict):
+        file.write(json.dumps(summary | {"at_destination": not reason}))
+    if reason:
         session.say(
             "the verdict is stored on this machine only: cannot write it to towpath.verdicts at the destination:"
             f" {reason}"
@@ -201,11 +196,9 @@ def _following(pipeline: str, context: VerdictContext) -> RunningVerdict | None:
 
 
 def _shown(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return (
-        None
-        if verdict is None
-        else {name: value for name, value in verdict.items() if name not in ("v", "event", "origin")}
-    )
+    if verdict is None:
+        return None
+    return {name: value for name, value in verdict.items() if name not in ("v", "event", "origin")}
 
 
 def _total(verdict: Mapping[str, Any]) -> int:

@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -20,7 +20,6 @@ from towpath.events import Event, as_line
 from towpath.log.changed_keys import ids
 from towpath.log.lag import pipeline_ends
 from towpath.mongo.client import connected
-from towpath.namespaces import Selection
 from towpath.session import Session
 from towpath.text import duration
 from towpath.verification import follow_state, full_verdict, scope, verdict_file
@@ -41,12 +40,12 @@ def run(
     compared: Sequence[Pair],
     options: Options,
     request: VerifyRequest,
-    report: Callable[[Progress], None],
-    each: Callable[[Event], None],
+    report_progress: Callable[[Progress], None],
+    report: Callable[[Event], None],
 ) -> VerificationResult:
     """Compare, and store the verdict.
 
-    `report` receives progress; `each` receives every difference as it is proven, then the verdict. Raises
+    `report` receives every difference as it is proven, then the verdict. Raises
     `TowpathError` when the comparison cannot finish.
     """
     place, examples = verdict_file.path(session.pipeline.name), list[Example]()
@@ -62,18 +61,18 @@ def run(
             verification = RecentVerification(session, changed, request.only, options, passed=passed)
         else:
             uris = session.pipeline.source_uri, session.pipeline.destination_uri
-            verification = Verification(*uris, compared, options, passed=passed, tell=report, say=session.say)
+            verification = Verification(*uris, compared, options, passed=passed, tell=report_progress, say=session.say)
         result = VerificationResult(verification.verdict, examples, request.metadata)
         document_events = differences(session, verification, examples, resumable=options.journal is not None)
         for event in itertools.chain[Event](document_events, request.definitions):
             file.write(event.line)
-            each(event)
+            report(event)
         last = events.Verdict(**figures(result), of=request.of, ddl=request.ddl, only=request.only, id=request.id)
         whole = last.as_json() | {"origin": now and now.as_json()}
         file.write(as_line(whole))
     if request.of == full_verdict.EVERYTHING:
-        full_verdict.store_and_report(session, whole, unknown)
-    each(last)
+        full_verdict.store(session, whole, unknown)
+    report(last)
     return result
 
 
@@ -191,7 +190,7 @@ class RecentVerification:
         """
         self.verdict = Verdict([])
         self._session, self._changed = session, changed
-        self._selection = Selection(session.pipeline.include, session.pipeline.exclude, tuple(only))
+        self._selection = replace(session.pipeline.selection, only=tuple(only))
         self._options, self._passed = options, passed
         self._tallies: dict[Namespace, Tally] = {}
 

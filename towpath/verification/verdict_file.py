@@ -48,8 +48,7 @@ def difference(difference: verifier.Difference, destination_namespace: Namespace
 
 def shown_id(id: bytes) -> Any:
     """The `_id` as JSON; None where Extended JSON cannot express it exactly."""
-    shown = extended_json(id)
-    return None if shown is None else json.loads(shown)
+    return json.loads(extended_json(id) or "null")
 
 
 def read(place: Path) -> Iterator[Difference]:
@@ -70,7 +69,7 @@ def read(place: Path) -> Iterator[Difference]:
         except ValueError as error:
             raise TowpathError(f"{place}, line {number}, is not a difference: {error!r}") from error
     if not complete:
-        raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
+        raise _incomplete(place)
 
 
 def counts(place: Path) -> dict[str, Any]:
@@ -78,8 +77,12 @@ def counts(place: Path) -> dict[str, Any]:
     lines = deque(_lines(place), maxlen=1)
     last = lines[0] if lines else {}
     if "clean" not in last:
-        raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
+        raise _incomplete(place)
     return last
+
+
+def _incomplete(place: Path) -> TowpathError:
+    return TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
 
 
 def last(pipeline: str) -> dict[str, Any] | None:
