@@ -15,7 +15,7 @@ from verifier.errors import VerifierError
 from verifier.merge import Equal, Side, Unequal, merged
 from verifier.proof import Outcome, Same, Unsettled
 from verifier.raw import Key, id_key
-from verifier.reads import Client, chunks, in_id_order, in_words
+from verifier.reads import Client, chunks, in_id_order, verifier_error
 from verifier.settlement import Passed, Recheck, Settling
 
 _BATCH = 4_000  # documents
@@ -66,7 +66,7 @@ def compare(
             else:
                 _keep(unequal, stretch)
     except PyMongoError as error:
-        raise in_words(f"compare {pair.source} with {pair.destination}", error) from error
+        raise verifier_error(f"compare {pair.source} with {pair.destination}", error) from error
     compared += len(unequal)
     if recheck is not None:
         settling = Settling(source.database.client, destination.database.client, recheck, passed, ignore_field_order)
@@ -123,7 +123,7 @@ def check_ids(
 def outcomes(settling: Settling, pair: Pair, ids: Iterable[bytes]) -> Iterator[Outcome]:
     """The outcome for each of these documents that differs at the first read."""
     for chunk in chunks(ids):
-        if suspects := settling.differing_patiently(pair, chunk):
+        if suspects := settling.differing_with_retries(pair, chunk):
             settling.add(pair, suspects)
         while len(settling) > _HELD:
             yield from _next(settling)

@@ -19,7 +19,7 @@ from verifier.errors import Unsuitable
 from verifier.merge import Equal, Merged, Unequal
 from verifier.ranges import Bounds, between, match
 from verifier.raw import Element, Key, id_key, key
-from verifier.reads import RAW, Client, in_words, now, patiently
+from verifier.reads import RAW, Client, now, verifier_error, with_retries
 
 _QUIET = "the option quiet requires that nobody writes"
 
@@ -48,7 +48,7 @@ class Watch:
             until = now(self.client) or self.since
             return proof.written(self.client, self.namespaces, self.since, until)
         except PyMongoError as error:
-            raise in_words(f"look for writes to the {self.side}", error, self.side) from error
+            raise verifier_error(f"look for writes to the {self.side}", error, self.side) from error
         except proof.Unknown as error:
             what = f"cannot see whether anything is written to the {self.side}: {error}"
             raise Unsuitable(what, where=self.side) from error
@@ -66,7 +66,7 @@ class Watch:
 def watch(client: Client, namespaces: Sequence[Namespace], side: str, lost_for: float) -> Watch:
     """Watch from now on. Raises `Unsuitable` for a standalone, which has no change streams to show writes, and
     `ServerLost` for a server that is unreachable for `lost_for` seconds."""
-    since = patiently(f"read the {side}'s cluster time", lost_for, lambda: now(client))
+    since = with_retries(f"read the {side}'s cluster time", lost_for, lambda: now(client))
     if since is None:
         raise Unsuitable(f"the {side} is a standalone mongod, on which writes cannot be seen; {_QUIET}", where=side)
     return Watch(client, namespaces, side, since)
@@ -78,7 +78,7 @@ def same_by_hash(source: Client, destination: Client, pairs: Sequence[Pair]) -> 
         ours = hashes(source, [pair.source for pair in pairs])
         theirs = hashes(destination, [pair.destination for pair in pairs])
     except PyMongoError as error:
-        raise in_words("hash collections with dbHash", error) from error
+        raise verifier_error("hash collections with dbHash", error) from error
     return {pair: ours.get(pair.source) == theirs.get(pair.destination) for pair in pairs}
 
 
@@ -164,7 +164,7 @@ class Screen:
             ) as cursor:
                 return list(cast(Iterator[bytes], cursor))
 
-        batches = patiently(f"compute digests of {documents.full_name}", self.lost_for, read, self.say)
+        batches = with_retries(f"compute digests of {documents.full_name}", self.lost_for, read, self.say)
         self.read += sum(map(len, batches))
         return [row for batch in batches for row in raw.documents(batch)]
 

@@ -19,7 +19,7 @@ from pymongo.errors import PyMongoError
 from verifier.differences import same_but_for_order
 from verifier.ranges import Bounds
 from verifier.raw import Key, id_document, id_key
-from verifier.reads import brief, in_id_order, in_words, is_passing, patiently
+from verifier.reads import brief, in_id_order, is_passing, verifier_error, with_retries
 
 _BLOCK = 1 << 18  # bytes that are compared at once
 _length = struct.Struct("<i").unpack_from
@@ -199,13 +199,13 @@ class RangeRead:
         ]
 
     def _await(self, error: PyMongoError, since: float) -> None:
-        what = f"compare {self.source.full_name} with {self.destination.full_name}"
+        action = f"compare {self.source.full_name} with {self.destination.full_name}"
         if not self.ordered or not is_passing(error) or time.monotonic() - since > self.lost_for:
-            raise in_words(what, error) from error
-        self.say(f"cannot {what}: {brief(error)}; waiting up to {self.lost_for:g} s for the server")
+            raise verifier_error(action, error) from error
+        self.say(f"cannot {action}: {brief(error)}; waiting up to {self.lost_for:g} s for the server")
         for documents in (self.source, self.destination):
             admin = documents.database.client.admin
-            patiently(what, self.lost_for, lambda admin=admin: admin.command("hello"))  # type: ignore[misc]
+            with_retries(action, self.lost_for, lambda admin=admin: admin.command("hello"))  # type: ignore[misc]
 
 
 def _later(*positions: bytes | None) -> bytes | None:

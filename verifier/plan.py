@@ -10,7 +10,7 @@ from typing import Any
 from verifier.differences import Namespace, Pair
 from verifier.journal import FinishedRange, Journal
 from verifier.ranges import Bounds, batch_size, cut, size
-from verifier.reads import Client, collection, existing, patiently
+from verifier.reads import Client, collection, existing, with_retries
 from verifier.workers import Range
 
 
@@ -55,8 +55,8 @@ def plan(
     new = Plan()
     for each in listed:
         size_and_cut = partial(_cut, source, destination, each, None if interrupted else range_bytes)
-        what = f"split {each.pair.source} into ranges"
-        cuts, batch, new.expected[each.pair] = patiently(what, lost_for, size_and_cut)
+        action = f"split {each.pair.source} into ranges"
+        cuts, batch, new.expected[each.pair] = with_retries(action, lost_for, size_and_cut)
         new.ranges += [
             Range(number, each.pair, bounds, batch, ordered=each.ordered_alike)
             for number, bounds in enumerate(cuts, len(new.ranges))
@@ -154,7 +154,7 @@ def list_pairs(source: Client, destination: Client, pairs: Sequence[Pair], lost_
         theirs = existing(destination, [pair.destination for pair in pairs])
         return [ListedPair(p, _listed(ours.get(p.source)), _listed(theirs.get(p.destination))) for p in pairs]
 
-    return patiently("list the collections of both sides", lost_for, read)
+    return with_retries("list the collections of both sides", lost_for, read)
 
 
 def _listed(entry: Mapping[str, Any] | None) -> Listed:

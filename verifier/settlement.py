@@ -17,7 +17,7 @@ from bson.timestamp import Timestamp
 from verifier.differences import Namespace, Pair, in_one_order
 from verifier.proof import Judge, Outcome, Same, Suspect, Unsettled
 from verifier.raw import Key, id_key
-from verifier.reads import ID_BYTES, IDS, Client, by_ids, collection, now, patiently
+from verifier.reads import ID_BYTES, IDS, Client, by_ids, collection, now, with_retries
 
 _JUDGED_BYTES = 1 << 24  # of documents in memory at once while they are judged
 _ABSENT = (b"", 0)  # digest and bytes of a document that does not exist
@@ -54,7 +54,7 @@ class Settling:
 
     def add(self, pair: Pair, ids: Iterable[bytes], owner: int = 0) -> None:
         """Take in documents that differed just now."""
-        seen_at = patiently("read the source's cluster time", self.lost_for, lambda: now(self.source), self.say)
+        seen_at = with_retries("read the source's cluster time", self.lost_for, lambda: now(self.source), self.say)
         for id in ids:
             self._bytes += len(id)
             self._push(Suspect(pair, id, id_key(id), owner, time.monotonic(), seen_at))
@@ -69,8 +69,8 @@ class Settling:
         if not due:
             return []
         self._not_before = time.monotonic() + (_GATHER if len(due) < IDS // 2 else 0)
-        what = f"read documents of {due[0].pair.source} again"
-        outcomes = patiently(what, self.lost_for, lambda: self._reread(due), self.say)
+        action = f"read documents of {due[0].pair.source} again"
+        outcomes = with_retries(action, self.lost_for, lambda: self._reread(due), self.say)
         self._bytes -= sum(len(suspect.id) for suspect, _ in outcomes)
         settled = {id(suspect) for suspect, _ in outcomes}
         for suspect in due:
@@ -84,10 +84,10 @@ class Settling:
         theirs = self._digests(self.destination, pair.destination, ids)
         return [id for id in ids if ours.get(id_key(id), _ABSENT)[0] != theirs.get(id_key(id), _ABSENT)[0]]
 
-    def differing_patiently(self, pair: Pair, ids: Sequence[bytes]) -> list[bytes]:
-        """As `differing`, tried again while a server is unreachable. Raises as `patiently`."""
-        what = f"read documents of {pair.source}"
-        return patiently(what, self.lost_for, lambda: self.differing(pair, ids), self.say)
+    def differing_with_retries(self, pair: Pair, ids: Sequence[bytes]) -> list[bytes]:
+        """As `differing`, tried again while a server is unreachable. Raises `VerifierError`."""
+        action = f"read documents of {pair.source}"
+        return with_retries(action, self.lost_for, lambda: self.differing(pair, ids), self.say)
 
     def _push(self, suspect: Suspect) -> None:
         pause = 0.0 if suspect.soon else self.recheck.pause(suspect.tried, self.chance)

@@ -16,7 +16,7 @@ from verifier.plan import ListedPair, Plan, about, list_pairs, plan
 from verifier.proof import Outcome, Same, Unsettled
 from verifier.ranges import RANGE_BYTES, size
 from verifier.raw import Key, id_key
-from verifier.reads import Client, collection, patiently
+from verifier.reads import Client, collection, with_retries
 from verifier.settlement import Passed, Recheck, Settling
 from verifier.tally import Progress, Tally, Verdict
 from verifier.workers import Advanced, Finished, Job, Message, Notice, Range, Suspected, running
@@ -138,8 +138,8 @@ class Verification:
         """Those whose hashes differ; the tallies of the others are complete."""
         same = same_by_hash(source, destination, [each.pair for each in listed])
         for pair in (each.pair for each in listed if same[each.pair]):
-            what, count = f"count the documents of {pair.source}", partial(size, collection(source, pair.source))
-            counts, tally = patiently(what, self._options.lost_for, count), self._tallies[pair]
+            action, count = f"count the documents of {pair.source}", partial(size, collection(source, pair.source))
+            counts, tally = with_retries(action, self._options.lost_for, count), self._tallies[pair]
             tally.way = "hashed"
             tally.expected, tally.documents, tally.size = counts.documents, counts.documents, counts.bytes
         return [each for each in listed if not same[each.pair]]

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from towpath import stack as embedded
-from towpath.cli.options import FILE, FOLDER, flag, say
+from towpath.cli.options import FOLDER, flag, pipeline_argument, say
 from towpath.config.loading import parse
 from towpath.errors import BadPipelineFile, TowpathError
 from towpath.pipeline import Mode
@@ -20,7 +20,7 @@ _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
 
 
 @click.command()
-@click.argument("file", metavar="PIPELINE", type=FILE)
+@pipeline_argument
 @click.option(
     "--include",
     multiple=True,

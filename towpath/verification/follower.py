@@ -134,7 +134,7 @@ class _Follower:
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
         pair = Pair(namespace, self.session.pipeline.renames.destination(namespace))
         for chunk in chunks(ids):
-            unequal = {(namespace, id_key(id)): id for id in self.settling.differing_patiently(pair, chunk)}
+            unequal = {(namespace, id_key(id)): id for id in self.settling.differing_with_retries(pair, chunk)}
             for id in chunk:
                 if (key := (namespace, id_key(id))) not in unequal:
                     self._forget(key)
@@ -199,10 +199,7 @@ class _Follower:
             follow_state.write(name, self.state, self.known.values(), _counts(verdict))
             self.changed, self.saved = False, time.monotonic()
         if self.equal:
-            equal = self.equal
-            verdict_file.remove_repaired(
-                verdict_file.path(name), lambda namespace, id: (namespace, id_key(id)) in equal, self.state.began
-            )
+            verdict_file.remove_repaired(verdict_file.path(name), self.equal, self.state.began)
             self.equal = set()
         follow_state.write_running(name, verdict)
 

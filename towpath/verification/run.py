@@ -212,7 +212,7 @@ class RecentVerification:
                 continue
             tally = self._tally(namespace)
             for chunk in chunks(key for _, key in group):
-                different = settling.differing_patiently(tally.pair, chunk)
+                different = settling.differing_with_retries(tally.pair, chunk)
                 tally.documents += len(chunk)
                 if different:
                     settling.add(tally.pair, different)

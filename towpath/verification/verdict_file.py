@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ from towpath.errors import TowpathError
 from towpath.events import BadLine, Difference, as_line, event
 from towpath.verification.scope import Metadata
 from verifier import Kind, Namespace, Verdict
+from verifier.raw import Key, id_key
 from verifier.values import Shown, extended_json, paths, whole
 
 KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
@@ -91,7 +92,7 @@ def last(pipeline: str) -> dict[str, Any] | None:
     return counts(place) if place.exists() else None
 
 
-def remove_repaired(place: Path, is_repaired: Callable[[Namespace, bytes], bool], only: str | None = None) -> None:
+def remove_repaired(place: Path, repaired: Set[tuple[Namespace, Key]], only: str | None = None) -> None:
     """Remove the repaired documents from a verdict; with `only`, just if the verdict has this id."""
     with locked(place):
         if only is not None and (not place.exists() or counts(place).get("id") != only):
@@ -99,7 +100,7 @@ def remove_repaired(place: Path, is_repaired: Callable[[Namespace, bytes], bool]
         removed: Counter[str] = Counter()
         with state_files.writing(place) as file:
             for line in _lines(place):
-                if "id_bson" in line and is_repaired(line["namespace"], bytes.fromhex(line["id_bson"])):
+                if "id_bson" in line and (line["namespace"], id_key(bytes.fromhex(line["id_bson"]))) in repaired:
                     removed[line["kind"]] += 1
                     continue
                 if "clean" in line:
