@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
-#: A path in a document, and the value there at the source and at the destination; None where there is none.
+#: A path in a document, and its value at the source and at the destination; None where there is none.
 Shown = tuple[str, str | None, str | None]
 Json = Mapping[str, Any]
 

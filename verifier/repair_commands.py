@@ -112,11 +112,7 @@ def _cap(namespace: str, wanted: Mapping[str, int], current: Described) -> Comma
     if "capped" in current.options:
         return [command(namespace, "collMod", cappedSize=wanted["size"], cappedMax=most)]
     limit = [command(namespace, "collMod", cappedMax=most)] if most else []
-    return [
-        command(namespace, "convertToCapped", size=wanted["size"]),
-        *limit,
-        *_indexes(namespace, current.indexes),
-    ]
+    return [command(namespace, "convertToCapped", size=wanted["size"]), *limit, *_indexes(namespace, current.indexes)]
 
 
 def _is_coarser(wanted: Mapping[str, Any], current: Mapping[str, Any] | None) -> bool:

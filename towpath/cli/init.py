@@ -22,11 +22,7 @@ _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
 @click.command()
 @pipeline_argument
 @click.option(
-    "--include",
-    multiple=True,
-    required=True,
-    metavar="NS",
-    help="Namespace or pattern to replicate; repeatable.",
+    "--include", multiple=True, required=True, metavar="NS", help="Namespace or pattern to replicate; repeatable."
 )
 @click.option("--exclude", multiple=True, metavar="NS", help="Namespace or pattern to leave out; repeatable.")
 @click.option(

@@ -53,10 +53,7 @@ _EXAMPLES = 10  # differences that are shown in full
 )
 @flag("--ignore-field-order", help="Accept documents that differ only in the order of their fields.")
 @flag("--quiet", help="Compare by dbHash while nobody writes. Stops without a verdict when it sees a write.")
-@flag(
-    "--screen",
-    help="Compare by digests, for a slow network. Digests cover only the integer part of numbers.",
-)
+@flag("--screen", help="Compare by digests, for a slow network. Digests cover only the integer part of numbers.")
 @click.option("--first", default=Recheck().first, help="Seconds until a difference is re-read.")
 @click.option("--factor", default=Recheck().factor, help="Factor by which each pause is longer than the last.")
 @click.option("--jitter", default=Recheck().jitter, help="Random share of each pause.")

@@ -62,20 +62,20 @@ class VerdictContext:
             return f"cannot check whether it is of this deployment: {self.unknown}"
         return before.doubt(self.origin)
 
-    def newest_full(self, here: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, str]:
+    def newest_full(self, local: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, str]:
         """The last verdict on everything; or None, and why it does not count (empty: there is none).
 
-        `here`: the one stored on this machine. If the destination has lost it, it does not count: the destination may
+        `local`: the one stored on this machine. If the destination has lost it, it does not count: the destination may
         have been reset to a state before that verdict.
         """
         last = self.stored
-        if here is not None and (last is None or (here["id"] != last["id"] and here["at"] > last["at"])):
-            last = here
+        if local is not None and (last is None or (local["id"] != last["id"] and local["at"] > last["at"])):
+            last = local
         if last is None:
             return None, ""
         if doubt := self.doubt(last):
             return None, doubt
-        if last is here and here["at_destination"]:
+        if last is local and local["at_destination"]:
             reason = self.unread or "it was restored from a backup, or is being re-read or rebuilt"
             return None, f"the destination no longer has that verdict: {reason}"
         return last, ""
