@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
-#: A path in a document, and the value there at the source and at the destination; None where there is none.
+#: A path in a document, and its value at the source and at the destination; None where there is none.
 Shown = tuple[str, str | None, str | None]
 Json = Mapping[str, Any]
 
 
 class BadLine(ValueError):
-    """A line that is not an event, or only the half of one."""
+    """A line that is not an event, or only part of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,21 +36,21 @@ class Event:
     event: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        values = ((one, getattr(self, one.name)) for one in fields(self))
-        return {one.name: value for one, value in values if value is not None or one.default is not None}
+        values = ((field, getattr(self, field.name)) for field in fields(self))
+        return {field.name: value for field, value in values if value is not None or field.default is not None}
 
     @property
     def line(self) -> str:
         return as_line(self.as_json())
 
 
-def as_line(found: Json) -> str:
+def as_line(values: Json) -> str:
     """A line of JSON."""
-    text = json.dumps(found, ensure_ascii=False, default=_plain)
+    text = json.dumps(values, ensure_ascii=False, default=_plain)
     try:
         text.encode()
     except UnicodeEncodeError:  # half of a pair of surrogates, which JSON can hold and UTF-8 cannot
-        text = json.dumps(found, default=_plain)
+        text = json.dumps(values, default=_plain)
     return text + "\n"
 
 
@@ -59,15 +59,15 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told(Event):
-    """An event in words, too. Whoever tells it puts the time in."""
+class TimedEvent(Event):
+    """An event with a description for people, and with a time once it has been reported."""
 
     at: datetime | None = None
     words: str | None = None
 
     @property
-    def told_at(self) -> datetime:
-        assert self.at is not None, "it is told first"
+    def reported_at(self) -> datetime:
+        assert self.at is not None, "the event has not been reported"
         return self.at
 
 
@@ -75,7 +75,7 @@ class Told(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference(Told):
+class Difference(TimedEvent):
     """A document that differs."""
 
     event: Literal["difference"] = "difference"
@@ -88,12 +88,12 @@ class Difference(Told):
 
     @property
     def key(self) -> bytes:
-        """BSON `{_id: …}`, in the bytes that it has."""
+        """BSON `{_id: …}`, with the bytes that `_id` has on the server."""
         return bytes.fromhex(self.id_bson)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Definition(Told):
+class Definition(TimedEvent):
     """An option, a view or an index that differs."""
 
     event: Literal["metadata", "difference"] = "metadata"
@@ -108,7 +108,7 @@ class Definition(Told):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict(Event):
-    """What a verification came to."""
+    """The result of a verification."""
 
     event: Literal["verdict"] = "verdict"
     clean: bool
@@ -133,23 +133,31 @@ class Verdict(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Followed(Event):
-    """How far `verify --follow` was at its end."""
+class FollowFigures:
+    """How far `verify --follow` is. Times are seconds since the epoch; each comparison of a document counts."""
 
-    event: Literal["followed"] = "followed"
     since: float
     at: float
     following: bool
     records: int
     compared: int
     waiting: int
+    """Documents that differed when last compared, and will be compared again."""
     unsettled: int
+    """Documents that could not be judged."""
     missing: int
     extra: int
     different: int
     order: int
     behind_records: int
     behind_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Followed(FollowFigures, Event):
+    """How far `verify --follow` was at its end."""
+
+    event: Literal["followed"] = "followed"
     age_seconds: float
 
 
@@ -192,7 +200,7 @@ class Reread(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Repaired(Event):
-    """What a repair came to."""
+    """The result of a repair."""
 
     event: Literal["repaired"] = "repaired"
     mended: int
@@ -205,7 +213,7 @@ class Repaired(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed(Event):
-    """What a replay or a rebuild came to."""
+    """The result of a replay or a rebuild."""
 
     event: Literal["replayed"] = "replayed"
     done: str
@@ -229,19 +237,19 @@ class Replayed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the gate: what was looked at, what was found, and for a red one what to do."""
+    """One line of the gate: the check, its result, and what to do if it is red."""
 
     name: str
     good: bool
     found: str
     advice: str = ""
     where: str = ""
-    """Of what could not be looked at: see `towpath.errors`."""
+    """Of a check that could not run: see `towpath.errors`."""
     code: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gate(Told):
+class Gate(TimedEvent):
     """The checklist."""
 
     event: Literal["gate"] = "gate"
@@ -249,8 +257,8 @@ class Gate(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step(Told):
-    """A step that is done."""
+class Step(TimedEvent):
+    """A finished step."""
 
     event: Literal["step"] = "step"
     step: str
@@ -260,12 +268,12 @@ class Step(Told):
 
     @property
     def figures(self) -> dict[str, int]:
-        found = {"documents": self.documents, "commands": self.commands}
-        return {name: count for name, count in found.items() if count is not None}
+        counts = {"documents": self.documents, "commands": self.commands}
+        return {name: count for name, count in counts.items() if count is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Switch(Told):
+class Switch(TimedEvent):
     """The other side is primary."""
 
     event: Literal["switch"] = "switch"
@@ -274,8 +282,8 @@ class Switch(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CutoverNote(Told):
-    """What words say best. `end` is the last event."""
+class CutoverNote(TimedEvent):
+    """A message of the cutover. `end` is the last event."""
 
     event: Literal["stop writes", "undone", "left", "end"]
     error: Json | None = None
@@ -285,8 +293,8 @@ class CutoverNote(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Note(Told):
-    """What words say best; with `about`, how that stands."""
+class Note(TimedEvent):
+    """A message; with `about`, the condition of that subject."""
 
     event: Literal[
         "deploy", "away", "back", "well", "trouble", "warning", "transaction", "compact", "verify", "difference"
@@ -296,7 +304,7 @@ class Note(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class State(Told):
+class State(TimedEvent):
     """The pipeline's state has changed."""
 
     event: Literal["state"] = "state"
@@ -305,7 +313,7 @@ class State(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gap(Told):
+class Gap(TimedEvent):
     """Records are gone from the log that the sink has not applied."""
 
     event: Literal["gap"] = "gap"
@@ -314,8 +322,8 @@ class Gap(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Failed(Told):
-    """A connector failed. `stopped`: no restart helps, and `run` says what does."""
+class Failed(TimedEvent):
+    """A connector failed. `stopped`: no restart helps; `run` is the command that does."""
 
     event: Literal["failed", "stopped"] = "failed"
     about: str
@@ -325,7 +333,7 @@ class Failed(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restart(Told):
+class Restart(TimedEvent):
     """A connector's failed tasks were restarted."""
 
     event: Literal["restart"] = "restart"
@@ -333,7 +341,7 @@ class Restart(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repair(Told):
+class Repair(TimedEvent):
     """About documents that the destination refused."""
 
     event: Literal["repair"] = "repair"
@@ -341,8 +349,8 @@ class Repair(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ddl(Told):
-    """A schema change at the source that the destination has not followed; without fields, it is settled."""
+class Ddl(TimedEvent):
+    """A schema change at the source that is not at the destination; without fields, everything is settled."""
 
     event: Literal["ddl"] = "ddl"
     time: str | None = None
@@ -354,8 +362,8 @@ class Ddl(Told):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunEnd(Told):
-    """What `run` leaves."""
+class RunEnd(TimedEvent):
+    """The state of the pipeline when `run` ends."""
 
     event: Literal["end"] = "end"
     state: str | None
@@ -367,8 +375,8 @@ class RunEnd(Told):
     exit: int
 
 
-#: How a thing stands: told again once its words have changed.
-Standing = Note | State | Gap | Failed
+#: Events about a condition: reported again once their words have changed.
+Condition = Note | State | Gap | Failed
 
 #: Verb → the kinds of events that it prints with `--json`.
 BY_VERB: Mapping[str, Sequence[type[Event]]] = {
@@ -382,32 +390,32 @@ BY_VERB: Mapping[str, Sequence[type[Event]]] = {
 
 
 def parse(line: str) -> Event | None:
-    """The event that a line is; None for a kind that this version does not know. Raises `BadLine`."""
+    """The event of a line; None for a kind that this version does not know. Raises `BadLine`."""
     try:
-        found = json.loads(line)
+        values = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise BadLine("not JSON") from error
-    return event(found)
+    return event(values)
 
 
-def event(found: Any) -> Event | None:
-    """As `parse`, of JSON that was read."""
-    if not isinstance(found, dict) or not isinstance(name := found.get("event"), str):
+def event(values: Any) -> Event | None:
+    """As `parse`, for JSON that is already decoded."""
+    if not isinstance(values, dict) or not isinstance(name := values.get("event"), str):
         raise BadLine("not an event")
     if (adapter := _adapter(name)) is None:
         return None
     try:
-        return adapter.validate_python(found)
-    except ValueError as error:  # of pydantic, too
-        newer = found.get("v", VERSION)
-        if isinstance(newer, int) and newer > VERSION:
+        return adapter.validate_python(values)
+    except ValueError as error:  # pydantic's errors are ValueErrors
+        version = values.get("v", VERSION)
+        if isinstance(version, int) and version > VERSION:
             return None
         raise BadLine(f"not an event {name!r}") from error
 
 
 @cache
 def _adapter(name: str) -> TypeAdapter[Event] | None:
-    kinds = dict.fromkeys(kind for every in BY_VERB.values() for kind in every if name in names(kind))
+    kinds = dict.fromkeys(kind for kinds in BY_VERB.values() for kind in kinds if name in names(kind))
     if not kinds:
         return None
     from pydantic import TypeAdapter

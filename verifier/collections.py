@@ -15,7 +15,7 @@ from verifier.errors import VerifierError
 from verifier.merge import Equal, Side, Unequal, merged
 from verifier.proof import Outcome, Same, Unsettled
 from verifier.raw import Key, id_key
-from verifier.reads import Client, chunks, in_id_order, in_words, patiently
+from verifier.reads import Client, chunks, in_id_order, verifier_error
 from verifier.settlement import Passed, Recheck, Settling
 
 _BATCH = 4_000  # documents
@@ -59,13 +59,14 @@ def compare(
     compared = 0
     unequal: dict[Key, Unequal] = {}
     try:
-        for stretch in _merged(source, destination, ignore_field_order):
+        ours, theirs = (Side(in_id_order(documents, None, None, _BATCH)) for documents in (source, destination))
+        for stretch in merged(ours, theirs, ignore_field_order=ignore_field_order):
             if isinstance(stretch, Equal):
                 compared += stretch.documents
             else:
                 _keep(unequal, stretch)
     except PyMongoError as error:
-        raise in_words(f"compare {pair.source} with {pair.destination}", error) from error
+        raise verifier_error(f"compare {pair.source} with {pair.destination}", error) from error
     compared += len(unequal)
     if recheck is not None:
         settling = Settling(source.database.client, destination.database.client, recheck, passed, ignore_field_order)
@@ -82,17 +83,12 @@ def _keep(unequal: dict[Key, Unequal], document: Unequal) -> None:
     unequal[id_key(document.id)] = document
 
 
-def _merged(
-    source: Collection[Any], destination: Collection[Any], ignore_field_order: bool
-) -> Iterator[Equal | Unequal]:
-    ours, theirs = (Side(in_id_order(documents, None, None, _BATCH)) for documents in (source, destination))
-    return merged(ours, theirs, ignore_field_order=ignore_field_order)
-
-
-def _settled(settling: Settling, pair: Pair, suspects: list[bytes]) -> Iterator[Difference]:
-    for outcome in outcomes(settling, pair, suspects):
+def _settled(settling: Settling, pair: Pair, ids: Iterable[bytes]) -> Iterator[Difference]:
+    for outcome in outcomes(settling, pair, ids):
         if isinstance(outcome, Unsettled):
-            raise VerifierError(f"a document of {pair.source} could not be judged in time: {outcome.why}")
+            raise VerifierError(
+                f"a document of {pair.source} could not be judged within {settling.recheck.patience:g} s: {outcome.why}"
+            )
         if not isinstance(outcome, Same):
             yield outcome
 
@@ -121,25 +117,13 @@ def check_ids(
     cannot be judged within `recheck.patience` seconds.
     """
     settling = Settling(source_client, destination_client, recheck, passed, ignore_field_order)
-    for outcome in outcomes(settling, pair, ids):
-        if isinstance(outcome, Unsettled):
-            raise VerifierError(
-                f"a document of {outcome.namespace} could not be judged within {recheck.patience:g} s: {outcome.why}"
-            )
-        if not isinstance(outcome, Same):
-            yield outcome
+    yield from _settled(settling, pair, ids)
 
 
 def outcomes(settling: Settling, pair: Pair, ids: Iterable[bytes]) -> Iterator[Outcome]:
     """The outcome for each of these documents that differs at the first read."""
-    what = f"read documents of {pair.source}"
     for chunk in chunks(ids):
-
-        def differing(chunk: list[bytes] = chunk) -> list[bytes]:
-            return settling.differing(pair, chunk)
-
-        suspects = patiently(what, settling.lost_for, differing)
-        if suspects:
+        if suspects := settling.differing_with_retries(pair, chunk):
             settling.add(pair, suspects)
         while len(settling) > _HELD:
             yield from _next(settling)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ import bson
 from pymongo import MongoClient
 from pymongo.errors import OperationFailure
 
-from verifier.differences import Namespace, Pair
+from verifier.differences import Namespace, Pair, by_database
 
 Kind = Literal["collection", "view", "timeseries"]
 Options = dict[str, Any]
@@ -55,12 +55,8 @@ def version(client: Client) -> tuple[int, int]:
 
 def described(client: Client, namespaces: Iterable[str]) -> dict[str, Described]:
     """The descriptions of these namespaces, without those that do not exist."""
-    by_database: dict[str, list[str]] = {}
-    for namespace in namespaces:
-        database, name = namespace.split(".", 1)
-        by_database.setdefault(database, []).append(name)
     descriptions: dict[str, Described] = {}
-    for database, names in by_database.items():
+    for database, names in by_database(namespaces).items():
         for entry in client[database].list_collections(filter={"name": {"$in": names}}):
             name, kind = entry["name"], entry["type"]
             indexes = {} if kind == "view" else _indexes(client, database, name)
@@ -69,7 +65,7 @@ def described(client: Client, namespaces: Iterable[str]) -> dict[str, Described]
 
 
 def _indexes(client: Client, database: str, name: str) -> dict[str, Options]:
-    specs = [dict(spec) for spec in client[database][name].list_indexes()]
+    specs = client[database][name].list_indexes()
     return {spec["name"]: index(spec) for spec in specs if spec["name"] != "_id_" and not spec.get("clustered")}
 
 
@@ -154,20 +150,16 @@ def renamed(view: Described, pair: Pair, names: Mapping[Namespace, Namespace]) -
     return replace(view, options=options)
 
 
-def _renamed(value: Any, name: Any) -> Any:
+def _renamed(value: Any, name: Callable[[str], str]) -> Any:
     if isinstance(value, list):
         return [_renamed(item, name) for item in value]
     if not isinstance(value, Mapping):
         return value
-    return {stage: _stage(stage, _renamed(inner, name), name) for stage, inner in value.items()}
-
-
-def _stage(stage: str, inner: Any, name: Any) -> Any:
-    field = _READS.get(stage)
-    if field is None:
-        return inner
-    if isinstance(inner, str):  # {$unionWith: "collection"}
-        return name(inner)
-    if isinstance(inner, Mapping) and isinstance(inner.get(field), str):
-        return {key: name(old) if key == field else old for key, old in inner.items()}
-    return inner
+    stages = {stage: _renamed(inner, name) for stage, inner in value.items()}
+    for stage, target in _READS.items():
+        inner = stages.get(stage)
+        if isinstance(inner, str):  # {$unionWith: "collection"}
+            stages[stage] = name(inner)
+        elif isinstance(inner, dict) and isinstance(inner.get(target), str):
+            inner[target] = name(inner[target])
+    return stages

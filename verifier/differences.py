@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal, TypeAlias
@@ -14,6 +13,15 @@ from verifier.raw import ARRAY, DOCUMENT, Element, document, elements
 Namespace: TypeAlias = str
 #: How a document differs: see `Missing`, `Extra` and `Different`; `order` is a `Different` in field order only.
 Kind: TypeAlias = Literal["missing", "extra", "different", "order"]
+
+
+def by_database(namespaces: Iterable[Namespace]) -> dict[str, list[str]]:
+    """Database → the names of its collections among these namespaces."""
+    names: dict[str, list[str]] = {}
+    for namespace in namespaces:
+        database, name = namespace.split(".", 1)
+        names.setdefault(database, []).append(name)
+    return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,39 +151,25 @@ def differing(source: bytes, destination: bytes, path: str = "", *, array: bool 
             yield from _between(left, right, path)
         return
     ours, theirs = list(elements(source)), list(elements(destination))
-    if _has_duplicates(ours) or _has_duplicates(theirs):
-        pairs = list(zip_longest(ours, theirs))  # by position: the name is ambiguous
-        yield from (part for left, right in pairs for part in _between(left, right, path))
+    ours_by_name, theirs_by_name = ({element.name: element for element in fields} for fields in (ours, theirs))
+    if len(ours_by_name) < len(ours) or len(theirs_by_name) < len(theirs):  # a name occurs twice: match by position
+        yield from (part for pair in zip_longest(ours, theirs) for part in _between(*pair, path))
         return
-    by_name = {element.name: element for element in theirs}
-    known = {element.name for element in ours}
     content_differs = False
-    for element in ours:
-        for part in _between(element, by_name.get(element.name), path):
+    for name in {**ours_by_name, **theirs_by_name}:
+        for part in _between(ours_by_name.get(name), theirs_by_name.get(name), path):
             content_differs = True
             yield part
-    for element in theirs:
-        if element.name not in known:
-            content_differs = True
-            yield Part(_joined(path, element.name), None, element)
-    if not content_differs and [element.name for element in ours] != [element.name for element in theirs]:
+    if not content_differs and list(ours_by_name) != list(theirs_by_name):
         yield Part(path, Element(DOCUMENT, b"", source), Element(DOCUMENT, b"", destination), order=True)
 
 
 def _between(left: Element | None, right: Element | None, path: str) -> Iterator[Part]:
     if left == right:
         return
-    inner = _joined(path, left.name if left else right.name if right else b"")
+    name = (left or right or Element(0, b"", b"")).name.decode(errors="backslashreplace")
+    inner = f"{path}.{name}" if path else name
     if left and right and left.name == right.name and left.kind == right.kind and left.kind in (DOCUMENT, ARRAY):
         yield from differing(left.value, right.value, inner, array=left.kind == ARRAY)
     else:
         yield Part(inner, left, right)
-
-
-def _joined(path: str, name: bytes) -> str:
-    text = name.decode(errors="backslashreplace")
-    return f"{path}.{text}" if path else text
-
-
-def _has_duplicates(fields: list[Element]) -> bool:
-    return any(count > 1 for count in Counter(element.name for element in fields).values())

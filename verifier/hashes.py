@@ -5,36 +5,32 @@ Hashes of whole collections (`dbHash`) are exact; digests of documents (`$toHash
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from bson.timestamp import Timestamp
 from pymongo.collection import Collection
 from pymongo.errors import PyMongoError
 
 from verifier import proof, raw
-from verifier.differences import Namespace, Pair
+from verifier.differences import Namespace, Pair, by_database
 from verifier.errors import Unsuitable
+from verifier.merge import Equal, Merged, Unequal
 from verifier.ranges import Bounds, between, match
 from verifier.raw import Element, Key, id_key, key
-from verifier.reads import RAW, Client, in_words, now, patiently
+from verifier.reads import RAW, Client, now, verifier_error, with_retries
 
 _QUIET = "the option quiet requires that nobody writes"
 
 
 def hashes(client: Client, namespaces: Iterable[Namespace]) -> dict[Namespace, str]:
     """`dbHash` of each of these collections that exists: a hash of the bytes of all documents in `_id` order."""
-    by_database: defaultdict[str, list[str]] = defaultdict(list)
-    for namespace in namespaces:
-        database, name = namespace.split(".", 1)
-        by_database[database].append(name)
-    digests: dict[Namespace, str] = {}
-    for database, names in by_database.items():
-        reply = client[database].command("dbHash", collections=names)
-        digests |= {f"{database}.{name}": digest for name, digest in reply["collections"].items()}
-    return digests
+    return {
+        f"{database}.{name}": digest
+        for database, names in by_database(namespaces).items()
+        for name, digest in client[database].command("dbHash", collections=names)["collections"].items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +48,7 @@ class Watch:
             until = now(self.client) or self.since
             return proof.written(self.client, self.namespaces, self.since, until)
         except PyMongoError as error:
-            raise in_words(f"look for writes to the {self.side}", error, self.side) from error
+            raise verifier_error(f"look for writes to the {self.side}", error, self.side) from error
         except proof.Unknown as error:
             what = f"cannot see whether anything is written to the {self.side}: {error}"
             raise Unsuitable(what, where=self.side) from error
@@ -70,7 +66,7 @@ class Watch:
 def watch(client: Client, namespaces: Sequence[Namespace], side: str, lost_for: float) -> Watch:
     """Watch from now on. Raises `Unsuitable` for a standalone, which has no change streams to show writes, and
     `ServerLost` for a server that is unreachable for `lost_for` seconds."""
-    since = patiently(f"read the {side}'s cluster time", lost_for, lambda: now(client))
+    since = with_retries(f"read the {side}'s cluster time", lost_for, lambda: now(client))
     if since is None:
         raise Unsuitable(f"the {side} is a standalone mongod, on which writes cannot be seen; {_QUIET}", where=side)
     return Watch(client, namespaces, side, since)
@@ -82,11 +78,10 @@ def same_by_hash(source: Client, destination: Client, pairs: Sequence[Pair]) -> 
         ours = hashes(source, [pair.source for pair in pairs])
         theirs = hashes(destination, [pair.destination for pair in pairs])
     except PyMongoError as error:
-        raise in_words("hash collections with dbHash", error) from error
+        raise verifier_error("hash collections with dbHash", error) from error
     return {pair: ours.get(pair.source) == theirs.get(pair.destination) for pair in pairs}
 
 
-_T = TypeVar("_T")
 _NAMED = 1_000  # a range of up to so many documents is compared digest by digest
 _PARTS = 16  # parts that a larger range is split into
 #: Primes below 2^32: sums of a 64-bit digest modulo each stay exact for 2^31 documents, and both keep nearly all of it.
@@ -104,20 +99,26 @@ class Digest:
 
 @dataclass(slots=True)
 class Screen:
-    """Compares one range by digests."""
+    """Compares one range by digests: iterate over it for the documents whose digests are equal, and those that differ.
+
+    It fetches no documents, so `Equal.bytes` is 0, and `source` and `destination` of each `Unequal` are None.
+    """
 
     source: Collection[Any]
     destination: Collection[Any]
+    bounds: Bounds
     lost_for: float = 60.0
     say: Callable[[str], None] = field(default=lambda words: None)
     read: int = 0
     """Bytes of BSON in the replies."""
 
-    def range(self, bounds: Bounds) -> Iterator[int | bytes]:
-        """Numbers of documents whose digests are equal, and BSON `{_id: …}` of each whose digests differ."""
+    def __iter__(self) -> Iterator[Merged]:
+        return self._range(self.bounds)
+
+    def _range(self, bounds: Bounds) -> Iterator[Merged]:
         ours, theirs = self._digest(self.source, bounds), self._digest(self.destination, bounds)
         if ours == theirs:
-            yield ours.documents
+            yield Equal(ours.documents, 0)
             return
         larger = self.source if ours.documents >= theirs.documents else self.destination
         few = max(ours.documents, theirs.documents) <= _NAMED
@@ -126,7 +127,7 @@ class Screen:
             yield from self._named(bounds)
             return
         for part in parts:
-            yield from self.range(part)
+            yield from self._range(part)
 
     def _digest(self, documents: Collection[Any], bounds: Bounds) -> Digest:
         sums = {f"h{n}": {"$sum": {"$mod": ["$h", modulus]}} for n, modulus in enumerate(_MODULI)}
@@ -144,14 +145,15 @@ class Screen:
         lows = [next(raw.elements(raw.id_element(bucket).value)) for bucket in buckets]
         return between([raw.document((Element(low.kind, b"_id", low.value),)) for low in lows[1:]], bounds)
 
-    def _named(self, bounds: Bounds) -> Iterator[int | bytes]:
+    def _named(self, bounds: Bounds) -> Iterator[Merged]:
         ours, theirs = self._singles(self.source, bounds), self._singles(self.destination, bounds)
-        keys = ours.keys() | theirs.keys()
-        unequal = [key for key in keys if _hash(ours, key) != _hash(theirs, key)]
-        yield len(keys) - len(unequal)
-        yield from ((ours.get(key) or theirs[key])[0] for key in unequal)
+        keys, nothing = ours.keys() | theirs.keys(), (b"", b"")
+        unequal = [key for key in keys if ours.get(key, nothing)[1] != theirs.get(key, nothing)[1]]
+        yield Equal(len(keys) - len(unequal), 0)
+        yield from (Unequal((ours.get(key) or theirs[key])[0], None, None) for key in unequal)
 
     def _singles(self, documents: Collection[Any], bounds: Bounds) -> dict[Key, tuple[bytes, bytes]]:
+        """BSON `{_id: …}` and digest of each document."""
         rows = self._rows(documents, bounds, {"$project": {"h": _HASH}})
         return {id_key(row): (raw.id_document(row), _whole(list(raw.elements(row))[-1])) for row in rows}
 
@@ -162,13 +164,9 @@ class Screen:
             ) as cursor:
                 return list(cast(Iterator[bytes], cursor))
 
-        batches = patiently(f"compute digests of {documents.full_name}", self.lost_for, read, self.say)
+        batches = with_retries(f"compute digests of {documents.full_name}", self.lost_for, read, self.say)
         self.read += sum(map(len, batches))
         return [row for batch in batches for row in raw.documents(batch)]
-
-
-def _hash(singles: Mapping[Key, tuple[bytes, bytes]], key: Key) -> bytes | None:
-    return singles[key][1] if key in singles else None
 
 
 def _whole(element: Element) -> bytes:

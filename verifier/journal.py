@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from verifier.workers import Range
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishedRange:
     """A finished range; a resumed run re-reads only the documents that differed in it."""
 
     number: int
@@ -42,28 +42,20 @@ class Journal:
             self.path.unlink(missing_ok=True)
             self.path.touch(mode=0o600)
         plan = [
-            [
-                work.number,
-                work.pair.source,
-                work.pair.destination,
-                _hex(work.bounds.low),
-                _hex(work.bounds.high),
-                work.batch_size,
-                work.ordered,
-            ]
+            (work.number, *astuple(work.pair), *map(_hex, astuple(work.bounds)), work.batch_size, work.ordered)
             for work in ranges
         ]
         self._append({"about": about, "ranges": plan})
 
-    def done(self, done: Done) -> None:
-        differing = [id.hex() for id in done.differing]
-        self._append({"range": done.number, "counts": [done.documents, done.size, done.read], "differing": differing})
+    def add(self, finished: FinishedRange) -> None:
+        counts, differing = (finished.documents, finished.size, finished.read), [id.hex() for id in finished.differing]
+        self._append({"range": finished.number, "counts": counts, "differing": differing})
 
     def end(self) -> None:
         """Remove the file: the run is complete."""
         self.path.unlink(missing_ok=True)
 
-    def read(self, about: Mapping[str, Any]) -> tuple[list[Range], dict[int, Done]] | None:
+    def read(self, about: Mapping[str, Any]) -> tuple[list[Range], dict[int, FinishedRange]] | None:
         """The plan, and the finished ranges by number; None if no run was interrupted.
 
         Raises `VerifierError` when the interrupted run compared something else, or in another way.
@@ -83,7 +75,7 @@ class Journal:
             Range(number, Pair(source, destination), Bounds(_bytes(low), _bytes(high)), batch_size, ordered)
             for number, source, destination, low, high, batch_size, ordered in plan["ranges"]
         ]
-        return ranges, {done.number: done for done in map(_done, others) if done}
+        return ranges, {finished.number: finished for finished in map(_finished, others) if finished}
 
     def _append(self, line: Mapping[str, Any]) -> None:
         with self._writing(), self.path.open("a") as file:
@@ -100,13 +92,13 @@ class Journal:
             raise VerifierError(what, "make room there", where=str(self.path)) from error
 
 
-def _done(line: str) -> Done | None:
+def _finished(line: str) -> FinishedRange | None:
     try:
         entry = json.loads(line)
     except ValueError:
         return None  # the run ended while it wrote this line
     documents, size, read = entry["counts"]
-    return Done(entry["range"], documents, size, read, tuple(map(bytes.fromhex, entry["differing"])))
+    return FinishedRange(entry["range"], documents, size, read, tuple(map(bytes.fromhex, entry["differing"])))
 
 
 def _hex(bound: bytes | None) -> str | None:

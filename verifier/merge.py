@@ -19,7 +19,7 @@ from pymongo.errors import PyMongoError
 from verifier.differences import same_but_for_order
 from verifier.ranges import Bounds
 from verifier.raw import Key, id_document, id_key
-from verifier.reads import brief, in_id_order, in_words, is_passing, patiently
+from verifier.reads import brief, in_id_order, is_passing, verifier_error, with_retries
 
 _BLOCK = 1 << 18  # bytes that are compared at once
 _length = struct.Struct("<i").unpack_from
@@ -174,10 +174,10 @@ class RangeRead:
 
     def __iter__(self) -> Iterator[Merged]:
         """Equal and unequal documents, in `_id` order. Raises `ServerLost`, or `VerifierError` if a server refuses."""
-        done: bytes | None = None
+        position: bytes | None = None
         lost_since: float | None = None
         while True:
-            self._sides = self._open(done)
+            self._sides = self._open(position)
             try:
                 for stretch in merged(self._sides[0], self._sides[1], ignore_field_order=self.ignore_field_order):
                     yield stretch
@@ -186,26 +186,26 @@ class RangeRead:
             except PyMongoError as error:
                 lost_since = lost_since or time.monotonic()
                 self._await(error, lost_since)
-                done = _later(done, *(side.position for side in self._sides))
+                position = _later(position, *(side.position for side in self._sides))
             finally:
                 self._closed, self._sides = self.read, []
 
-    def _open(self, done: bytes | None) -> list[Side]:
-        low = self.bounds.low if done is None else done
-        known = None if done is None else id_key(done)
+    def _open(self, position: bytes | None) -> list[Side]:
+        low = self.bounds.low if position is None else position
+        known = None if position is None else id_key(position)
         return [
             Side(in_id_order(documents, low, self.bounds.high, self.batch_size), known)
             for documents in (self.source, self.destination)
         ]
 
     def _await(self, error: PyMongoError, since: float) -> None:
-        what = f"compare {self.source.full_name} with {self.destination.full_name}"
+        action = f"compare {self.source.full_name} with {self.destination.full_name}"
         if not self.ordered or not is_passing(error) or time.monotonic() - since > self.lost_for:
-            raise in_words(what, error) from error
-        self.say(f"cannot {what}: {brief(error)}; waiting up to {self.lost_for:g} s for the server")
+            raise verifier_error(action, error) from error
+        self.say(f"cannot {action}: {brief(error)}; waiting up to {self.lost_for:g} s for the server")
         for documents in (self.source, self.destination):
             admin = documents.database.client.admin
-            patiently(what, self.lost_for, lambda admin=admin: admin.command("hello"))  # type: ignore[misc]
+            with_retries(action, self.lost_for, lambda admin=admin: admin.command("hello"))  # type: ignore[misc]
 
 
 def _later(*positions: bytes | None) -> bytes | None:

@@ -16,7 +16,7 @@ still reject a value that moves from one document to another. Servers accept no 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -42,7 +42,7 @@ class MetadataDifference:
     """The difference in words."""
     source: Any
     destination: Any
-    commands: tuple[Command, ...]
+    commands: Sequence[Command]
     """The commands that correct it at the destination. Differences that share commands need them run only once."""
 
     @property
@@ -76,11 +76,6 @@ class _Compared:
 
     def describe(self, subject: str, source: Any, destination: Any) -> str:
         return f"{subject} is {_json(source)} {self.applies} and {_json(destination)} at the destination"
-
-    def difference(
-        self, kind: Kind, name: str, what: str, source: Any, destination: Any, commands: Iterable[Command]
-    ) -> MetadataDifference:
-        return MetadataDifference(self.pair, kind, name, what, source, destination, tuple(commands))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +127,20 @@ class Schemas:
         if source is None:
             if destination is not None:
                 what = f"the {destination.kind} is only at the destination"
-                drop = (repair_commands.drop(pair.destination),)
+                drop = [repair_commands.drop(pair.destination)]
                 yield MetadataDifference(pair, _kind(destination), "", what, None, destination.options, drop)
             return
         source = form.of(renamed(source, pair, names))
         if destination is None:
             what = f"the {source.kind} is missing at the destination"
-            create = tuple(repair_commands.create(pair.destination, source))
+            create = repair_commands.create(pair.destination, source)
             yield MetadataDifference(pair, _kind(source), "", what, source.options, None, create)
             return
         compared = _Compared(pair, source, destination, form.applies, self.version)
         if source.kind != destination.kind:
             what = f"it is a {source.kind} at the source and a {destination.kind} at the destination"
             commands = repair_commands.create_again(pair.destination, source)
-            yield compared.difference(_kind(source), "", what, source.options, destination.options, commands)
+            yield MetadataDifference(pair, _kind(source), "", what, source.options, destination.options, commands)
         elif source.kind == "view":
             yield from _of_view(compared)
         else:
@@ -160,14 +155,15 @@ def _of_view(both: _Compared) -> Iterator[MetadataDifference]:
     commands = repair_commands.of_view(both.pair.destination, both.source, both.destination)
     for name in unlike(both.source.options, both.destination.options):
         mine, theirs = both.source.options.get(name), both.destination.options.get(name)
-        yield both.difference("view", name, both.describe(f"the view's {name}", mine, theirs), mine, theirs, commands)
+        what = both.describe(f"the view's {name}", mine, theirs)
+        yield MetadataDifference(both.pair, "view", name, what, mine, theirs, commands)
 
 
 def _of_collection(both: _Compared) -> Iterator[MetadataDifference]:
     """Where one option cannot be changed, recreating the collection corrects all differences."""
-    options = unlike(both.source.options, both.destination.options)
     changes = {
-        name: repair_commands.option(both.pair.destination, name, both.source, both.destination) for name in options
+        name: repair_commands.option(both.pair.destination, name, both.source, both.destination)
+        for name in unlike(both.source.options, both.destination.options)
     }
     immutable = [name for name, commands in changes.items() if commands is None]
     recreate = repair_commands.create_again(both.pair.destination, both.source) if immutable else None
@@ -176,11 +172,12 @@ def _of_collection(both: _Compared) -> Iterator[MetadataDifference]:
         what = both.describe(f"the option {name}", mine, theirs)
         if name in immutable:
             what += "; it cannot be changed, and a recreated collection has no documents"
-        yield both.difference("option", name, what, mine, theirs, recreate or commands or ())
+        yield MetadataDifference(both.pair, "option", name, what, mine, theirs, recreate or commands or ())
     for name in repair_commands.in_order(both.source, both.destination):
         mine, theirs = both.source.indexes.get(name), both.destination.indexes.get(name)
         commands = recreate or repair_commands.index(both.pair.destination, name, mine, theirs, both.version)
-        yield both.difference("index", name, _describe_index(both, name, mine, theirs), mine, theirs, commands)
+        what = _describe_index(both, name, mine, theirs)
+        yield MetadataDifference(both.pair, "index", name, what, mine, theirs, commands)
 
 
 def _describe_index(
@@ -211,32 +208,34 @@ _VALIDATOR = "the validator's refusals (it warns until then)"
 
 def relaxed(current: Described) -> Described:
     """The collection without what would reject or delete documents while changes stream in; a view unchanged."""
-    if current.kind != "collection":
-        return current
-    options = {name: value for name, value in current.options.items() if name not in ("capped", "expireAfterSeconds")}
-    if _rejects(options):
-        options["validationAction"] = "warn"
-    indexes = {name: _relaxed_index(index) for name, index in current.indexes.items()}
-    return replace(current, options=options, indexes=indexes)
 
+    def relaxed_index(index: Options) -> Options:
+        return {name: value for name, value in index.items() if name not in _OF_INDEX}
 
-def _rejects(options: Options) -> bool:
-    return "validator" in options and options.get("validationAction") != "warn"
-
-
-def _relaxed_index(index: Options) -> Options:
-    return {name: value for name, value in index.items() if name not in _OF_INDEX}
+    return _harmless(current, {"capped", "expireAfterSeconds"}, relaxed_index)
 
 
 def in_place(current: Described) -> Described:
     """The collection with TTLs that delete nothing and validators that only warn; a view unchanged."""
+    return _harmless(
+        current,
+        {"expireAfterSeconds"},
+        lambda index: index | {"expireAfterSeconds": NEVER} if _expires(index) else index,
+    )
+
+
+def _harmless(current: Described, omitted: Collection[str], change: Callable[[Options], Options]) -> Described:
+    """Without the options `omitted`, with validators that only warn and changed indexes; only a collection changes."""
     if current.kind != "collection":
         return current
-    options = {name: value for name, value in current.options.items() if name != "expireAfterSeconds"}
+    options = {name: value for name, value in current.options.items() if name not in omitted}
     if _rejects(options):
         options["validationAction"] = "warn"
-    ttl = {name: index | {"expireAfterSeconds": NEVER} for name, index in current.indexes.items() if _expires(index)}
-    return replace(current, options=options, indexes={**current.indexes, **ttl})
+    return replace(current, options=options, indexes={name: change(index) for name, index in current.indexes.items()})
+
+
+def _rejects(options: Options) -> bool:
+    return "validator" in options and options.get("validationAction") != "warn"
 
 
 def _expires(index: Options) -> bool:
@@ -266,12 +265,11 @@ def held_back(current: Described) -> Iterator[str]:
     """Describe what `relaxed` omits from a collection until the cutover."""
     if current.kind != "collection":
         return
-    options: dict[str, Any] = current.options
-    if "capped" in options:
+    if "capped" in current.options:
         yield "its limit as a capped collection"
-    if "expireAfterSeconds" in options:
+    if "expireAfterSeconds" in current.options:
         yield "its TTL"
-    if _rejects(options):
+    if _rejects(current.options):
         yield _VALIDATOR
     for name, index in current.indexes.items():
         yield from dict.fromkeys(text.format(name) for field, text in _OF_INDEX.items() if field in index)

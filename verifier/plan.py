@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from verifier.differences import Namespace, Pair
-from verifier.journal import Done, Journal
+from verifier.journal import FinishedRange, Journal
 from verifier.ranges import Bounds, batch_size, cut, size
-from verifier.reads import Client, collection, existing, patiently
+from verifier.reads import Client, collection, existing, with_retries
 from verifier.workers import Range
 
 
@@ -18,7 +19,7 @@ class Plan:
     """The work of one run."""
 
     ranges: list[Range] = field(default_factory=list)
-    done: list[tuple[Range, Done]] = field(default_factory=list)
+    finished: list[tuple[Range, FinishedRange]] = field(default_factory=list)
     """Ranges that an interrupted run has finished."""
     expected: dict[Pair, int] = field(default_factory=dict)
     """About how many documents each pair has."""
@@ -28,8 +29,7 @@ def about(listed: Sequence[ListedPair], *, ignore_field_order: bool, screen: boo
     """The identity of a run: the collections, by name and UUID, and how they are compared."""
     return {
         "namespaces": [
-            [each.pair.source, each.pair.destination, _hex(each.source.uuid), _hex(each.destination.uuid)]
-            for each in listed
+            [each.pair.source, each.pair.destination, each.source.uuid, each.destination.uuid] for each in listed
         ],
         "ignore_field_order": ignore_field_order,
         "screen": screen,
@@ -54,46 +54,37 @@ def plan(
     interrupted = journal.read(run) if journal and resume else None
     new = Plan()
     for each in listed:
-        sizing = _Cut(source, destination, each, None if interrupted else range_bytes)
-        cuts, new.expected[each.pair] = patiently(f"split {each.pair.source} into ranges", lost_for, sizing)
+        size_and_cut = partial(_cut, source, destination, each, None if interrupted else range_bytes)
+        action = f"split {each.pair.source} into ranges"
+        cuts, batch, new.expected[each.pair] = with_retries(action, lost_for, size_and_cut)
         new.ranges += [
-            Range(len(new.ranges) + n, each.pair, bounds, batch, ordered=each.ordered_alike)
-            for n, (bounds, batch) in enumerate(cuts)
+            Range(number, each.pair, bounds, batch, ordered=each.ordered_alike)
+            for number, bounds in enumerate(cuts, len(new.ranges))
         ]
     if interrupted:
-        planned, done = interrupted
-        new.ranges = [work for work in planned if work.number not in done]
-        new.done = [(work, done[work.number]) for work in planned if work.number in done]
+        planned, finished = interrupted
+        new.ranges = [work for work in planned if work.number not in finished]
+        new.finished = [(work, finished[work.number]) for work in planned if work.number in finished]
     elif journal:
         journal.begin(run, new.ranges)
     return new
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """Sizes one pair, and cuts the side with more documents into ranges; into none without `range_bytes`."""
+def _cut(
+    source: Client, destination: Client, listed: ListedPair, range_bytes: int | None
+) -> tuple[list[Bounds], int, int]:
+    """Cut the side with more documents into ranges (into none without `range_bytes`).
 
-    source: Client
-    destination: Client
-    listed: ListedPair
-    range_bytes: int | None
-
-    def __call__(self) -> tuple[list[tuple[Bounds, int]], int]:
-        pair = self.listed.pair
-        sides = (collection(self.source, pair.source), collection(self.destination, pair.destination))
-        sizes = [size(side) for side in sides]
-        larger = 0 if sizes[0].documents >= sizes[1].documents else 1
-        bounds: list[Bounds] = []
-        if self.range_bytes is not None:
-            # where a collation orders _ids, each side may have a bound in another place
-            whole = not self.listed.ordered_alike
-            bounds = [Bounds()] if whole else cut(sides[larger], sizes[larger], range_bytes=self.range_bytes)
-        documents = batch_size(*sizes)
-        return [(each, documents) for each in bounds], sizes[larger].documents
-
-
-def _hex(uuid: bytes | None) -> str | None:
-    return None if uuid is None else uuid.hex()
+    Returns them, the documents in a batch, and about how many documents that side has.
+    """
+    sides = collection(source, listed.pair.source), collection(destination, listed.pair.destination)
+    sizes = [size(side) for side in sides]
+    larger = 0 if sizes[0].documents >= sizes[1].documents else 1
+    bounds: list[Bounds] = []
+    if range_bytes is not None:
+        # where a collation orders _ids, each side may have a bound in another place
+        bounds = cut(sides[larger], sizes[larger], range_bytes=range_bytes) if listed.ordered_alike else [Bounds()]
+    return bounds, batch_size(*sizes), sizes[larger].documents
 
 
 _NO_DOCUMENTS = {
@@ -104,10 +95,10 @@ _NO_DOCUMENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A namespace at one side; `kind` is `none` if it does not exist, `uuid` None if the server lists none."""
+    """A namespace at one side; `kind` is `none` if it does not exist. `uuid` is hexadecimal, None if there is none."""
 
     kind: str
-    uuid: bytes | None
+    uuid: str | None
     options: Mapping[str, Any]
 
 
@@ -130,10 +121,9 @@ class ListedPair:
     @property
     def notes(self) -> Sequence[str]:
         """Notes that qualify the verdict."""
-        absent = [
+        return [
             f"{name} does not exist at the {side}" for name, side, listed in self._sides() if listed.kind == "none"
-        ]
-        return absent + [
+        ] + [
             f"{name} is capped at the {side}: it drops its oldest documents by itself"
             for name, side, listed in self._sides()
             if listed.options.get("capped")
@@ -153,10 +143,7 @@ class ListedPair:
         ]
 
     def _sides(self) -> Iterable[tuple[Namespace, str, Listed]]:
-        return (
-            (self.pair.source, "source", self.source),
-            (self.pair.destination, "destination", self.destination),
-        )
+        return (self.pair.source, "source", self.source), (self.pair.destination, "destination", self.destination)
 
 
 def list_pairs(source: Client, destination: Client, pairs: Sequence[Pair], lost_for: float) -> list[ListedPair]:
@@ -167,7 +154,7 @@ def list_pairs(source: Client, destination: Client, pairs: Sequence[Pair], lost_
         theirs = existing(destination, [pair.destination for pair in pairs])
         return [ListedPair(p, _listed(ours.get(p.source)), _listed(theirs.get(p.destination))) for p in pairs]
 
-    return patiently("list the collections of both sides", lost_for, read)
+    return with_retries("list the collections of both sides", lost_for, read)
 
 
 def _listed(entry: Mapping[str, Any] | None) -> Listed:
@@ -175,4 +162,4 @@ def _listed(entry: Mapping[str, Any] | None) -> Listed:
     if entry is None:
         return Listed("none", None, {})
     uuid = entry.get("info", {}).get("uuid")
-    return Listed(entry["type"], None if uuid is None else bytes(uuid), entry.get("options", {}))
+    return Listed(entry["type"], None if uuid is None else bytes(uuid).hex(), entry.get("options", {}))

@@ -18,7 +18,16 @@ from pymongo.change_stream import ChangeStream
 from pymongo.collection import Collection
 from pymongo.errors import OperationFailure
 
-from verifier.differences import Difference, Different, Namespace, Pair, difference, differing, same_but_for_order
+from verifier.differences import (
+    Difference,
+    Different,
+    Namespace,
+    Pair,
+    by_database,
+    difference,
+    differing,
+    same_but_for_order,
+)
 from verifier.raw import Key, id_document, id_element, key
 from verifier.reads import RAW, Client, among, by_ids, collection, now
 
@@ -57,8 +66,8 @@ class Suspect:
     since: float
     seen_at: Timestamp | None
     tried: int = 0
-    seen: tuple[bytes | None, bytes | None] | None = None
-    """Digests of both documents at the last read."""
+    seen: tuple[bytes, bytes] | None = None
+    """Digests of both documents at the last read; empty for one that does not exist."""
     steady: bool = True
     """Whether neither document has changed since the first re-read."""
     strikes: int = 0
@@ -121,11 +130,7 @@ class Judge:
         return min(proven, key=_distance) if suspect.strikes >= _STRIKES else None
 
     def _without_history(
-        self,
-        group: Sequence[Suspect],
-        ours: dict[Key, bytes],
-        theirs: dict[Key, bytes],
-        why: str,
+        self, group: Sequence[Suspect], ours: dict[Key, bytes], theirs: dict[Key, bytes], why: str
     ) -> list[tuple[Suspect, Outcome]]:
         outcomes: list[tuple[Suspect, Outcome]] = []
         for suspect in group:
@@ -203,10 +208,8 @@ def _events(stream: ChangeStream[Any], after: Timestamp, to: Timestamp) -> Itera
 
 def written(client: Client, namespaces: Iterable[Namespace], after: Timestamp, to: Timestamp) -> set[Namespace]:
     """Those of these namespaces with writes later than `after` and up to `to`. Raises `Unknown`."""
-    wanted = set(namespaces)
     written_to: set[Namespace] = set()
-    for database in sorted({namespace.split(".", 1)[0] for namespace in wanted}):
-        names = [namespace.split(".", 1)[1] for namespace in wanted if namespace.split(".", 1)[0] == database]
+    for database, names in sorted(by_database(namespaces).items()):
         pipeline: list[Mapping[str, Any]] = [
             {"$match": {"ns.coll": {"$in": names}}},
             {"$project": {"ns": 1, "clusterTime": 1}},

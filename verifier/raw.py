@@ -42,7 +42,6 @@ _PREFIXED = {
 }
 _REGEX = 0x0B
 _INT32 = struct.Struct("<i")
-_ID_FIRST = b"_id\0"
 
 
 class Element(NamedTuple):
@@ -63,14 +62,14 @@ def _value_length(raw: bytes, kind: int, at: int) -> int:
     raise ValueError(f"BSON type 0x{kind:02x} at byte {at} is unknown")
 
 
-def elements(document: bytes) -> Iterator[Element]:
-    """The fields of a document or array in stored order, including names that occur twice."""
-    at, last = 4, len(document) - 1
+def elements(buffer: bytes, start: int = 0) -> Iterator[Element]:
+    """The fields of the document or array that begins at `start`, in stored order, including names that occur twice."""
+    at, last = start + 4, start + int(_INT32.unpack_from(buffer, start)[0]) - 1
     while at < last:
-        kind, end = document[at], document.index(b"\0", at + 1)
+        kind, end = buffer[at], buffer.index(b"\0", at + 1)
         value = end + 1
-        length = _value_length(document, kind, value)
-        yield Element(kind, document[at + 1 : end], document[value : value + length])
+        length = _value_length(buffer, kind, value)
+        yield Element(kind, buffer[at + 1 : end], buffer[value : value + length])
         at = value + length
 
 
@@ -82,14 +81,9 @@ def document(fields: Iterable[Element]) -> bytes:
 
 def id_element(buffer: bytes, start: int = 0) -> Element:
     """The `_id` of the document that begins at `start`. Raises `ValueError` if it has none."""
-    at, last = start + 4, start + int(_INT32.unpack_from(buffer, start)[0]) - 1
-    while at < last:
-        kind, end = buffer[at], buffer.index(b"\0", at + 1)
-        value = end + 1
-        length = _value_length(buffer, kind, value)
-        if buffer[at + 1 : value] == _ID_FIRST:
-            return Element(kind, b"_id", buffer[value : value + length])
-        at = value + length
+    for element in elements(buffer, start):
+        if element.name == b"_id":
+            return element
     raise ValueError("the document has no _id")
 
 
@@ -138,7 +132,6 @@ _RANKS = {
 }
 _NUMBERS = {0x01: struct.Struct("<d"), 0x10: struct.Struct("<i"), 0x12: struct.Struct("<q")}
 _DATE, _TIMESTAMP = struct.Struct("<q"), struct.Struct("<Q")
-_INT = struct.Struct("<i")
 _NAN, _NUMBER = 0, 1  # all NaNs are equal, and below all numbers
 
 #: Compares as MongoDB orders `_id`s; equal, and with equal hashes, for `_id`s that are equal to MongoDB.
@@ -166,7 +159,7 @@ def _comparable(kind: int, value: bytes) -> Key:
         case 0x13:
             return _number(Decimal128.from_bid(value).to_decimal())
         case 0x05 | 0x0C:
-            return (_INT.unpack_from(value)[0], value[4:])
+            return (_INT32.unpack_from(value)[0], value[4:])
         case 0x09:
             return (_DATE.unpack(value)[0],)
         case 0x11:
@@ -176,7 +169,7 @@ def _comparable(kind: int, value: bytes) -> Key:
         case 0x04:
             return (tuple(key(element) for element in elements(value)),)
         case 0x0F:
-            scope = 8 + _INT.unpack_from(value, 4)[0]
+            scope = 8 + _INT32.unpack_from(value, 4)[0]
             return (value[8:scope], _inside(value[scope:]))
         case _:
             return ()

@@ -15,7 +15,7 @@ from pymongo.collection import Collection
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WaitQueueTimeoutError
 
 from verifier import raw
-from verifier.differences import Namespace
+from verifier.differences import Namespace, by_database
 from verifier.errors import ServerLost, VerifierError
 from verifier.raw import Element
 
@@ -36,7 +36,7 @@ def existing(client: Client, namespaces: Iterable[Namespace]) -> dict[Namespace,
     wanted = set(namespaces)
     return {
         namespace: dict(entry)
-        for database in {namespace.split(".", 1)[0] for namespace in wanted}
+        for database in by_database(wanted)
         for entry in client[database].list_collections()
         if (namespace := f"{database}.{entry['name']}") in wanted
     }
@@ -116,21 +116,21 @@ def is_passing(error: BaseException) -> bool:
     """Whether the same read may succeed later."""
     if isinstance(error, OperationFailure) and not isinstance(error, ConnectionFailure):
         return error.code in _PASSING
-    return isinstance(error, (ConnectionFailure, WaitQueueTimeoutError))
+    return isinstance(error, ConnectionFailure | WaitQueueTimeoutError)
 
 
-def patiently(
-    what: str, patience: float, read: Callable[[], _T], say: Callable[[str], None] = lambda words: None
+def with_retries(
+    action: str, patience: float, read: Callable[[], _T], say: Callable[[str], None] = lambda words: None
 ) -> _T:
     """The result of `read`, tried again for up to `patience` seconds while a server is unreachable.
 
-    `what` completes "cannot …" in messages. Raises `ServerLost` when the server stays unreachable, `VerifierError` when
-    it refuses.
+    `action` completes "cannot …" in messages. Raises `ServerLost` when the server stays unreachable, `VerifierError`
+    when it refuses.
     """
 
     def report(state: tenacity.RetryCallState) -> None:
         if state.attempt_number == 1 and state.outcome is not None:
-            say(f"cannot {what}: {brief(state.outcome.exception())}; trying again for {patience:g} s")
+            say(f"cannot {action}: {brief(state.outcome.exception())}; trying again for {patience:g} s")
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception(is_passing),
@@ -142,15 +142,15 @@ def patiently(
     try:
         return retrying(read)
     except PyMongoError as error:
-        raise in_words(what, error) from error
+        raise verifier_error(action, error) from error
 
 
-def in_words(what: str, error: PyMongoError, where: str = "") -> VerifierError:
-    """The driver's error as a `VerifierError`; `what` completes "cannot …", and names the place `where`."""
+def verifier_error(action: str, error: PyMongoError, where: str = "") -> VerifierError:
+    """The driver's error as a `VerifierError`; `action` completes "cannot …", and names the place `where`."""
     if is_passing(error):
-        return ServerLost(f"cannot {what}: {brief(error)}", where=where)
+        return ServerLost(f"cannot {action}: {brief(error)}", where=where)
     code = str((getattr(error, "details", None) or {}).get("codeName", ""))
-    return VerifierError(f"cannot {what}: the server refused: {brief(error)}", where=where, code=code)
+    return VerifierError(f"cannot {action}: the server refused: {brief(error)}", where=where, code=code)
 
 
 def brief(error: Any) -> str:

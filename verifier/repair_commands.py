@@ -50,6 +50,7 @@ def _is_plain(value: Any) -> bool:
 
 
 Commands = Sequence[Command]
+_INT32 = 2**31
 _COARSENESS = ("seconds", "minutes", "hours")
 #: A server's version, which decides its features.
 Version = tuple[int, int]
@@ -111,11 +112,7 @@ def _cap(namespace: str, wanted: Mapping[str, int], current: Described) -> Comma
     if "capped" in current.options:
         return [command(namespace, "collMod", cappedSize=wanted["size"], cappedMax=most)]
     limit = [command(namespace, "collMod", cappedMax=most)] if most else []
-    return [
-        command(namespace, "convertToCapped", size=wanted["size"]),
-        *limit,
-        *_indexes(namespace, current.indexes),
-    ]
+    return [command(namespace, "convertToCapped", size=wanted["size"]), *limit, *_indexes(namespace, current.indexes)]
 
 
 def _is_coarser(wanted: Mapping[str, Any], current: Mapping[str, Any] | None) -> bool:
@@ -128,13 +125,10 @@ def _is_coarser(wanted: Mapping[str, Any], current: Mapping[str, Any] | None) ->
 
 def in_order(wanted: Described, current: Described) -> list[str]:
     """Names of the indexes that differ: first those to drop, which may conflict with one to create."""
-    names = [name for name in {**wanted.indexes, **current.indexes} if not _same(wanted, current, name)]
-    return sorted(names, key=lambda name: (name in wanted.indexes, name))
-
-
-def _same(wanted: Described, current: Described, name: str) -> bool:
-    mine, theirs = wanted.indexes.get(name), current.indexes.get(name)
-    return mine is not None and theirs is not None and not unlike(mine, theirs)
+    names = {**wanted.indexes, **current.indexes}
+    both = wanted.indexes.keys() & current.indexes.keys()
+    differing = [name for name in names if name not in both or unlike(wanted.indexes[name], current.indexes[name])]
+    return sorted(differing, key=lambda name: (name in wanted.indexes, name))
 
 
 def index(namespace: str, name: str, wanted: Options | None, current: Options | None, version: Version) -> Commands:
@@ -172,6 +166,3 @@ def _changes(wanted: Options, fields: Sequence[str]) -> Iterator[Options]:
         yield {"unique": True}
     elif "prepareUnique" in fields:
         yield {"prepareUnique": wanted.get("prepareUnique", False)}
-
-
-_INT32 = 2**31

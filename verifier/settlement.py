@@ -17,9 +17,10 @@ from bson.timestamp import Timestamp
 from verifier.differences import Namespace, Pair, in_one_order
 from verifier.proof import Judge, Outcome, Same, Suspect, Unsettled
 from verifier.raw import Key, id_key
-from verifier.reads import ID_BYTES, IDS, Client, by_ids, collection, now, patiently
+from verifier.reads import ID_BYTES, IDS, Client, by_ids, collection, now, with_retries
 
 _JUDGED_BYTES = 1 << 24  # of documents in memory at once while they are judged
+_ABSENT = (b"", 0)  # digest and bytes of a document that does not exist
 _GATHER = 0.1  # seconds in which due documents gather, so that one command reads many
 
 
@@ -53,10 +54,10 @@ class Settling:
 
     def add(self, pair: Pair, ids: Iterable[bytes], owner: int = 0) -> None:
         """Take in documents that differed just now."""
-        seen_at = patiently("read the source's cluster time", self.lost_for, lambda: now(self.source), self.say)
-        for identity in ids:
-            self._bytes += len(identity)
-            self._push(Suspect(pair, identity, id_key(identity), owner, time.monotonic(), seen_at))
+        seen_at = with_retries("read the source's cluster time", self.lost_for, lambda: now(self.source), self.say)
+        for id in ids:
+            self._bytes += len(id)
+            self._push(Suspect(pair, id, id_key(id), owner, time.monotonic(), seen_at))
 
     def pause(self) -> float | None:
         """Seconds until a document is due; None if none waits."""
@@ -68,8 +69,8 @@ class Settling:
         if not due:
             return []
         self._not_before = time.monotonic() + (_GATHER if len(due) < IDS // 2 else 0)
-        what = f"read documents of {due[0].pair.source} again"
-        outcomes = patiently(what, self.lost_for, lambda: self._reread(due), self.say)
+        action = f"read documents of {due[0].pair.source} again"
+        outcomes = with_retries(action, self.lost_for, lambda: self._reread(due), self.say)
         self._bytes -= sum(len(suspect.id) for suspect, _ in outcomes)
         settled = {id(suspect) for suspect, _ in outcomes}
         for suspect in due:
@@ -81,14 +82,17 @@ class Settling:
         """Those of these ids whose documents differ now."""
         ours = self._digests(self.source, pair.source, ids)
         theirs = self._digests(self.destination, pair.destination, ids)
-        nothing = (b"", 0)
-        return [id for id in ids if ours.get(id_key(id), nothing)[0] != theirs.get(id_key(id), nothing)[0]]
+        return [id for id in ids if ours.get(id_key(id), _ABSENT)[0] != theirs.get(id_key(id), _ABSENT)[0]]
+
+    def differing_with_retries(self, pair: Pair, ids: Sequence[bytes]) -> list[bytes]:
+        """As `differing`, tried again while a server is unreachable. Raises `VerifierError`."""
+        action = f"read documents of {pair.source}"
+        return with_retries(action, self.lost_for, lambda: self.differing(pair, ids), self.say)
 
     def _push(self, suspect: Suspect) -> None:
         pause = 0.0 if suspect.soon else self.recheck.pause(suspect.tried, self.chance)
         suspect.soon = False
-        due = time.monotonic() + pause
-        heapq.heappush(self._waiting, (due, next(self._count), suspect))
+        heapq.heappush(self._waiting, (time.monotonic() + pause, next(self._count), suspect))
 
     def _due(self) -> list[Suspect]:
         """Documents of one namespace that are due, as many as one command can read."""
@@ -114,14 +118,13 @@ class Settling:
         unequal: list[Suspect] = []
         for suspect in due:
             suspect.tried += 1
-            source, destination = ours.get(suspect.key), theirs.get(suspect.key)
-            seen = (source[0] if source else None, destination[0] if destination else None)
+            source, destination = ours.get(suspect.key, _ABSENT), theirs.get(suspect.key, _ABSENT)
+            seen = source[0], destination[0]
             if seen[0] == seen[1]:
                 outcomes.append((suspect, Same(pair.source, suspect.id)))
                 continue
-            suspect.steady = suspect.steady and suspect.seen in (None, seen)
-            suspect.seen = seen
-            suspect.size = (source[1] if source else 0) + (destination[1] if destination else 0)
+            suspect.steady, suspect.seen = suspect.steady and suspect.seen in (None, seen), seen
+            suspect.size = source[1] + destination[1]
             unequal.append(suspect)
         now_judged, later = _up_to(_JUDGED_BYTES, self._passed(unequal))
         if now_judged:
@@ -157,9 +160,9 @@ class Settling:
                 if not self.passed(cluster_time):
                     continue
                 self._passed_until = cluster_time
-        until = self._passed_until
         for suspect in suspects:
             suspect.why = f"the pipeline has not passed {suspect.seen_at}"
+        until = self._passed_until
         return [suspect for suspect in suspects if until and suspect.seen_at and suspect.seen_at <= until]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -45,18 +44,16 @@ def paths(difference: Difference) -> list[Shown]:
     """
     if difference.source is None or difference.destination is None:
         return []
-    return list(_shown(islice(differing(difference.source, difference.destination), _PATHS)))
+    return [_shown(part) for part in islice(differing(difference.source, difference.destination), _PATHS)]
 
 
-def _shown(parts: Iterator[Part]) -> Iterator[Shown]:
-    for part in parts:
-        values = (part.source, part.destination)
-        texts = [None if value is None else text(value) for value in values]
-        if texts[0] == texts[1]:  # as of two NaNs
-            texts = [None if value is None else _bytes(value) for value in values]
-        if part.order:
-            texts = [None if value is None else _names(value) for value in values]
-        yield part.path, texts[0], texts[1]
+def _shown(part: Part) -> Shown:
+    source, destination = (
+        value and (_names if part.order else text)(value) for value in (part.source, part.destination)
+    )
+    if source == destination:  # as of two NaNs
+        source, destination = (value and _bytes(value) for value in (part.source, part.destination))
+    return part.path, source, destination
 
 
 def _names(fields: Element) -> str:
@@ -68,10 +65,9 @@ def text(element: Element) -> str:
     """One value."""
     if len(element.value) > _LARGE:
         return _cut(_bytes(element), len(element.value))
-    whole = extended_json(raw.document((element._replace(name=b"v"),)))
-    return (
-        _bytes(element) if whole is None else _cut(whole.removeprefix('{"v": ').removesuffix("}"), len(element.value))
-    )
+    if (whole := extended_json(raw.document((element._replace(name=b"v"),)))) is None:
+        return _bytes(element)
+    return _cut(whole.removeprefix('{"v": ').removesuffix("}"), len(element.value))
 
 
 def whole(document: bytes) -> str:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from verifier.differences import Difference, Pair
 from verifier.hashes import Watch, same_by_hash, watch
-from verifier.journal import Done, Journal
+from verifier.journal import FinishedRange, Journal
 from verifier.plan import ListedPair, Plan, about, list_pairs, plan
 from verifier.proof import Outcome, Same, Unsettled
 from verifier.ranges import RANGE_BYTES, size
 from verifier.raw import Key, id_key
-from verifier.reads import Client, collection, patiently
+from verifier.reads import Client, collection, with_retries
 from verifier.settlement import Passed, Recheck, Settling
 from verifier.tally import Progress, Tally, Verdict
 from verifier.workers import Advanced, Finished, Job, Message, Notice, Range, Suspected, running
@@ -48,6 +48,12 @@ class Options:
     resume: bool = False
     """Go on where the run in `journal` ended; it must be a run over the same collections, compared in the same way."""
 
+    def settling(
+        self, source: Client, destination: Client, passed: Passed | None, say: Callable[[str], None]
+    ) -> Settling:
+        """Re-reads with these options. `passed` as in `Passed`; `say` receives messages for people."""
+        return Settling(source, destination, self.recheck, passed, self.ignore_field_order, self.lost_for, say)
+
     def __post_init__(self) -> None:
         if self.processes < 1 or self.range_bytes < 1 or not self.lost_for >= 0:  # which NaN is not either
             raise ValueError(f"{self} is not valid: processes and range_bytes are 1 or more, lost_for is 0 or more")
@@ -77,10 +83,10 @@ class Verification:
         tell: Callable[[Progress], None] = lambda progress: None,
         say: Callable[[str], None] = lambda words: None,
     ) -> None:
-        chosen = options or Options()
-        self.verdict = Verdict([Tally(pair, "screened" if chosen.screen else "compared") for pair in pairs])
-        self._options, self._tell, self._say = chosen, tell, say
-        self._job = Job(source_uri, destination_uri, chosen.ignore_field_order, chosen.screen, chosen.lost_for)
+        options = options or Options()
+        self.verdict = Verdict([Tally(pair, "screened" if options.screen else "compared") for pair in pairs])
+        self._options, self._tell, self._say = options, tell, say
+        self._job = Job(source_uri, destination_uri, options.ignore_field_order, options.screen, options.lost_for)
         self._passed = passed
         self._tallies = {tally.pair: tally for tally in self.verdict.tallies}
         self._reported_at = 0.0
@@ -100,16 +106,8 @@ class Verification:
         watches = self._watch(source, destination, listed) if self._options.quiet else []
         if watches:
             listed = self._hashed(source, destination, listed)
-        recheck = Recheck(first=0, tries=1) if watches else self._options.recheck
-        settling = Settling(
-            source,
-            destination,
-            recheck,
-            None if watches else self._passed,
-            self._options.ignore_field_order,
-            self._options.lost_for,
-            say=self._say,
-        )
+        options = replace(self._options, recheck=Recheck(first=0, tries=1)) if watches else self._options
+        settling = options.settling(source, destination, None if watches else self._passed, self._say)
         yield from self._compared(source, destination, listed, settling)
         for watched in watches:
             watched.refuse_writes()
@@ -140,9 +138,8 @@ class Verification:
         """Those whose hashes differ; the tallies of the others are complete."""
         same = same_by_hash(source, destination, [each.pair for each in listed])
         for pair in (each.pair for each in listed if same[each.pair]):
-            documents, tally = collection(source, pair.source), self._tallies[pair]
-            what = f"count the documents of {pair.source}"
-            counts = patiently(what, self._options.lost_for, partial(size, documents))
+            action, count = f"count the documents of {pair.source}", partial(size, collection(source, pair.source))
+            counts, tally = with_retries(action, self._options.lost_for, count), self._tallies[pair]
             tally.way = "hashed"
             tally.expected, tally.documents, tally.size = counts.documents, counts.documents, counts.bytes
         return [each for each in listed if not same[each.pair]]
@@ -150,24 +147,24 @@ class Verification:
     def _compared(
         self, source: Client, destination: Client, listed: Sequence[ListedPair], settling: Settling
     ) -> Iterator[Difference]:
-        chosen = self._options
+        options = self._options
         repeatable = [each.pair for each in listed if not each.ordered_alike]
         ranges = RangeStates(self._tallies, settling, self._journal, self._say, repeatable)
         planned = plan(
             source,
             destination,
             listed,
-            range_bytes=chosen.range_bytes,
-            lost_for=chosen.lost_for,
+            range_bytes=options.range_bytes,
+            lost_for=options.lost_for,
             journal=self._journal,
-            resume=chosen.resume,
-            run=about(listed, ignore_field_order=chosen.ignore_field_order, screen=chosen.screen),
+            resume=options.resume,
+            run=about(listed, ignore_field_order=options.ignore_field_order, screen=options.screen),
         )
-        if chosen.resume and not planned.done:
+        if options.resume and not planned.finished:
             self._say("no interrupted run has finished a range: all ranges are read")
         ranges.begin(planned)
         unread = len(planned.ranges)
-        with running(self._job, planned.ranges, min(chosen.processes, unread)) as workers:
+        with running(self._job, planned.ranges, min(options.processes, unread)) as workers:
             while unread or len(settling):
                 pause = settling.pause()
                 if unread and len(settling) < _HELD and settling.size < _HELD_BYTES:
@@ -183,20 +180,10 @@ class Verification:
     def _progress(self, ranges: RangeStates, *, last: bool = False) -> None:
         if not last and time.monotonic() - self._reported_at < _TICK:
             return
-        self._reported_at = time.monotonic()
-        tallies = self.verdict.tallies
-        self._tell(
-            Progress(
-                self.verdict.compared,
-                sum(tally.expected for tally in tallies),
-                sum(tally.size for tally in tallies),
-                self.verdict.read,
-                ranges.ranges,
-                ranges.done,
-                len(ranges.settling),
-                self._reported_at - self.verdict.began,
-            )
-        )
+        self._reported_at, verdict = time.monotonic(), self.verdict
+        expected, size = (sum(getattr(tally, name) for tally in verdict.tallies) for name in ("expected", "size"))
+        counts = verdict.compared, expected, size, verdict.read, ranges.ranges, ranges.done, len(ranges.settling)
+        self._tell(Progress(*counts, seconds=self._reported_at - verdict.began))
 
 
 _NAMED = 5  # so many documents of a namespace that could not be judged are reported one by one
@@ -233,13 +220,13 @@ class RangeStates:
         """Take up a plan; documents that differed in ranges that an earlier run has read are re-read."""
         for pair, documents in plan.expected.items():
             self.tallies[pair].expected = documents
-        for work, done in plan.done:
-            self._count(work.pair, done.documents, done.size, done.read)
-            if done.differing:
+        for work, finished in plan.finished:
+            self._count(work.pair, finished.documents, finished.size, finished.read)
+            if finished.differing:
                 again = replace(work, number=-1 - work.number)  # no range's number: the journal does not get it twice
-                self._states[again.number] = _State(again, waiting=len(done.differing))
-                self.settling.add(work.pair, done.differing, again.number)
-        self.ranges, self.done = len(plan.ranges) + len(plan.done), len(plan.done)
+                self._states[again.number] = _State(again, waiting=len(finished.differing))
+                self.settling.add(work.pair, finished.differing, again.number)
+        self.ranges, self.done = len(plan.ranges) + len(plan.finished), len(plan.finished)
         self._states |= {work.number: _State(work) for work in plan.ranges}
 
     def take(self, message: Message | None) -> None:
@@ -271,14 +258,14 @@ class RangeStates:
                 yield from self._count_outcome(self.tallies[state.range.pair], outcome)
             self._finish(number)
 
-    def _count_outcome(self, tally: Tally, outcome: Difference | Unsettled) -> Iterable[Difference]:
+    def _count_outcome(self, tally: Tally, outcome: Difference | Unsettled) -> Iterator[Difference]:
         if not isinstance(outcome, Unsettled):
             tally.kinds[outcome.kind] += 1
-            return (outcome,)
+            yield outcome
+            return
         tally.unsettled += 1
         if tally.unsettled <= _NAMED:
             self.say(f"a document of {outcome.namespace} could not be judged: {outcome.why}")
-        return ()
 
     def _is_new(self, pair: Pair, outcome: Outcome) -> bool:
         if pair not in self.repeatable:
@@ -299,4 +286,5 @@ class RangeStates:
         if state.finished and not state.waiting:
             del self._states[number]
             if self.journal:
-                self.journal.done(Done(number, state.documents, state.size, state.read, tuple(state.differing)))
+                counts = state.documents, state.size, state.read
+                self.journal.add(FinishedRange(number, *counts, tuple(state.differing)))

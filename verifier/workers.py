@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import queue
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -39,9 +39,13 @@ class Job:
     lost_for: float
 
     def clients(self, silence_ms: int | None = None) -> tuple[Client, Client]:
-        return (
-            client(self.source_uri, self.lost_for, silence_ms),
-            client(self.destination_uri, self.lost_for, silence_ms),
+        """Clients that give up on a server that is silent for `silence_ms`; None for replies that may take long."""
+        return self._client(self.source_uri, silence_ms), self._client(self.destination_uri, silence_ms)
+
+    def _client(self, uri: str, silence_ms: int | None) -> Client:
+        selection_ms = int(min(self.lost_for, _SELECTION) * 1000) or 1
+        return MongoClient(
+            uri, appname="towpath verify", serverSelectionTimeoutMS=selection_ms, socketTimeoutMS=silence_ms
         )
 
 
@@ -99,30 +103,22 @@ class Failed:
 Message: TypeAlias = Advanced | Suspected | Finished | Notice | Failed
 
 
-def client(uri: str, lost_for: float, silence_ms: int | None = None) -> Client:
-    """A client that gives up on a server that is silent for `silence_ms`; None for replies that may take long."""
-    return MongoClient(
-        uri,
-        appname="towpath verify",
-        serverSelectionTimeoutMS=int(min(lost_for, _SELECTION) * 1000) or 1,
-        socketTimeoutMS=silence_ms,
-    )
-
-
-def _compared(job: Job, clients: tuple[Client, Client], work: Range, say: Any) -> Iterator[Message]:
-    source, destination = (
-        collection(c, ns) for c, ns in zip(clients, (work.pair.source, work.pair.destination), strict=True)
-    )
-    reading = RangeRead(
-        source,
-        destination,
-        work.bounds,
-        work.batch_size,
-        ordered=work.ordered,
-        ignore_field_order=job.ignore_field_order,
-        lost_for=job.lost_for,
-        say=say,
-    )
+def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callable[[str], None]) -> Iterator[Message]:
+    source, destination = collection(clients[0], work.pair.source), collection(clients[1], work.pair.destination)
+    reading: Screen | RangeRead
+    if job.screen:
+        reading = Screen(source, destination, work.bounds, job.lost_for, say)
+    else:
+        reading = RangeRead(
+            source,
+            destination,
+            work.bounds,
+            work.batch_size,
+            ordered=work.ordered,
+            ignore_field_order=job.ignore_field_order,
+            lost_for=job.lost_for,
+            say=say,
+        )
     documents = size = reported = 0
     suspects: list[bytes] = []
     for stretch in reading:
@@ -142,37 +138,16 @@ def _compared(job: Job, clients: tuple[Client, Client], work: Range, say: Any) -
     yield Advanced(work.number, documents, size, reading.read - reported)
 
 
-def _screened(job: Job, clients: tuple[Client, Client], work: Range, say: Any) -> Iterator[Message]:
-    source, destination = (
-        collection(c, ns) for c, ns in zip(clients, (work.pair.source, work.pair.destination), strict=True)
-    )
-    screen = Screen(source, destination, job.lost_for, say)
-    documents = 0
-    suspects: list[bytes] = []
-    for equal_or_id in screen.range(work.bounds):
-        if isinstance(equal_or_id, int):
-            documents += equal_or_id
-            continue
-        documents += 1
-        suspects.append(equal_or_id)
-        if len(suspects) == _SUSPECTS:
-            yield Suspected(work.number, tuple(suspects))
-            suspects.clear()
-    if suspects:
-        yield Suspected(work.number, tuple(suspects))
-    yield Advanced(work.number, documents, 0, screen.read)
-
-
 def _work(job: Job, tasks: Any, results: Any) -> None:
     """A worker's loop, until there is no more work or its parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
     parent = multiprocessing.parent_process()
 
-    def lives() -> bool:
+    def has_parent() -> bool:
         return parent is None or parent.is_alive()
 
     def send(message: Message) -> None:
-        while lives():
+        while has_parent():
             try:
                 results.put(message, timeout=_CHECK)
             except queue.Full:
@@ -182,26 +157,26 @@ def _work(job: Job, tasks: Any, results: Any) -> None:
 
     clients = job.clients(None if job.screen else _SILENCE_MS)
     try:
-        while lives():
+        while has_parent():
             try:
                 work = tasks.get(timeout=_CHECK)
             except queue.Empty:
                 continue
             if work is None:
                 return
-            compare = _screened if job.screen else _compared
-            for message in compare(job, clients, work, lambda text: send(Notice(text))):
+            for message in _compare(job, clients, work, lambda text: send(Notice(text))):
                 send(message)
             send(Finished(work.number))
     except VerifierError as error:
         send(Failed(error))
 
 
+@dataclass(frozen=True, slots=True)
 class Workers:
     """Running worker processes."""
 
-    def __init__(self, processes: list[BaseProcess], tasks: Any, results: Any) -> None:
-        self._processes, self._tasks, self._results = processes, tasks, results
+    _processes: Sequence[BaseProcess]
+    _results: Any
 
     def message(self, timeout: float) -> Message | None:
         """The next message of a worker; None if there is none for `timeout` seconds.
@@ -233,7 +208,7 @@ def running(job: Job, work: Iterable[Range], processes: int) -> Iterator[Workers
     try:
         for process in started:
             process.start()
-        yield Workers(list(started), tasks, results)
+        yield Workers(started, results)
     finally:
         for process in started:
             if process.is_alive():

@@ -16,7 +16,7 @@ from towpath.errors import TowpathError
 from towpath.events import as_line
 from towpath.verification import verdict_file
 from verifier import Pair, VerifierError
-from verifier.journal import Done, Journal
+from verifier.journal import FinishedRange, Journal
 from verifier.ranges import Bounds
 from verifier.workers import Range
 
@@ -61,12 +61,12 @@ def test_a_journal_without_room_says_so_and_goes_on_with_what_it_holds(disk: Dis
     ranges = [Range(0, Pair("a.b", "a.b"), Bounds(None, None), 7, ordered=True)]
     journal.begin({"way": 1}, ranges)
     disk.fill()
-    done = Done(0, 10, 200, 400, (b"x" * 8000,))
+    done = FinishedRange(0, 10, 200, 400, (b"x" * 8000,))
     with pytest.raises(VerifierError, match=f"cannot write .*journal.*: {NO_ROOM}"):
-        journal.done(done)
+        journal.add(done)
     assert journal.read({"way": 1}) == (ranges, {})
     disk.empty()
-    journal.done(done)
+    journal.add(done)
     found = journal.read({"way": 1})
     assert found is not None and found[0] == ranges
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from tests.support.schema import complaints, page
 from towpath import events
 from towpath.cli import towpath
-from towpath.events import BadLine, CutoverNote, Difference, Event, Gate, Note, Round, RunEnd, Told, parse
+from towpath.events import BadLine, CutoverNote, Difference, Event, Gate, Note, Round, RunEnd, TimedEvent, parse
 
 FOUND = (Difference, events.Definition)  # by verify, which tells no time
 KINDS = list(dict.fromkeys(kind for kinds in events.BY_VERB.values() for kind in kinds))
@@ -53,7 +53,7 @@ def words(schema: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_a_kind_is_described_with_all_its_fields_and_no_others(kind: type[Event]) -> None:
-    shared = ("v", "event", "at", "words") if issubclass(kind, Told) and kind not in FOUND else ("v", "event")
+    shared = ("v", "event", "at", "words") if issubclass(kind, TimedEvent) and kind not in FOUND else ("v", "event")
     schema = TypeAdapter(kind).json_schema()["properties"]
     types = {}
     for one in fields(kind):

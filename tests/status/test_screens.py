@@ -8,6 +8,7 @@ from connectors.rest import Connector, Task
 from towpath import stack as embedded
 from towpath.bookkeeping.positions import Counts, TaskState
 from towpath.cli import status as status_verb
+from towpath.cli.options import print_tables
 from towpath.cli.stack import _show
 from towpath.log.dead_letters import Cause, DeadLetters
 from towpath.stack.processes import Process
@@ -31,7 +32,7 @@ def status(**more):
 
 
 def shown(capsys, **more):
-    status_verb.show(status_verb.screen(status(**more)))
+    print_tables(status_verb.screen(status(**more)))
     return capsys.readouterr().out
 
 
@@ -127,5 +128,5 @@ def test_a_reason_is_one_line(capsys):
         records_per_second=0.0,
         connectors=(Connector("shop-source", "RUNNING", "w", (task,)),),
     )
-    status_verb.show(status_verb.screen(found))
+    print_tables(status_verb.screen(found))
     assert f"shop-source: {task.trace.strip()}" in capsys.readouterr().out

@@ -19,7 +19,7 @@ from tests.supervisor.test_supervising import FILE
 from tests.support.awaited import until
 from towpath.cli import run
 from towpath.errors import MongoUnreachable, TowpathError
-from towpath.events import Round, Told
+from towpath.events import Round, TimedEvent
 from towpath.log import dead_letters
 from towpath.log.dead_letters import DeadLetter
 from towpath.session import opened
@@ -72,9 +72,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def told_of(file: Path, verb: Literal["compact", "verify"], program: str) -> tuple[list[Told], Service]:
+def told_of(file: Path, verb: Literal["compact", "verify"], program: str) -> tuple[list[TimedEvent], Service]:
     """All that a service whose child is this program tells, until that has ended."""
-    told: list[Told] = []
+    told: list[TimedEvent] = []
     with opened(file) as it:
         service = Service(verb, (), child(program, verb))
         supervised = Services(it, Events(told.append), [service])
@@ -110,7 +110,7 @@ def test_what_comes_after_such_a_line_is_taken_in(file: Path) -> None:
 
 
 def test_a_child_that_is_killed_in_the_midst_of_a_line(file: Path, tmp_path: Path) -> None:
-    told: list[Told] = []
+    told: list[TimedEvent] = []
     written = tmp_path / "written"
     with opened(file) as it:
         service = Service("compact", (), child(IN_THE_MIDST.format(written=str(written))))
@@ -158,7 +158,7 @@ def test_one_that_does_not_end_is_killed() -> None:
 
 def test_a_compaction_that_hangs_is_killed_and_given_longer(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "_LIFE_CHECK", 0.0)
-    told: list[Told] = []
+    told: list[TimedEvent] = []
     with opened(file) as it:
         hangs = "import time; print('{}', flush=True); time.sleep(0.5); print('{}', flush=True); time.sleep(300)"
         service = Service("compact", (), child(hangs), pulse=Pulse(0.5), max_silence=0.5)
@@ -215,7 +215,7 @@ def test_one_that_cannot_be_waited_for_holds_nobody_up(monkeypatch: pytest.Monke
 def test_whatever_a_step_meets_is_told_and_the_next_one_is_made(
     file: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    told: list[Told] = []
+    told: list[TimedEvent] = []
 
     def fails(*_: object) -> NoReturn:
         raise error

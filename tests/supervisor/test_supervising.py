@@ -9,7 +9,7 @@ from connectors.failures import Failure
 from towpath.cli.options import print_json
 from towpath.config.loading import read
 from towpath.errors import BadPipelineFile
-from towpath.events import Difference, Failed, Note, Told
+from towpath.events import Difference, Failed, Note, TimedEvent
 from towpath.supervisor.children import Events
 from towpath.supervisor.restarts import Backoff, lasting
 
@@ -134,7 +134,7 @@ def test_only_the_newest_events_stay_on_the_screen():
     events = Events(lambda event: None)
     for number in range(100):
         events.report(Note(event="trouble", words=str(number)))
-    newest: list[Told] = list(events.newest)
+    newest: list[TimedEvent] = list(events.newest)
     assert [event.words for event in newest] == [str(number) for number in range(92, 100)]
 
 

@@ -15,7 +15,7 @@ from towpath.cli import report
 from towpath.cli.report.cutover import _steps
 from towpath.cli.report.verdict import write_report
 from towpath.errors import TowpathError
-from towpath.events import CutoverNote, Told
+from towpath.events import CutoverNote, TimedEvent
 from towpath.events import Step as StepDone
 from towpath.pipeline import Pipeline
 from towpath.text import utc
@@ -61,7 +61,7 @@ def test_a_report_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_steps_of_a_cutover_fill_its_time_line() -> None:
-    events: list[Told] = [
+    events: list[TimedEvent] = [
         step("verifying", 110.0, 10.0, documents=2000),
         CutoverNote(event="stop writes", words="writes have ended", at=datetime.fromtimestamp(112.0, UTC)),
         step("waiting", 120.0, 8.0),

@@ -11,7 +11,7 @@ import pytest
 
 from towpath.errors import TowpathError
 from towpath.verification import follow_state
-from towpath.verification.follow_state import Running
+from towpath.verification.follow_state import RunningVerdict
 
 
 @pytest.fixture(autouse=True)
@@ -19,9 +19,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
-def verdict() -> Running:
+def verdict() -> RunningVerdict:
     now = time.time()
-    return Running(
+    return RunningVerdict(
         since=now - 60,
         at=now,
         following=True,
@@ -57,15 +57,15 @@ def test_a_broken_one_is_refused_with_words() -> None:
 
 def test_it_tells_what_differs_and_how_old_it_is() -> None:
     found = verdict()
-    assert found.words == "following: no differences; 1,500 compared, 3 records, 0.5 s behind, 0 s ago"
+    assert found.description == "following: no differences; 1,500 compared, 3 records, 0.5 s behind, 0 s ago"
     worse = replace(found, missing=2, order=1, waiting=4, unsettled=5)
     assert worse.differences == 3
-    assert "2 missing, 1 order, 4 to be compared again, 5 unsettled;" in worse.words
+    assert "2 missing, 1 order, 4 to be compared again, 5 unsettled;" in worse.description
 
 
 def test_one_that_nobody_keeps_any_more_is_not_said_to_follow() -> None:
     left = replace(verdict(), at=time.time() - 60)
     assert not left.is_kept
     assert left.as_json()["following"] is False
-    assert left.words.startswith("stopped:")
-    assert left.words.endswith("60 s ago")
+    assert left.description.startswith("stopped:")
+    assert left.description.endswith("60 s ago")

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import bson
 import pytest
 
 from towpath import state_files
@@ -20,6 +21,7 @@ from towpath.verification import follow_state, verdict_file
 from towpath.verification.follow_state import FollowState
 from towpath.verification.full_verdict import VerdictContext
 from towpath.verification.scope import Origin
+from verifier.raw import id_key
 
 NOW = Origin(
     {"source": "a/h1:1,h2:1", "destination": "b/h3:1"},
@@ -172,10 +174,12 @@ def test_a_lock_names_its_holder_until_it_is_free(state: Path) -> None:
 def test_a_verdict_that_was_replaced_is_not_struck(state: Path) -> None:
     place = verdict_file.path("shop")
     counts = {"clean": False, "missing": 0, "extra": 1, "different": 0, "order": 0, "id": "two"}
-    place.write_text(EXTRA.line + as_line(counts))
-    verdict_file.remove_repaired(place, lambda namespace, id: True, "one")
+    extra = replace(EXTRA, id_bson=bson.encode({"_id": 0}).hex())
+    place.write_text(extra.line + as_line(counts))
+    repaired = {(extra.namespace, id_key(extra.key))}
+    verdict_file.remove_repaired(place, repaired, "one")
     assert verdict_file.counts(place) == counts
-    verdict_file.remove_repaired(place, lambda namespace, id: True, "two")
+    verdict_file.remove_repaired(place, repaired, "two")
     assert (verdict_file.counts(place)["extra"], verdict_file.counts(place)["clean"]) == (0, True)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import bsonbytes as b
 from verifier import Pair, Recheck, VerifierError
-from verifier.journal import Done, Journal
+from verifier.journal import FinishedRange, Journal
 from verifier.ranges import Bounds, Size, batch_size, between
 from verifier.workers import Range
 
@@ -21,8 +21,8 @@ def test_a_journal_gives_back_the_plan_and_what_was_done_though_its_last_line_is
     journal = Journal(tmp_path / "journal")
     assert journal.read({"way": 1}) is None
     journal.begin({"way": 1}, RANGES)
-    done = Done(0, 10, 200, 400, (ID,))
-    journal.done(done)
+    done = FinishedRange(0, 10, 200, 400, (ID,))
+    journal.add(done)
     with journal.path.open("a") as file:
         file.write('{"range": 1, "cou')
     assert journal.read({"way": 1}) == (RANGES, {0: done})

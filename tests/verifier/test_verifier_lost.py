@@ -7,7 +7,7 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from tests.support.servers import free_port
 from verifier import Options, ServerLost, VerifierError
 from verifier.hashes import watch
-from verifier.reads import patiently
+from verifier.reads import with_retries
 
 
 def test_a_server_that_comes_back_is_told_once_and_waited_for():
@@ -19,7 +19,7 @@ def test_a_server_that_comes_back_is_told_once_and_waited_for():
             raise found
         return found
 
-    assert patiently("read it", 60, read, said.append) == 7
+    assert with_retries("read it", 60, read, said.append) == 7
     assert said == ["cannot read it: gone; trying again for 60 s"]
 
 
@@ -35,12 +35,12 @@ def test_one_that_does_not_and_one_that_refuses_end_in_words(error, kind, words)
         raise error
 
     with pytest.raises(kind, match=words):
-        patiently("read it", 0.01, read)
+        with_retries("read it", 0.01, read)
 
 
 def test_a_refusal_has_the_servers_code_by_name():
     with pytest.raises(VerifierError) as caught:
-        patiently("read it", 0, refuse)
+        with_retries("read it", 0, refuse)
     assert caught.value.code == "Unauthorized"
 
 

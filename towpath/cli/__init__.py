@@ -53,7 +53,7 @@ class _Verbs(click.Group):
             formatter.write_dl([(name, description) for name, (_, description) in _VERBS.items()])
 
 
-@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(package_name="towpath")
 def towpath() -> None:
     """Replicate MongoDB collections from one cluster to another through Kafka, continuously.

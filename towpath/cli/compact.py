@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import tenacity
 
-from towpath.cli.options import duration, json_option, opened, pipeline_argument, print_json, say
+from towpath.cli.options import duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.compaction import preconditions
 from towpath.compaction.reader import Reader
 from towpath.compaction.service import Compactor
@@ -31,9 +31,9 @@ from towpath.text import counted
     help="Time from one round to the next, at most half of compaction_lag. Default: 1 hour, or a quarter of"
     " compaction_lag if that is less.",
 )
-@click.option("--once", is_flag=True, help="Run one round, which protects all updates in the log now, then exit.")
-@click.option("--from-beginning", is_flag=True, help="Read the whole log, including updates protected before.")
-@click.option("--timeout", default=3600.0, show_default=True, help="With --once: seconds before it gives up.")
+@flag("--once", help="Run one round, which protects all updates in the log now, then exit.")
+@flag("--from-beginning", help="Read the whole log, including updates protected before.")
+@click.option("--timeout", default=3600.0, help="With --once: seconds before it gives up.")
 @json_option
 def compact(
     file: Path, every: timedelta | None, once: bool, from_beginning: bool, timeout: float, as_json: bool

@@ -10,7 +10,7 @@ import click
 from connectors.control import statuses, wait_running
 from towpath import barrier
 from towpath.bookkeeping import cutover, positions
-from towpath.cli.options import opened, pipeline_argument, say
+from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused, TopicError
 from towpath.log import bounds
@@ -39,7 +39,7 @@ def pause(file: Path) -> None:
 
 @click.command()
 @pipeline_argument
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors are running.")
+@click.option("--timeout", default=60.0, help="Seconds to wait until all connectors are running.")
 def resume(file: Path, timeout: float) -> None:
     """Resume the paused connectors of PIPELINE where they stopped.
 
@@ -59,22 +59,20 @@ def resume(file: Path, timeout: float) -> None:
 
 @click.command()
 @pipeline_argument
-@click.option("--all", "everything", is_flag=True, help="Also restart what has not failed.")
-@click.option(
+@flag("--all", "everything", help="Also restart what has not failed.")
+@flag(
     positions.MISSED_DELETES,
     "accept_deletes",
-    is_flag=True,
     help="Continue a sink that stopped because the log may have lost deletes before the sink applied them. Run verify"
     " and repair next.",
 )
-@click.option(
+@flag(
     positions.LOG_GAP,
     "accept_gap",
-    is_flag=True,
     help="Continue a sink whose position is not in its log, because the log lost records before the sink applied them,"
     " or because the topic was truncated or recreated. Run verify and repair next.",
 )
-@click.option("--timeout", default=60.0, show_default=True, help="Seconds to wait until all connectors are running.")
+@click.option("--timeout", default=60.0, help="Seconds to wait until all connectors are running.")
 def restart(file: Path, everything: bool, accept_deletes: bool, accept_gap: bool, timeout: float) -> None:
     """Restart the failed connectors and tasks of PIPELINE. Each continues where it stopped.
 
@@ -145,7 +143,7 @@ def _accept_missed_deletes(session: Session) -> None:
 
 @click.command()
 @pipeline_argument
-@click.option("--timeout", default=300.0, show_default=True, help="Seconds before it gives up with exit code 1.")
+@click.option("--timeout", default=300.0, help="Seconds before it gives up with exit code 1.")
 def wait(file: Path, timeout: float) -> None:
     """Wait until everything that was written to the source before the call is at the destination.
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import click
 
-from towpath.cli.options import duration, json_option, opened, pipeline_argument, print_json, say
+from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.report.cutover import write_report
 from towpath.cutover import fail_back, steps
 from towpath.cutover.events import Reporter
@@ -24,7 +24,7 @@ from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions, NotUndone, undo, undone
 from towpath.cutover.writes import hook
 from towpath.errors import Overtaken, Refused, TowpathError, fields
-from towpath.events import Check, CutoverNote, Gate, Switch, Told
+from towpath.events import Check, CutoverNote, Gate, Switch, TimedEvent
 from towpath.mongo.write_block import MONGOSH_UNDO
 from towpath.session import ERRORS
 from towpath.state_files import alone
@@ -35,12 +35,10 @@ _MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="re
 
 @click.command()
 @pipeline_argument
-@click.option("--back", "goes_back", is_flag=True, help="Fail back: the source becomes primary again.")
-@click.option("--undo", "undoes", is_flag=True, help="Undo an interrupted cutover.")
-@click.option("--dry-run", is_flag=True, help="Only check that everything is ready.")
-@click.option(
-    "--block-writes", "blocks", is_flag=True, help="Block writes at the server (setUserWriteBlockMode, MongoDB 6.0)."
-)
+@flag("--back", "goes_back", help="Fail back: the source becomes primary again.")
+@flag("--undo", "undoes", help="Undo an interrupted cutover.")
+@flag("--dry-run", help="Only check that everything is ready.")
+@flag("--block-writes", "blocks", help="Block writes at the server (setUserWriteBlockMode, MongoDB 6.0).")
 @click.option(
     "--stop-with",
     metavar="COMMAND",
@@ -53,33 +51,21 @@ _MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="re
     "--last",
     "newest",
     default=500_000,
-    show_default=True,
     type=click.IntRange(min=1),
     help="How many of the newest records to verify just before the pause.",
 )
-@click.option("--quiet", is_flag=True, help="During the pause, also compare all documents by dbHash.")
+@flag("--quiet", help="During the pause, also compare all documents by dbHash.")
 @click.option(
     "--max-lag",
     default=10.0,
-    show_default=True,
     type=click.FloatRange(min=0),
     help="Largest lag, in seconds, with which a cutover may begin.",
 )
-@click.option(
-    "--verified-within",
-    default="24h",
-    show_default=True,
-    callback=duration,
-    help="Largest age of the last full verification.",
-)
-@click.option(
-    "--no-way-back", is_flag=True, help="Create no reverse pipeline: nothing is written to the source afterwards."
-)
-@click.option("--timeout", default=120.0, show_default=True, help="Seconds that a step before the pause may take.")
-@click.option(
-    "--max-pause", default="30s", show_default=True, callback=duration, help="Longest time that writes may stop."
-)
-@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write an HTML report of the cutover.")
+@click.option("--verified-within", default="24h", callback=duration, help="Largest age of the last full verification.")
+@flag("--no-way-back", help="Create no reverse pipeline: nothing is written to the source afterwards.")
+@click.option("--timeout", default=120.0, help="Seconds that a step before the pause may take.")
+@click.option("--max-pause", default="30s", callback=duration, help="Longest time that writes may stop.")
+@click.option("--report", type=FILE, help="Write an HTML report of the cutover.")
 @json_option
 def cutover(
     file: Path,
@@ -134,7 +120,7 @@ def cutover(
         command.undo() if undoes else command.go_back() if goes_back else command.cut_over()
 
 
-def _print_event(event: Told) -> None:
+def _print_event(event: TimedEvent) -> None:
     """Print the text of an event; for the gate, a line for each check."""
     if not isinstance(event, Gate):
         click.echo(event.words)

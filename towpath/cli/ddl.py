@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.schema import unreplicated
 from towpath.text import counted
 
 
 @click.command()
 @pipeline_argument
-@click.option("--accept", is_flag=True, help="Mark everything shown as settled, whatever the destination holds.")
+@flag("--accept", help="Mark everything shown as settled, whatever the destination holds.")
 @json_option
 def ddl(file: Path, accept: bool, as_json: bool) -> None:
     """Show schema changes at the source of PIPELINE that are not at the destination.

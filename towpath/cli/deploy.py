@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from connectors.control import wait_running
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json, say
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.prepare import report_rest
 from towpath.deploy import deployment
 from towpath.deploy.deployment import Deployment
@@ -25,16 +25,17 @@ from towpath.topic_settings import pipeline_topics
 
 @click.command()
 @pipeline_argument
-@click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
-@click.option("--allow-missing", is_flag=True, help="Accept namespaces and patterns that match no collection yet.")
+@flag("--dry-run", help="Print what would change, and change nothing.")
+@flag("--allow-missing", help="Accept namespaces and patterns that match no collection yet.")
 @click.option(
     "--prepare/--no-prepare",
     "prepares",
     default=True,
+    show_default=False,
     help="First create the source's collections and views at the destination, with their options, as `towpath prepare`"
     " does.",
 )
-@click.option("--timeout", default=120.0, show_default=True, help="Seconds to wait until all connectors are running.")
+@click.option("--timeout", default=120.0, help="Seconds to wait until all connectors are running.")
 @json_option
 def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeout: float, as_json: bool) -> None:
     """Create or update the topics and connectors of PIPELINE.
@@ -86,10 +87,10 @@ def _schema_plan(pipeline: Pipeline) -> Plan:
 
 @click.command()
 @pipeline_argument
-@click.option("--topics", "log", is_flag=True, help="Also delete the log: all topics, and the positions.")
-@click.option("--yes", is_flag=True, help="Do not ask before the log is deleted.")
+@flag("--topics", "log", help="Also delete the log: all topics, and the positions.")
+@flag("--yes", help="Do not ask before the log is deleted.")
 @click.option("--replay", "label", metavar="LABEL", help="Remove only this replay, finished or not.")
-@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+@flag("--dry-run", help="Print what would be removed, and remove nothing.")
 def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -> None:
     """Remove the connectors of PIPELINE. The documents of both clusters stay as they are.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from towpath import stack as embedded
-from towpath.cli.options import say
+from towpath.cli.options import FOLDER, flag, pipeline_argument, say
 from towpath.config.loading import parse
 from towpath.errors import BadPipelineFile, TowpathError
 from towpath.pipeline import Mode
@@ -20,33 +20,20 @@ _TEMPLATE = Path(__file__).parent.parent / "config" / "pipeline.toml"
 
 
 @click.command()
-@click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path, dir_okay=False))
+@pipeline_argument
 @click.option(
-    "--include",
-    "include",
-    multiple=True,
-    required=True,
-    metavar="NS",
-    help="Namespace or pattern to replicate; repeatable.",
+    "--include", multiple=True, required=True, metavar="NS", help="Namespace or pattern to replicate; repeatable."
 )
-@click.option(
-    "--exclude", "exclude", multiple=True, metavar="NS", help="Namespace or pattern to leave out; repeatable."
-)
+@click.option("--exclude", multiple=True, metavar="NS", help="Namespace or pattern to leave out; repeatable.")
 @click.option(
     "--mode",
     type=click.Choice(["exactly-once", "plain"]),
     default="exactly-once",
-    show_default=True,
     help="exactly-once: each change once, in transactions; plain: stock connectors, at least once.",
 )
 @click.option("--name", help="Name of the pipeline and prefix of its topics; default: the file's name.")
-@click.option(
-    "--stack",
-    "stack_dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Fill in the addresses of the embedded stack in this folder.",
-)
-@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@click.option("--stack", "stack_dir", type=FOLDER, help="Fill in the addresses of the embedded stack in this folder.")
+@flag("--force", help="Overwrite the file if it exists.")
 def init(
     file: Path,
     include: tuple[str, ...],
@@ -91,12 +78,7 @@ def write_pipeline_file(
     }
     secrets = '# secrets = "/etc/towpath"'
     if stack is not None:
-        values |= {
-            "source": stack.source,
-            "destination": stack.destination,
-            "bootstrap": stack.bootstrap,
-            "connect": stack.connect,
-        }
+        values |= {name: getattr(stack, name) for name in ("source", "destination", "bootstrap", "connect")}
         secrets = f"secrets = {_toml(str(stack.directory.resolve() / 'secrets'))}"
     fields = {key: _toml(value) for key, value in values.items()} | {"secrets": secrets}
     _write(file, _TEMPLATE.read_text(encoding="utf-8") % fields, force=force)

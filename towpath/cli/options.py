@@ -5,18 +5,24 @@ from __future__ import annotations
 import re
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console, RenderableType
 
 from towpath import session
 from towpath.events import VERSION, Event, as_line
 from towpath.session import Session
 
-pipeline_argument = click.argument("file", metavar="PIPELINE", type=click.Path(path_type=Path, dir_okay=False))
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
+#: An option without a value.
+flag = partial(click.option, is_flag=True)
+pipeline_argument = click.argument("file", metavar="PIPELINE", type=FILE)
+json_option = flag("--json", "as_json", help="Print JSON on standard output.")
 
+_WIDE = 1000  # columns
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -38,6 +44,13 @@ def say(message: str) -> None:
 def print_json(event: Event | dict[str, Any]) -> None:
     """Print a line of `--json`."""
     click.echo(event.line if isinstance(event, Event) else as_line({"v": VERSION, **event}), nl=False)
+
+
+def print_tables(*parts: RenderableType) -> None:
+    """Print tables and text for people; without a terminal, no line is wrapped."""
+    console = Console()
+    console.width = console.width if console.is_terminal else _WIDE
+    console.print(*parts)
 
 
 def opened(file: Path) -> AbstractContextManager[Session]:

@@ -7,36 +7,30 @@ from pathlib import Path
 import click
 
 from towpath import barrier
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json, say
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import bar
 from towpath.errors import NoSuchConnector
 from towpath.schema import apply, plan
 from towpath.schema.plan import Plan
 from towpath.session import Session
 
-_DIFFERENT = 1
-
 
 @click.command()
 @pipeline_argument
-@click.option("--dry-run", is_flag=True, help="Print the commands that would run, and change nothing.")
+@flag("--dry-run", help="Print the commands that would run, and change nothing.")
 @click.option(
     "--indexes",
     type=click.Choice(["copied", "now", "none"]),
     default="copied",
-    show_default=True,
     help="When to build indexes: after the initial copy is applied (the command waits for it), now, or not at all.",
 )
-@click.option(
-    "--overwrite", is_flag=True, help="Change what exists at the destination and differs. Drops no collection."
-)
-@click.option("--final", is_flag=True, help="Restore the schema of the source, after replication has ended.")
-@click.option(
+@flag("--overwrite", help="Change what exists at the destination and differs. Drops no collection.")
+@flag("--final", help="Restore the schema of the source, after replication has ended.")
+@flag(
     "--in-place",
-    is_flag=True,
     help="Only disable TTL and validators of collections at the destination, such as those of a former source.",
 )
-@click.option("--timeout", default=86400.0, show_default=True, help="Seconds to wait for the initial copy.")
+@click.option("--timeout", default=86400.0, help="Seconds to wait for the initial copy.")
 @json_option
 def prepare(
     file: Path,
@@ -72,19 +66,21 @@ def prepare(
             _apply(session, schema, "now" if final and not _is_deployed(session) else indexes, timeout)
         _print(schema, dry_run=dry_run, as_json=as_json)
         if schema.different:
-            raise click.exceptions.Exit(_DIFFERENT)
+            raise click.exceptions.Exit(1)
 
 
 def _apply(session: Session, schema: Plan, indexes: str, timeout: float) -> None:
     apply.run(session.pipeline, schema.collections, lambda step: say(step.description))
     if not schema.indexes or indexes == "none":
         return
-    if indexes == "copied" and not _wait_copied(session, timeout):
-        say(
-            "no indexes were built, because the pipeline is not deployed: run `towpath prepare` again after the initial"
-            " copy, or now with --indexes now"
-        )
-        return
+    if indexes == "copied":
+        if not _is_deployed(session):
+            say(
+                "no indexes were built, because the pipeline is not deployed: run `towpath prepare` again after the"
+                " initial copy, or now with --indexes now"
+            )
+            return
+        barrier.wait(session.pipeline, session.connect, session.topics, timeout, say)
     with bar() as update:
         apply.run(session.pipeline, schema.indexes, lambda step: say(step.description), update)
 
@@ -94,14 +90,6 @@ def _is_deployed(session: Session) -> bool:
         session.require_deployed()
     except NoSuchConnector:
         return False
-    return True
-
-
-def _wait_copied(session: Session, timeout: float) -> bool:
-    """Wait until the initial copy is applied; False when the pipeline is not deployed. Raises `NotYet`."""
-    if not _is_deployed(session):
-        return False
-    barrier.wait(session.pipeline, session.connect, session.topics, timeout, say)
     return True
 
 

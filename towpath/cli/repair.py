@@ -14,7 +14,7 @@ import click
 
 from towpath import events, state_files
 from towpath.barrier import passing
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json, say
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.events import Reread
 from towpath.log import reread_requests
 from towpath.pipeline import Pipeline
@@ -40,11 +40,9 @@ _MAX_LINES = 50  # documents with a line of their own
     metavar="NAMESPACE FILE",
     help="Repair these documents: FILE has one _id per line, as Extended JSON; - is standard input.",
 )
-@click.option("--dead-letters", is_flag=True, help="Repair the documents that the destination refused.")
-@click.option("--dry-run", is_flag=True, help="Print what would be re-read, and change nothing.")
-@click.option(
-    "--timeout", default=300.0, show_default=True, help="Seconds in which a batch must be re-read and applied."
-)
+@flag("--dead-letters", help="Repair the documents that the destination refused.")
+@flag("--dry-run", help="Print what would be re-read, and change nothing.")
+@click.option("--timeout", default=300.0, help="Seconds in which a batch must be re-read and applied.")
 @json_option
 def repair(
     file: Path, ids: tuple[str, TextIO] | None, dead_letters: bool, dry_run: bool, timeout: float, as_json: bool
@@ -67,22 +65,20 @@ def repair(
             return
         reread_requests.refuse_unable(session.pipeline)
         of_verdict = ids is None and not dead_letters
-        with passing(session) as passed, _strike_mended(session.pipeline, of_verdict=of_verdict) as mended:
-            left = _report(session, reread(session, documents, passed, timeout, say), mended, as_json=as_json)
+        with passing(session) as passed, _removing_repaired(session.pipeline, of_verdict=of_verdict) as repaired:
+            failed = _report(session, reread(session, documents, passed, timeout, say), repaired, as_json=as_json)
         for line in unreplicated.lines(session):
             say(line)
-    if left:
+    if failed:
         raise click.exceptions.Exit(1)
 
 
 def _targets(session: Session, ids: tuple[str, TextIO] | None, *, dead_letters: bool) -> Iterator[DocumentRef]:
     if ids is not None:
         return targets.of_file(session.pipeline, *ids)
-    return (
-        targets.of_dead_letters(session.pipeline, session.topics)
-        if dead_letters
-        else targets.of_verdicts(_verdict_files(session.pipeline))
-    )
+    if dead_letters:
+        return targets.of_dead_letters(session.pipeline, session.topics)
+    return targets.of_verdicts(_verdict_files(session.pipeline))
 
 
 def _verdict_files(pipeline: Pipeline) -> list[Path]:
@@ -105,44 +101,43 @@ def _show(documents: Iterable[DocumentRef], *, as_json: bool) -> None:
 
 
 @contextmanager
-def _strike_mended(pipeline: Pipeline, *, of_verdict: bool) -> Iterator[set[tuple[str, Key]]]:
+def _removing_repaired(pipeline: Pipeline, *, of_verdict: bool) -> Iterator[set[tuple[str, Key]]]:
     """Yield a set for repaired documents. At the end, even after an error, remove them from the last verdict."""
-    mended: set[tuple[str, Key]] = set()
+    repaired: set[tuple[str, Key]] = set()
     try:
-        yield mended
+        yield repaired
     finally:
-        if of_verdict and mended:
+        if of_verdict and repaired:
             last, *followed = _verdict_files(pipeline)
-            verdict_file.remove_repaired(last, lambda namespace, id: (namespace, id_key(id)) in mended)
+            verdict_file.remove_repaired(last, repaired)
             with state_files.locked(lock(pipeline.name, FOLLOW)) as holder:
                 for place in () if holder else followed:  # a running `verify --follow` removes them itself
-                    verdict_file.remove_repaired(place, lambda namespace, id: (namespace, id_key(id)) in mended)
+                    verdict_file.remove_repaired(place, repaired)
                     follow_state.update_counts(pipeline.name, verdict_file.counts(place))
 
 
-def _report(session: Session, outcomes: Iterable[Outcome], same: set[tuple[str, Key]], *, as_json: bool) -> int:
-    """Print each outcome, and add the repaired documents to `same`. Returns the number of those not repaired."""
-    start, mended, left = time.monotonic(), Counter[str](), Counter[str]()
+def _report(session: Session, outcomes: Iterable[Outcome], repaired_ids: set[tuple[str, Key]], *, as_json: bool) -> int:
+    """Print each outcome; add the repaired documents to `repaired_ids`. Returns the number of those not repaired."""
+    start, repaired, failed = time.monotonic(), Counter[str](), Counter[str]()
     for outcome in outcomes:
-        (mended if isinstance(outcome, Repaired) else left)[outcome.document.namespace] += 1
+        (repaired if isinstance(outcome, Repaired) else failed)[outcome.document.namespace] += 1
         if isinstance(outcome, Repaired):
-            same.add((outcome.document.namespace, id_key(outcome.document.id)))
+            repaired_ids.add((outcome.document.namespace, id_key(outcome.document.id)))
         if as_json:
             print_json(_outcome_event(session.pipeline, outcome))
-        elif isinstance(outcome, NotRepaired) and left.total() <= _MAX_LINES:
-            click.echo(
-                f"left     {outcome.document.namespace} {_id(outcome.document)}: {outcome.kind}: {outcome.reason}"
-            )
+        elif isinstance(outcome, NotRepaired) and failed.total() <= _MAX_LINES:
+            id = extended_json(outcome.document.id) or outcome.document.id.hex()
+            click.echo(f"left     {outcome.document.namespace} {id}: {outcome.kind}: {outcome.reason}")
     seconds = round(time.monotonic() - start, 1)
     if as_json:
-        print_json(events.Repaired(mended=mended.total(), left=left.total(), seconds=seconds))
-        return left.total()
-    if left.total() > _MAX_LINES:
-        click.echo(f"         and {left.total() - _MAX_LINES:,} more")
-    for namespace in sorted({*mended, *left}):
-        click.echo(f"{namespace}: {mended[namespace]:,} repaired, {left[namespace]:,} left")
-    click.echo(f"{mended.total():,} repaired, {left.total():,} left, in {seconds} s")
-    return left.total()
+        print_json(events.Repaired(mended=repaired.total(), left=failed.total(), seconds=seconds))
+        return failed.total()
+    if failed.total() > _MAX_LINES:
+        click.echo(f"         and {failed.total() - _MAX_LINES:,} more")
+    for namespace in sorted({*repaired, *failed}):
+        click.echo(f"{namespace}: {repaired[namespace]:,} repaired, {failed[namespace]:,} left")
+    click.echo(f"{repaired.total():,} repaired, {failed.total():,} left, in {seconds} s")
+    return failed.total()
 
 
 def _reread_event(document: DocumentRef) -> Reread:
@@ -155,7 +150,3 @@ def _outcome_event(pipeline: Pipeline, outcome: Outcome) -> Reread:
     if isinstance(outcome, Repaired):
         return replace(event, result="mended")
     return replace(event, result="left", kind=outcome.kind, reason=outcome.reason)
-
-
-def _id(document: DocumentRef) -> str:
-    return extended_json(document.id) or document.id.hex()

@@ -12,7 +12,7 @@ from towpath import barrier, state_files
 from towpath import resnapshot as resnapshots
 from towpath.barrier import asking, passing
 from towpath.cli import verify
-from towpath.cli.options import json_option, opened, pipeline_argument, say
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
 from towpath.errors import Refused
 from towpath.events import as_line
 from towpath.log import reread_requests
@@ -24,18 +24,16 @@ from towpath.session import Session
 from towpath.verification import full_verdict
 from towpath.verification.run import VerifyRequest, differences
 from towpath.verification.scope import pairs
-from towpath.verification.verdict_file import Examples, VerificationResult, figures
+from towpath.verification.verdict_file import VerificationResult, figures
 from verifier import Options, Verification
-
-_LOST_FOR = 60.0  # seconds to wait for a server that does not answer during the comparison
 
 
 @click.command()
 @pipeline_argument
 @click.option("--only", multiple=True, help="Only this namespace or pattern (source's names); repeatable.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
-@click.option("--timeout", default=600.0, show_default=True, help="Seconds in which the sink must apply the log.")
+@flag("--yes", help="Do not ask for confirmation.")
+@flag("--dry-run", help="Print what would be done, and change nothing.")
+@click.option("--timeout", default=600.0, help="Seconds in which the sink must apply the log.")
 @json_option
 def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, timeout: float, as_json: bool) -> None:
     """Re-read all documents of PIPELINE through the log, and continue the stream.
@@ -63,10 +61,9 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
             full_verdict.forget(session)
         name = _start(session, name, only)
         _complete(session, name, only, timeout)
-        verdict = verify.run(
-            session, pairs(session.pipeline, only), _options(), VerifyRequest(False, only=only), as_json=as_json
-        )
-    verify.end(verdict.verdict, verdict.differences)
+        compared, request = pairs(session.pipeline, only), VerifyRequest(False, only=only)
+        result = verify.run(session, compared, Options(), request, as_json=as_json)
+    verify.end(result.verdict, result.differences)
 
 
 def _interrupted(session: Session, connectors: Sequence[Captured], only: tuple[str, ...]) -> str | None:
@@ -149,20 +146,15 @@ def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float
     resnapshots.close(pipeline, session.connect, session.topics, name, timeout)
 
 
-def _options() -> Options:
-    return Options(lost_for=_LOST_FOR)
-
-
 def _compare(session: Session, only: tuple[str, ...]) -> None:
     """Compare both sides, and write the differences in the form of a verdict, which names the documents to re-read."""
-    pipeline, examples = session.pipeline, Examples(0)
+    pipeline = session.pipeline
     with asking(session) as passed, state_files.writing(_differences_file(session)) as file:
-        verification = Verification(
-            pipeline.source_uri, pipeline.destination_uri, pairs(pipeline, only), _options(), passed=passed, say=say
-        )
-        for difference in differences(session, verification, examples, resumable=False):
+        uris = pipeline.source_uri, pipeline.destination_uri
+        verification = Verification(*uris, pairs(pipeline, only), passed=passed, say=say)
+        for difference in differences(session, verification, [], resumable=False):
             file.write(difference.line)
-        file.write(as_line(figures(VerificationResult(verification.verdict, examples.found, None))))
+        file.write(as_line(figures(VerificationResult(verification.verdict))))
 
 
 def _differences_file(session: Session) -> Path:

@@ -16,9 +16,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.errors import NoSuchConnector, TowpathError
-from towpath.events import Note, Told
+from towpath.events import Note, TimedEvent
 from towpath.session import TROUBLE, Session
 from towpath.state_files import alone
 from towpath.supervisor.children import Child, Events, Row, end
@@ -34,7 +34,7 @@ _SILENCE = 900.0  # seconds after which a deployment that prints nothing counts 
 
 @click.command()
 @pipeline_argument
-@click.option("--deploy", "deploys", is_flag=True, help="Deploy the pipeline first, as `towpath deploy` does.")
+@flag("--deploy", "deploys", help="Deploy the pipeline first, as `towpath deploy` does.")
 @json_option
 def run(file: Path, deploys: bool, as_json: bool) -> None:
     """Supervise PIPELINE until interrupted, on a terminal, under systemd or in a container.
@@ -133,8 +133,8 @@ def _stopping() -> Iterator[_Stop]:
     yield stop
 
 
-def print_plain(event: Told) -> None:
-    click.echo(f"{event.told_at:%Y-%m-%d %H:%M:%S} UTC  {event.words}")
+def print_plain(event: TimedEvent) -> None:
+    click.echo(f"{event.reported_at:%Y-%m-%d %H:%M:%S} UTC  {event.words}")
 
 
 @dataclass(slots=True)
@@ -144,20 +144,20 @@ class Screen:
     live: Live
     _drawn: float = 0.0
 
-    def draw(self, rows: Sequence[Row], events: Sequence[Told]) -> None:
+    def draw(self, rows: Sequence[Row], events: Sequence[TimedEvent]) -> None:
         if time.monotonic() - self._drawn < 1:
             return
         self._drawn = time.monotonic()
         self.live.update(_drawing(rows, events), refresh=True)
 
 
-def _drawing(rows: Sequence[Row], events: Sequence[Told]) -> RenderableType:
+def _drawing(rows: Sequence[Row], events: Sequence[TimedEvent]) -> RenderableType:
     state = Table.grid(padding=(0, 2))
     for name, line, style in rows:
         state.add_row(Text(name), Text(line, style=style))
     newest = Table.grid(padding=(0, 2))
     for event in events:
-        newest.add_row(Text(f"{event.told_at:%H:%M:%S}", style="dim"), Text(event.words or ""))
+        newest.add_row(Text(f"{event.reported_at:%H:%M:%S}", style="dim"), Text(event.words or ""))
     return Group(state, Text(), newest, Text("times are UTC; Ctrl-C ends", style="dim"))
 
 

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from towpath import stack as embedded
+from towpath.cli.options import FOLDER
 
 _NOT_RUNNING = 1
 _DIRECTORY = click.option(
     "--dir",
     "directory",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     default=Path(".towpath/stack"),
-    show_default=True,
     help="Folder of the stack: its data, logs, configuration and secrets.",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
@@ -94,12 +94,7 @@ def down(directory: Path) -> None:
 
 @stack.command()
 @click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(".towpath/plugins"),
-    show_default=True,
-    help="Folder for a worker's plugin.path.",
+    "--dir", "directory", type=FOLDER, default=Path(".towpath/plugins"), help="Folder for a worker's plugin.path."
 )
 def plugin(directory: Path) -> None:
     """Write the plugin folder for your own Connect workers.

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from towpath.bookkeeping.positions import Counts
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, print_tables
 from towpath.errors import fields
 from towpath.log import bounds
 from towpath.schema import unreplicated
@@ -32,12 +32,11 @@ from towpath.text import duration, size
 from towpath.verification.full_verdict import Verified
 
 _INTERVAL = 1.0  # seconds between two reads of --watch
-_WIDE = 1000  # columns; without a terminal, no line is wrapped
 
 
 @click.command()
 @pipeline_argument
-@click.option("--watch", is_flag=True, help="Refresh in place until interrupted.")
+@flag("--watch", help="Refresh in place until interrupted.")
 @json_option
 def status(file: Path, watch: bool, as_json: bool) -> None:
     """Show the state of PIPELINE: connectors, copy, lag, rate, sink writes, retries and dead letters.
@@ -56,7 +55,7 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
             if as_json:
                 print_json(_as_json(session, current))
             else:
-                show(_screen(session, current))
+                print_tables(_screen(session, current))
     if current is None or current.state != "running" or current.breaks:
         raise click.exceptions.Exit(2 if current is None else 1)
 
@@ -65,13 +64,6 @@ def _as_json(session: Session, status: Status) -> dict[str, Any]:
     reports = Verified.read(session, status.topic_ids).as_json() | replay_states.report(session).as_json()
     reports |= {"ddl": unreplicated.as_json(session, status.ddl)}
     return status.as_json() | reports | {"log": log_figures.report(session, status.ends).as_json()}
-
-
-def show(screen: RenderableType) -> None:
-    """Print the status for people."""
-    console = Console()
-    console.width = console.width if console.is_terminal else _WIDE
-    console.print(screen)
 
 
 def _watch(session: Session, show: Callable[[Status], None], trouble: Callable[[Exception], None]) -> Status | None:
@@ -141,17 +133,14 @@ def screen(
     facts.add_row("pipeline", f"{status.name}: {status.state} ({status.mode})")
     if status.cutover is not None:
         facts.add_row("cutover", Text(status.cutover.description, style="yellow"))
-    for name, line in (*_copy(status), *_numbers(status), *_sink(status), *_dead_letters(status)):
-        facts.add_row(
-            Text(name), Text(line) if isinstance(line, str) else line
-        )  # Text: servers' messages may hold [markup]
-    for name, line in log.rows() if log else ():
-        facts.add_row(Text(name), Text(line))
+    log_rows = log.rows() if log else ()
+    for name, line in (*_copy(status), *_numbers(status), *_sink(status), *_dead_letters(status), *log_rows):
+        # Text: servers' messages may hold [markup]
+        facts.add_row(Text(name), Text(line) if isinstance(line, str) else line)
     for line, is_different in verified.lines() if verified else ():
         facts.add_row("verified", Text(line, style="red" if is_different else ""))
     for name, line, style in replays.rows() if replays else ():
         facts.add_row(name, Text(line, style=style))
-    warnings = [*ddl, *(log.warnings if log else ())]
     messages = [Text(f"{c.name}: {reason}", style="red") for c in status.connectors for reason in c.failures]
     messages += [Text(trouble, style="red") for trouble in status.trouble]
     if status.breaks:
@@ -161,7 +150,7 @@ def screen(
         messages.append(Text(f"A restart does not help; run: {commands}"))
     elif messages:
         messages.append(Text("Fix the cause, then run: towpath restart PIPELINE"))
-    messages += [Text(warning, style="yellow") for warning in warnings]
+    messages += [Text(warning, style="yellow") for warning in (*ddl, *(log.warnings if log else ()))]
     return Group(facts, Text(), _connectors(status), *messages)
 
 
@@ -238,10 +227,7 @@ def _sink(status: Status) -> Iterator[tuple[str, str]]:
     for task in status.tasks:
         if task.counts.retries:
             at = f" at {task.retried_at:%Y-%m-%d %H:%M:%S} UTC" if task.retried_at else ""
-            yield (
-                f"sink task {task.task}",
-                f"retried {_times(task.counts.retries)}, last{at}: {_short(task.reason)}",
-            )
+            yield f"sink task {task.task}", f"retried {_times(task.counts.retries)}, last{at}: {_short(task.reason)}"
 
 
 def _written(sink: Counts) -> Iterator[tuple[str, str]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
 from confluent_kafka import Message
 
-from towpath.cli.options import json_option, opened, pipeline_argument, print_json
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.errors import TopicError, TowpathError
 from towpath.kafka import consume
 from towpath.log.dead_letters import letters
@@ -22,11 +23,11 @@ from towpath.session import Session
 @click.command()
 @pipeline_argument
 @click.argument("namespace", required=False)
-@click.option("--dead-letters", is_flag=True, help="Print the dead letters, from the first one, with their reasons.")
-@click.option("--from-beginning", is_flag=True, help="Start at the first record of the log; default: at its end.")
+@flag("--dead-letters", help="Print the dead letters, from the first one, with their reasons.")
+@flag("--from-beginning", help="Start at the first record of the log; default: at its end.")
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after this many records.")
-@click.option("--no-follow", is_flag=True, help="Stop at the current end of the log.")
-@click.option("--canonical", is_flag=True, help="Print canonical Extended JSON, with the type of every number.")
+@flag("--no-follow", help="Stop at the current end of the log.")
+@flag("--canonical", help="Print canonical Extended JSON, with the type of every number.")
 @json_option
 def tail(
     file: Path,
@@ -48,24 +49,20 @@ def tail(
     if namespace is None and not dead_letters:
         raise click.UsageError("give a NAMESPACE, or pass --dead-letters")
     with opened(file) as session:
-        lines = (
-            _letters(session, namespace, follow=not no_follow, canonical=canonical)
-            if dead_letters
-            else _changes(
-                session, str(namespace), from_beginning=from_beginning, follow=not no_follow, canonical=canonical
-            )
-        )
+        if dead_letters:
+            lines = _letters(session, namespace, follow=not no_follow, canonical=canonical)
+        else:
+            messages = _records(session, str(namespace), from_beginning=from_beginning, follow=not no_follow)
+            lines = _changes(messages, canonical=canonical)
         for count, (fields, text) in enumerate(lines, 1):
             print_json(fields) if as_json else click.echo(text)
             if count == limit:
                 break
 
 
-def _changes(
-    session: Session, namespace: str, *, from_beginning: bool, follow: bool, canonical: bool
-) -> Iterator[tuple[dict[str, object], str]]:
+def _changes(messages: Iterator[Message], *, canonical: bool) -> Iterator[tuple[dict[str, object], str]]:
     """Each record as JSON fields and as a line for people."""
-    for message in _records(session, namespace, from_beginning=from_beginning, follow=follow):
+    for message in messages:
         try:
             fields = record(message).as_json(canonical=canonical)
         except TowpathError as error:
@@ -111,16 +108,13 @@ def _records(session: Session, namespace: str, *, from_beginning: bool, follow: 
         namespaces = [n.removeprefix(f"{pipeline.name}.") for n in sorted(topics) if pattern.fullmatch(n)]
         raise TopicError(f"no topic {name} at {pipeline.bootstrap}; existing ones: {', '.join(namespaces) or 'none'}")
     ends = session.topics.ends([topic])
-    consumer = session.topics.consumer()
-    try:
+    with closing(session.topics.consumer()) as consumer:
         starts = {place: first if from_beginning else end for place, (first, end) in ends.items()}
         if not follow:
             window = {place: (starts[place], end) for place, (_, end) in ends.items()}
             yield from (message for _, message in consume.messages(consumer, window))
             return
         yield from consume.follow(consumer, starts)
-    finally:
-        consumer.close()
 
 
 def _as_text(fields: dict[str, object]) -> str:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from towpath.cli.options import print_tables
 from towpath.text import counted
 from towpath.verification.scope import Metadata
 from towpath.verification.verdict_file import KINDS, VerificationResult
 from verifier import Tally, Verdict
 
-_WIDE = 1000  # columns; without a terminal, no line is wrapped
 _MAX_VALUE = 100  # characters of a value on a line
 
 SCREEN_LIMITS = (
@@ -25,9 +24,7 @@ SCREEN_LIMITS = (
 
 def show(result: VerificationResult) -> None:
     """Print a verdict for people."""
-    console = Console()
-    console.width = console.width if console.is_terminal else _WIDE
-    console.print(_table(result.verdict.tallies))
+    print_tables(_table(result.verdict.tallies))
     for line in (*_notes(result.verdict), *_examples(result), *_metadata(result.metadata), *_end(result)):
         click.echo(line)
 
@@ -44,8 +41,7 @@ def _table(tallies: Sequence[Tally]) -> Table:
 
 
 def _notes(verdict: Verdict) -> Iterator[str]:
-    notes = [note for tally in verdict.tallies for note in tally.notes]
-    yield from (f"note: {note}" for note in notes)
+    yield from (f"note: {note}" for tally in verdict.tallies for note in tally.notes)
     yield from (f"trouble: {trouble}" for trouble in verdict.trouble)
 
 

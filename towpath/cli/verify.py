@@ -15,7 +15,8 @@ from typing import NoReturn
 import click
 
 from towpath.barrier import asking
-from towpath.cli.options import duration, json_option, opened, pipeline_argument, print_json, say
+from towpath.cli import DIFFERENT, TROUBLE
+from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import comparison_bar
 from towpath.cli.report.verdict import write_report
 from towpath.cli.verdict_text import show
@@ -32,7 +33,6 @@ from towpath.verification.verdict_file import VerificationResult
 from verifier import Options, Pair, Recheck, Verdict
 
 _EXAMPLES = 10  # differences that are shown in full
-_DIFFERENT, _TROUBLE = 1, 2
 
 
 @click.command()
@@ -48,45 +48,28 @@ _DIFFERENT, _TROUBLE = 1, 2
     "--processes",
     type=click.IntRange(1, 64),
     default=os.cpu_count() or 1,
+    show_default=False,
     help="Number of processes that read; default: the number of cores.",
 )
-@click.option(
-    "--ignore-field-order", is_flag=True, help="Accept documents that differ only in the order of their fields."
-)
-@click.option(
-    "--quiet", is_flag=True, help="Compare by dbHash while nobody writes. Stops without a verdict when it sees a write."
-)
-@click.option(
-    "--screen",
-    is_flag=True,
-    help="Compare by digests, for a slow network. Digests cover only the integer part of numbers.",
-)
-@click.option("--first", default=Recheck().first, show_default=True, help="Seconds until a difference is re-read.")
-@click.option(
-    "--factor", default=Recheck().factor, show_default=True, help="Factor by which each pause is longer than the last."
-)
-@click.option("--jitter", default=Recheck().jitter, show_default=True, help="Random share of each pause.")
-@click.option("--tries", default=Recheck().tries, show_default=True, help="How often a difference is re-read.")
-@click.option(
-    "--patience",
-    default=Recheck().patience,
-    show_default=True,
-    help="Seconds that a difference may wait for the pipeline.",
-)
+@flag("--ignore-field-order", help="Accept documents that differ only in the order of their fields.")
+@flag("--quiet", help="Compare by dbHash while nobody writes. Stops without a verdict when it sees a write.")
+@flag("--screen", help="Compare by digests, for a slow network. Digests cover only the integer part of numbers.")
+@click.option("--first", default=Recheck().first, help="Seconds until a difference is re-read.")
+@click.option("--factor", default=Recheck().factor, help="Factor by which each pause is longer than the last.")
+@click.option("--jitter", default=Recheck().jitter, help="Random share of each pause.")
+@click.option("--tries", default=Recheck().tries, help="How often a difference is re-read.")
+@click.option("--patience", default=Recheck().patience, help="Seconds that a difference may wait for the pipeline.")
 @click.option(
     "--lost-for",
     type=click.FloatRange(0, 86_400),
     default=60.0,
-    show_default=True,
     help="Seconds to wait for a server that does not answer.",
 )
-@click.option(
-    "--alone", is_flag=True, help="Do not query Connect and Kafka for the pipeline's progress; rely on --tries alone."
-)
-@click.option("--resume", is_flag=True, help="Continue the run that was interrupted.")
+@flag("--alone", help="Do not query Connect and Kafka for the pipeline's progress; rely on --tries alone.")
+@flag("--resume", help="Continue the run that was interrupted.")
 @click.option("--last", type=click.IntRange(min=1), help="Compare only the documents of this many newest records.")
 @click.option("--since", callback=duration, help="Compare only the documents changed within this time, such as 10m.")
-@click.option("--follow", "follows", is_flag=True, help="Then compare each document that changes, until interrupted.")
+@flag("--follow", "follows", help="Then compare each document that changes, until interrupted.")
 @click.option(
     "--metadata/--no-metadata",
     "with_metadata",
@@ -94,7 +77,7 @@ _DIFFERENT, _TROUBLE = 1, 2
     help="Also compare options, views and indexes, and print the commands that fix them; default: yes, except with"
     " --last and --since.",
 )
-@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Write an HTML report of the verdict.")
+@click.option("--report", type=FILE, help="Write an HTML report of the verdict.")
 @json_option
 def verify(
     file: Path,
@@ -125,42 +108,42 @@ def verify(
 
     Exit codes: 0 both sides are the same; 1 they differ; 2 there is no verdict.
     """
-    recent = newest(last, since, only)
-    refuse_conflicts(quiet=quiet, screen=screen, resume=resume, log=bool(recent or follows))
+    if last and since:
+        raise click.UsageError("give one of --last and --since, not both")
+    if quiet and (screen or resume):
+        excluded = "screen" if screen else "resume"
+        raise click.UsageError(f"--quiet does not go with --{excluded}: it compares all at once")
+    if (last or since or follows) and (quiet or screen or resume):
+        raise click.UsageError("--last, --since and --follow do not go with --quiet, --screen and --resume")
     refuse_bad_patterns(only)
     try:
         recheck = Recheck(first, factor, jitter, tries, patience)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
+    recent = Newest(last, since) if last or since else None
     with opened(file) as session, following_alone(session.pipeline.name) if follows else nullcontext():
         ddl = () if recent or resume or alone else unreplicated.passed_marks(session)  # before namespaces are listed
         if with_metadata is None:
             with_metadata = recent is None
         definitions = metadata(session.pipeline, only) if with_metadata else None
-        run_options = VerifyRequest(alone or quiet, recent, definitions, only, ddl)
-        beginning = FollowStart.find(session, run_options, options) if follows else None
-        if beginning and beginning.continues:
-            result = _without_comparing(run_options, as_json=as_json)
+        request = VerifyRequest(alone or quiet, recent, definitions, only, ddl)
+        start = FollowStart.find(session, request, options) if follows else None
+        if start and start.continues:  # only options, views and indexes are compared again
+            for definition in request.definitions:
+                print_json(definition) if as_json else _print(definition)
+            result = VerificationResult(Verdict([]), (), definitions)
         else:
             compared = [] if recent else pairs(session.pipeline, only)
             with (
                 nullcontext(options)
                 if recent or quiet
-                else journaled(session.pipeline.name, options, session.say) as chosen
+                else journaled(session.pipeline.name, options, session.say) as journaled_options
             ):
-                result = run(session, compared, chosen, run_options, as_json=as_json, report=report)
-        if beginning:
-            end(result.verdict, _follow(session, beginning, result, run_options, options, as_json=as_json))
+                result = run(session, compared, journaled_options, request, as_json=as_json, report=report)
+        if start:
+            end(result.verdict, _follow(session, start, result, request, options, as_json=as_json))
     end(result.verdict, result.differences)
-
-
-def _without_comparing(run_options: VerifyRequest, *, as_json: bool) -> VerificationResult:
-    """The result of a follower that continues from a verdict: only options, views and indexes are compared."""
-    show_event = print_json if as_json else _print
-    for definition in run_options.definitions:
-        show_event(definition)
-    return VerificationResult(Verdict([]), (), run_options.metadata)
 
 
 def _print(event: Event) -> None:
@@ -174,9 +157,9 @@ def _print(event: Event) -> None:
 
 def _follow(
     session: Session,
-    beginning: FollowStart,
+    start: FollowStart,
     result: VerificationResult,
-    run_options: VerifyRequest,
+    request: VerifyRequest,
     options: Options,
     *,
     as_json: bool,
@@ -185,38 +168,16 @@ def _follow(
 
     Exits when documents could not be judged.
     """
-    show_event = print_json if as_json else _print
-    whole = beginning.state.whole and not result.verdict.trouble
-    beginning = replace(beginning, state=replace(beginning.state, whole=whole))
-    with nullcontext() if run_options.alone else asking(session) as passed:
+    state = replace(start.state, whole=start.state.whole and not result.verdict.trouble)
+    known = start.known_differences(session.pipeline.name)
+    with nullcontext() if request.alone else asking(session) as passed:
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopping a service counts as an interrupt
         say("comparing documents that change, until interrupted; `towpath status` shows the progress")
-        known = beginning.known_differences(session.pipeline.name)
-        state = follow(session, beginning.state, known, passed, show_event, run_options.only, options)
-    if as_json:
-        print_json(Followed(**state.as_json()))
-    else:
-        click.echo(state.words)
-    if state.unsettled:
-        raise click.exceptions.Exit(_TROUBLE)
-    return state.differences + (len(result.metadata.differences) if result.metadata else 0)
-
-
-def newest(last: int | None, since: timedelta | None, only: Sequence[str]) -> Newest | None:
-    """The options --last and --since; None when neither is given. Raises `UsageError` when both are."""
-    if last is not None and since is not None:
-        raise click.UsageError("give one of --last and --since, not both")
-    return None if last is None and since is None else Newest(last, since, only)
-
-
-def refuse_conflicts(*, quiet: bool, screen: bool, resume: bool, log: bool) -> None:
-    """Raise `UsageError` for options that exclude each other."""
-    if quiet and (screen or resume):
-        raise click.UsageError(
-            f"--quiet does not go with --{'screen' if screen else 'resume'}: it compares all at once"
-        )
-    if log and (quiet or screen or resume):
-        raise click.UsageError("--last, --since and --follow do not go with --quiet, --screen and --resume")
+        verdict = follow(session, state, known, passed, print_json if as_json else _print, request.only, options)
+    print_json(Followed(**verdict.as_json())) if as_json else click.echo(verdict.description)
+    if verdict.unsettled:
+        raise click.exceptions.Exit(TROUBLE)
+    return verdict.differences + (len(result.metadata.differences) if result.metadata else 0)
 
 
 def refuse_bad_patterns(patterns: Sequence[str]) -> None:
@@ -232,7 +193,7 @@ def run(
     session: Session,
     compared: list[Pair],
     options: Options,
-    run_options: VerifyRequest,
+    request: VerifyRequest,
     *,
     as_json: bool,
     report: Path | None = None,
@@ -240,27 +201,19 @@ def run(
     """Compare, and print the differences and the verdict."""
     with comparison_bar() as update:
         show_event = print_json if as_json else lambda event: None
-        result = verification.run(session, compared, options, run_options, update, show_event)
+        result = verification.run(session, compared, options, request, update, show_event)
     if not as_json:
         show(replace(result, examples=result.examples[:_EXAMPLES]))
     if report:
         write_report(report, session.pipeline, result)
         say(f"wrote the report to {report}")
-    if not run_options.alone:
-        print_unreplicated(session)
-    return result
-
-
-def print_unreplicated(session: Session) -> None:
-    """Print the schema changes at the source that are not settled, read anew: the comparison may have settled some."""
-    for line in unreplicated.lines(session):
+    for line in () if request.alone else unreplicated.lines(session):  # the comparison may have settled some
         say(line)
+    return result
 
 
 def end(verdict: Verdict, differences: int) -> NoReturn:
     """Exit with the status of a verdict: trouble, `differences` at the end, or none."""
     for message in verdict.trouble:
         say(f"towpath: {message}")
-    if verdict.trouble:
-        raise click.exceptions.Exit(_TROUBLE)
-    raise click.exceptions.Exit(_DIFFERENT if differences else 0)
+    raise click.exceptions.Exit(TROUBLE if verdict.trouble else DIFFERENT if differences else 0)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from towpath.events import Step, Told
+from towpath.events import Step, TimedEvent
 from towpath.session import Say
 
 
@@ -16,13 +16,13 @@ from towpath.session import Say
 class Reporter:
     """`show` receives each event, `say` a line for each step that starts."""
 
-    show: Callable[[Told], None]
+    show: Callable[[TimedEvent], None]
     say: Say
-    events: list[Told] = field(default_factory=list)
+    events: list[TimedEvent] = field(default_factory=list)
     current_step: str = ""
     """The step that started last."""
 
-    def report(self, event: Told) -> None:
+    def report(self, event: TimedEvent) -> None:
         event = replace(event, at=datetime.now(UTC))
         self.events.append(event)
         self.show(event)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import IO, Literal
 
-from towpath.events import Standing, Told
+from towpath.events import Condition, TimedEvent
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LIBC = ctypes.CDLL(None)
@@ -182,17 +182,17 @@ Row = tuple[str, str, str]
 class Events:
     """Writes events: each occurrence once, and each state when its text has changed."""
 
-    write: Callable[[Told], None]
-    newest: deque[Told] = field(default_factory=lambda: deque(maxlen=_NEWEST_EVENTS))
+    write: Callable[[TimedEvent], None]
+    newest: deque[TimedEvent] = field(default_factory=lambda: deque(maxlen=_NEWEST_EVENTS))
     _last_text: dict[str, str] = field(default_factory=dict)
     """`about` → the text that was written last."""
 
-    def report(self, event: Told) -> None:
+    def report(self, event: TimedEvent) -> None:
         event = replace(event, at=datetime.now(UTC))
         self.newest.append(event)
         self.write(event)
 
-    def report_state(self, event: Standing, resolved: str = "") -> None:
+    def report_state(self, event: Condition, resolved: str = "") -> None:
         """Report the state of `event.about` if its text has changed.
 
         An event without words means that all is well: a problem that was reported before is then reported as resolved,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import platformdirs
 
 from towpath import state_files
 from towpath.errors import TowpathError
-from towpath.events import Difference, as_line
+from towpath.events import Difference, FollowFigures, as_line
 from towpath.kafka.topics import Place
 from towpath.pipeline import Pipeline
 from towpath.verification import verdict_file
@@ -70,10 +70,14 @@ def path(pipeline: str) -> Path:
 
 
 def write(pipeline: str, state: FollowState, differing: Iterable[Difference], counts: Mapping[str, Any]) -> None:
+    follow = {field.name: getattr(state, field.name) for field in fields(state)} | {
+        "places": [[*place, offset] for place, offset in state.places.items()],
+        "waiting": [[namespace, id.hex()] for namespace, id in state.waiting],
+    }
     with state_files.writing(path(pipeline)) as file:
         for difference in differing:
             file.write(difference.line)
-        file.write(as_line({**counts, "follow": _as_json(state)}))
+        file.write(as_line({**counts, "follow": follow}))
 
 
 def read(pipeline: str) -> FollowState | None:
@@ -97,42 +101,13 @@ def read(pipeline: str) -> FollowState | None:
         raise TowpathError(f"cannot read {place}: {error!r}; remove it, then everything is compared again") from error
 
 
-def _as_json(state: FollowState) -> dict[str, Any]:
-    return {
-        "began": state.began,
-        "of": state.of,
-        "ignore_field_order": state.ignore_field_order,
-        "whole": state.whole,
-        "origin": state.origin,
-        "at": state.at,
-        "places": [[*place, offset] for place, offset in state.places.items()],
-        "waiting": [[namespace, id.hex()] for namespace, id in state.waiting],
-    }
-
-
 #: Seconds without an update after which a running verdict counts as stopped.
 _ALIVE = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """Times are seconds since the epoch. `compared` counts a document once for each change."""
-
-    since: float
-    at: float
-    following: bool
-    records: int
-    compared: int
-    waiting: int
-    """Documents that differed when last compared, and will be compared again."""
-    unsettled: int
-    """Documents that could not be judged."""
-    missing: int
-    extra: int
-    different: int
-    order: int
-    behind_records: int
-    behind_seconds: float
+class RunningVerdict(FollowFigures):
+    """The figures of `verify --follow`, running or ended."""
 
     @property
     def differences(self) -> int:
@@ -150,9 +125,9 @@ class Running:
         return self.following and self.age < _ALIVE
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """One line for people."""
-        counts = {name: getattr(self, name) for name in ("missing", "extra", "different", "order")}
+        counts = {name: getattr(self, name) for name in verdict_file.KINDS}
         differences = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "no differences"
         waiting = f", {self.waiting:,} to be compared again" if self.waiting else ""
         unsettled = f", {self.unsettled:,} unsettled" if self.unsettled else ""
@@ -165,7 +140,7 @@ def running_path(pipeline: str) -> Path:
     return platformdirs.user_state_path("towpath") / pipeline / "follow.json"
 
 
-def write_running(pipeline: str, verdict: Running) -> None:
+def write_running(pipeline: str, verdict: RunningVerdict) -> None:
     state_files.folder(pipeline)
     with state_files.writing(running_path(pipeline)) as file:
         file.write(json.dumps(asdict(verdict)))
@@ -173,17 +148,16 @@ def write_running(pipeline: str, verdict: Running) -> None:
 
 def update_counts(pipeline: str, counts: Mapping[str, int]) -> None:
     """Set the counts of differences in a running verdict that has ended."""
-    verdict = read_running(pipeline)
-    if verdict is not None:
-        missing, extra, different, order = (counts[name] for name in ("missing", "extra", "different", "order"))
+    if (verdict := read_running(pipeline)) is not None:
+        missing, extra, different, order = (counts[kind] for kind in verdict_file.KINDS)
         write_running(pipeline, replace(verdict, missing=missing, extra=extra, different=different, order=order))
 
 
-def read_running(pipeline: str) -> Running | None:
+def read_running(pipeline: str) -> RunningVerdict | None:
     """The running verdict of a pipeline; None if there is none. Raises `TowpathError` for a broken file."""
     place = running_path(pipeline)
     try:
-        return Running(**json.loads(place.read_text()))
+        return RunningVerdict(**json.loads(place.read_text()))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:

@@ -18,11 +18,11 @@ from towpath.mongo.client import connected
 from towpath.namespaces import Selection
 from towpath.session import Session
 from towpath.verification import follow_state, verdict_file
-from towpath.verification.follow_state import FollowState, Running
+from towpath.verification.follow_state import FollowState, RunningVerdict
 from verifier import Namespace, Options, Pair, Passed
 from verifier.proof import Outcome, Same, Unsettled
 from verifier.raw import Key, id_key
-from verifier.reads import chunks, patiently
+from verifier.reads import chunks
 from verifier.settlement import Settling
 
 _GATHER_S = 1.0  # seconds for which records are collected before their documents are compared
@@ -43,7 +43,7 @@ def follow(
     report: Callable[[Difference], None],
     only: Sequence[str],
     options: Options,
-) -> Running:
+) -> RunningVerdict:
     """Verify changes from `begin` on until interrupted; return the verdict at that point.
 
     Starts with the differences in `known`, a verdict. Stores the differences, its positions in the log, and the running
@@ -55,10 +55,8 @@ def follow(
         connected(session.pipeline.destination_uri, "destination") as destination,
         LogFollower(session.pipeline, session.topics, begin.places) as log,
     ):
-        settling = Settling(
-            source, destination, options.recheck, passed, options.ignore_field_order, options.lost_for, say=session.say
-        )
-        selection = Selection(session.pipeline.include, session.pipeline.exclude, tuple(only))
+        settling = options.settling(source, destination, passed, session.say)
+        selection = replace(session.pipeline.selection, only=tuple(only))
         follower = _Follower(session, log, settling, report, selection, begin)
         with follower.stored(known), suppress(KeyboardInterrupt):
             while True:
@@ -122,9 +120,8 @@ class _Follower:
         while self.settling.pause() == 0:
             for _, outcome in self.settling.step():
                 self._settled(outcome)
-        self.state = replace(
-            self.state, places=self.log.places
-        )  # everything before is compared, and `waiting` holds what differed
+        # everything before these places is compared, and `waiting` holds what differed
+        self.state = replace(self.state, places=self.log.places)
         self._save(following=True)
 
     def _report_kafka(self) -> None:
@@ -137,14 +134,7 @@ class _Follower:
     def _compare(self, namespace: Namespace, ids: Iterable[bytes]) -> None:
         pair = Pair(namespace, self.session.pipeline.renames.destination(namespace))
         for chunk in chunks(ids):
-
-            def differing(chunk: list[bytes] = chunk) -> list[bytes]:
-                return self.settling.differing(pair, chunk)
-
-            differing_ids = patiently(
-                f"read documents of {namespace}", self.settling.lost_for, differing, self.session.say
-            )
-            unequal = {(namespace, id_key(id)): id for id in differing_ids}
+            unequal = {(namespace, id_key(id)): id for id in self.settling.differing_with_retries(pair, chunk)}
             for id in chunk:
                 if (key := (namespace, id_key(id))) not in unequal:
                     self._forget(key)
@@ -184,10 +174,10 @@ class _Follower:
             self.equal.add(key)
             self.changed = True
 
-    def verdict(self, *, following: bool) -> Running:
+    def verdict(self, *, following: bool) -> RunningVerdict:
         counts = Counter(difference.kind for difference in self.known.values())
         behind = self.log.lag()
-        return Running(
+        return RunningVerdict(
             since=self.since,
             at=time.time(),
             following=following,
@@ -195,10 +185,7 @@ class _Follower:
             compared=self.compared,
             waiting=len(self.waiting),
             unsettled=len(self.unsettled),
-            missing=counts["missing"],
-            extra=counts["extra"],
-            different=counts["different"],
-            order=counts["order"],
+            **{kind: counts[kind] for kind in verdict_file.KINDS},
             behind_records=behind.records,
             behind_seconds=round(behind.seconds, 3),
         )
@@ -212,21 +199,18 @@ class _Follower:
             follow_state.write(name, self.state, self.known.values(), _counts(verdict))
             self.changed, self.saved = False, time.monotonic()
         if self.equal:
-            place, equal = verdict_file.path(name), self.equal
-            verdict_file.remove_repaired(
-                place, lambda namespace, id: (namespace, id_key(id)) in equal, self.state.began
-            )
+            verdict_file.remove_repaired(verdict_file.path(name), self.equal, self.state.began)
             self.equal = set()
         follow_state.write_running(name, verdict)
 
 
-def _counts(verdict: Running) -> dict[str, Any]:
+def _counts(verdict: RunningVerdict) -> dict[str, Any]:
     """The last line of a verdict."""
     seconds = max(verdict.at - verdict.since, 0.001)
     return {
         "clean": not verdict.differences,
         "compared": verdict.compared,
-        **{kind: getattr(verdict, kind) for kind in ("missing", "extra", "different", "order")},
+        **{kind: getattr(verdict, kind) for kind in verdict_file.KINDS},
         "seconds": round(seconds, 1),
         "documents_per_second": round(verdict.compared / seconds, 1),
     }

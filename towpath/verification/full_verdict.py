@@ -20,7 +20,7 @@ from towpath.mongo.client import briefly, connected
 from towpath.session import Session
 from towpath.text import duration
 from towpath.verification import follow_state, scope, verdict_file
-from towpath.verification.follow_state import Running
+from towpath.verification.follow_state import RunningVerdict
 from towpath.verification.scope import Origin
 
 #: The value of `of` in a verdict on all namespaces of its pipeline.
@@ -62,20 +62,20 @@ class VerdictContext:
             return f"cannot check whether it is of this deployment: {self.unknown}"
         return before.doubt(self.origin)
 
-    def newest_full(self, here: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, str]:
+    def newest_full(self, local: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, str]:
         """The last verdict on everything; or None, and why it does not count (empty: there is none).
 
-        `here`: the one stored on this machine. If the destination has lost it, it does not count: the destination may
+        `local`: the one stored on this machine. If the destination has lost it, it does not count: the destination may
         have been reset to a state before that verdict.
         """
         last = self.stored
-        if here is not None and (last is None or (here["id"] != last["id"] and here["at"] > last["at"])):
-            last = here
+        if local is not None and (last is None or (local["id"] != last["id"] and local["at"] > last["at"])):
+            last = local
         if last is None:
             return None, ""
         if doubt := self.doubt(last):
             return None, doubt
-        if last is here and here["at_destination"]:
+        if last is local and local["at_destination"]:
             reason = self.unread or "it was restored from a backup, or is being re-read or rebuilt"
             return None, f"the destination no longer has that verdict: {reason}"
         return last, ""
@@ -85,25 +85,20 @@ def _path(pipeline: str) -> Path:
     return state_files.folder(pipeline) / "full.json"
 
 
-def store(session: Session, verdict: Mapping[str, Any]) -> str:
-    """Store a verdict on everything; return why the destination could not store it, empty if it did."""
+def store(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
+    """Store a verdict on everything; say when it will not count everywhere. `unknown`: why it has no origin."""
+    if unknown:
+        session.say(f"this verdict will not count for a cutover, because its deployment is not known: {unknown}")
     summary = {name: verdict[name] for name in _STORED_FIELDS}
-    error_text = ""
+    reason = ""
     try:
         with connected(session.pipeline.destination_uri, "destination") as client:
             stored.write(client, session.pipeline, summary)
     except _FAILURES as error:
-        error_text = str(error)
+        reason = str(error)
     with state_files.writing(_path(session.pipeline.name)) as file:
-        file.write(json.dumps(summary | {"at_destination": not error_text}))
-    return error_text
-
-
-def store_and_report(session: Session, verdict: Mapping[str, Any], unknown: str) -> None:
-    """Store a verdict on everything; say when it will not count everywhere. `unknown`: why it has no origin."""
-    if unknown:
-        session.say(f"this verdict will not count for a cutover, because its deployment is not known: {unknown}")
-    if reason := store(session, verdict):
+        file.write(json.dumps(summary | {"at_destination": not reason}))
+    if reason:
         session.say(
             "the verdict is stored on this machine only: cannot write it to towpath.verdicts at the destination:"
             f" {reason}"
@@ -143,7 +138,7 @@ class Verified:
     last: Mapping[str, Any] | None = None
     full: Mapping[str, Any] | None = None
     doubt: str = ""
-    following: Running | None = None
+    following: RunningVerdict | None = None
 
     @classmethod
     def read(cls, session: Session, topic_ids: Mapping[str, str] | None = None) -> Verified:
@@ -188,10 +183,10 @@ class Verified:
         if self.doubt:
             yield f"the last verdict does not count: {self.doubt}", False
         if self.following is not None:
-            yield self.following.words, bool(self.following.differences)
+            yield self.following.description, bool(self.following.differences)
 
 
-def _following(pipeline: str, context: VerdictContext) -> Running | None:
+def _following(pipeline: str, context: VerdictContext) -> RunningVerdict | None:
     """The running verdict, if it is of this deployment."""
     running, state = follow_state.read_running(pipeline), follow_state.read(pipeline)
     before = Origin.from_json(state.origin) if state else None
@@ -201,11 +196,9 @@ def _following(pipeline: str, context: VerdictContext) -> Running | None:
 
 
 def _shown(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return (
-        None
-        if verdict is None
-        else {name: value for name, value in verdict.items() if name not in ("v", "event", "origin")}
-    )
+    if verdict is None:
+        return None
+    return {name: value for name, value in verdict.items() if name not in ("v", "event", "origin")}
 
 
 def _total(verdict: Mapping[str, Any]) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -19,17 +20,16 @@ from towpath.events import Event, as_line
 from towpath.log.changed_keys import ids
 from towpath.log.lag import pipeline_ends
 from towpath.mongo.client import connected
-from towpath.namespaces import Selection
 from towpath.session import Session
 from towpath.text import duration
 from towpath.verification import follow_state, full_verdict, scope, verdict_file
 from towpath.verification.follow_state import FollowState
 from towpath.verification.full_verdict import EVERYTHING, VerdictContext
 from towpath.verification.scope import Metadata
-from towpath.verification.verdict_file import Examples, VerificationResult, figures
+from towpath.verification.verdict_file import Example, VerificationResult, figures
 from verifier import Difference, Namespace, Options, Pair, Passed, Progress, Tally, Verdict, Verification, VerifierError
 from verifier.proof import Same, Unsettled
-from verifier.reads import Client, chunks, patiently
+from verifier.reads import chunks
 from verifier.settlement import Settling
 
 _EXAMPLES = 50  # differences shown in full
@@ -40,64 +40,51 @@ def run(
     compared: Sequence[Pair],
     options: Options,
     request: VerifyRequest,
-    report: Callable[[Progress], None],
-    each: Callable[[Event], None],
+    report_progress: Callable[[Progress], None],
+    report: Callable[[Event], None],
 ) -> VerificationResult:
     """Compare, and store the verdict.
 
-    `report` receives progress; `each` receives every difference as it is proven, then the verdict. Raises
+    `report` receives every difference as it is proven, then the verdict. Raises
     `TowpathError` when the comparison cannot finish.
     """
-    examples, place = Examples(_EXAMPLES), verdict_file.path(session.pipeline.name)
-    now, unknown = scope.try_origin(
-        session
-    )  # first: collections recreated during the run are not what the verdict is about
+    place, examples = verdict_file.path(session.pipeline.name), list[Example]()
+    # first: collections recreated during the run are not what the verdict is about
+    now, unknown = scope.try_origin(session)
     with (
         nullcontext() if request.alone else asking(session) as passed,
         state_files.writing(place, verdict_file.locked(place)) as file,
     ):
-
-        def store(event: Event) -> None:
+        verification: Verification | RecentVerification
+        if request.newest:
+            changed = ids(session.pipeline, session.topics, request.newest.last, request.newest.since)
+            verification = RecentVerification(session, changed, request.only, options, passed=passed)
+        else:
+            uris = session.pipeline.source_uri, session.pipeline.destination_uri
+            verification = Verification(*uris, compared, options, passed=passed, tell=report_progress, say=session.say)
+        result = VerificationResult(verification.verdict, examples, request.metadata)
+        document_events = differences(session, verification, examples, resumable=options.journal is not None)
+        for event in itertools.chain[Event](document_events, request.definitions):
             file.write(event.line)
-            each(event)
-
-        verification = _verification(session, list(compared), options, request, passed, report)
-        result = VerificationResult(verification.verdict, examples.found, request.metadata)
-        for difference in differences(session, verification, examples, resumable=options.journal is not None):
-            store(difference)
-        for definition in request.definitions:
-            store(definition)
+            report(event)
         last = events.Verdict(**figures(result), of=request.of, ddl=request.ddl, only=request.only, id=request.id)
         whole = last.as_json() | {"origin": now and now.as_json()}
         file.write(as_line(whole))
     if request.of == full_verdict.EVERYTHING:
-        full_verdict.store_and_report(session, whole, unknown)
-    each(last)
+        full_verdict.store(session, whole, unknown)
+    report(last)
     return result
 
 
-def _verification(
-    session: Session,
-    compared: list[Pair],
-    options: Options,
-    request: VerifyRequest,
-    passed: Passed | None,
-    report: Callable[[Progress], None],
-) -> Verification | RecentVerification:
-    if request.newest:
-        return request.newest.verification(session, options, passed)
-    uris = session.pipeline.source_uri, session.pipeline.destination_uri
-    return Verification(*uris, compared, options, passed=passed, tell=report, say=session.say)
-
-
 def differences(
-    session: Session, verification: Verification | RecentVerification, examples: Examples, *, resumable: bool
+    session: Session, verification: Verification | RecentVerification, examples: list[Example], *, resumable: bool
 ) -> Iterator[events.Difference]:
-    """The differences of documents, each as it is proven."""
+    """The differences of documents, each as it is proven; the first ones are also added to `examples`."""
     hint = "`towpath verify --resume` continues from here" if resumable else ""
     try:
         for difference in verification:
-            examples.add(difference)
+            if len(examples) < _EXAMPLES:
+                examples.append(Example.of(difference))
             yield verdict_file.difference(difference, session.pipeline.renames.destination(difference.namespace))
     except VerifierError as error:
         advice = "; ".join(filter(None, (error.advice, hint)))
@@ -109,15 +96,10 @@ def differences(
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest records: the `last` so many, or those `since` a time span; of namespaces that match `only`."""
+    """The newest records: the `last` so many, or those `since` a time span."""
 
     last: int | None
     since: timedelta | None
-    only: Sequence[str]
-
-    def verification(self, session: Session, options: Options, passed: Passed | None) -> RecentVerification:
-        changed = ids(session.pipeline, session.topics, self.last, self.since)
-        return RecentVerification(session, changed, self.only, options, passed=passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +190,7 @@ class RecentVerification:
         """
         self.verdict = Verdict([])
         self._session, self._changed = session, changed
-        self._selection = Selection(session.pipeline.include, session.pipeline.exclude, tuple(only))
+        self._selection = replace(session.pipeline.selection, only=tuple(only))
         self._options, self._passed = options, passed
         self._tallies: dict[Namespace, Tally] = {}
 
@@ -220,21 +202,9 @@ class RecentVerification:
                 connected(pipeline.source_uri, "source") as source,
                 connected(pipeline.destination_uri, "destination") as destination,
             ):
-                yield from self._run(self._settling(source, destination))
+                yield from self._run(self._options.settling(source, destination, self._passed, self._session.say))
         finally:
             self.verdict.seconds = time.monotonic() - start
-
-    def _settling(self, source: Client, destination: Client) -> Settling:
-        options = self._options
-        return Settling(
-            source,
-            destination,
-            options.recheck,
-            self._passed,
-            options.ignore_field_order,
-            options.lost_for,
-            say=self._session.say,
-        )
 
     def _run(self, settling: Settling) -> Iterator[Difference]:
         for namespace, group in groupby(self._changed, itemgetter(0)):
@@ -242,11 +212,7 @@ class RecentVerification:
                 continue
             tally = self._tally(namespace)
             for chunk in chunks(key for _, key in group):
-
-                def differing(pair: Pair = tally.pair, chunk: list[bytes] = chunk) -> list[bytes]:
-                    return settling.differing(pair, chunk)
-
-                different = patiently(f"read documents of {namespace}", settling.lost_for, differing, self._session.say)
+                different = settling.differing_with_retries(tally.pair, chunk)
                 tally.documents += len(chunk)
                 if different:
                     settling.add(tally.pair, different)

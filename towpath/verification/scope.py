@@ -8,7 +8,7 @@ each topic: `remove --topics` and `deploy` start another one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 from uuid import uuid4
 
@@ -53,16 +53,14 @@ class Origin:
                     side: str(replica_set(client, side))
                     for side, client in zip(_SIDES, (source, destination), strict=True)
                 }
-                held = _collections(
-                    pipeline, Selection(pipeline.include, pipeline.exclude), source, destination, views=False
-                )
+                both = _collections(pipeline, pipeline.selection, source, destination, views=False)
             except PyMongoError as error:
                 raise TowpathError(f"cannot list the collections of both clusters: {error}") from error
         if topic_ids is None:
             topic_ids = session.topics.ids(pipeline_topics(pipeline, session.topics.all()))
         uuids = {
             side: {collection.namespace: collection.uuid for collection in by_name.values() if collection.uuid}
-            for side, by_name in zip(_SIDES, held, strict=True)
+            for side, by_name in zip(_SIDES, both, strict=True)
         }
         return cls(sets, uuids, topic_ids, _selection(pipeline))
 
@@ -92,12 +90,10 @@ class Origin:
         common = sorted(self.topics.keys() & now.topics.keys())
         if not common:
             return "the pipeline's log is gone: it was removed since"
-        recreated = [name for name in common if self.topics[name] != now.topics[name]]
-        return (
-            f"the pipeline was removed and deployed again since: the topic {recreated[0]} is another one"
-            if recreated
-            else ""
-        )
+        recreated = (name for name in common if self.topics[name] != now.topics[name])
+        if name := next(recreated, ""):
+            return f"the pipeline was removed and deployed again since: the topic {name} is another one"
+        return ""
 
     def _changed(self, now: Origin) -> Iterator[str]:
         for side in _SIDES:
@@ -141,7 +137,7 @@ def pairs(pipeline: Pipeline, only: Sequence[str], *, views: bool = False) -> li
     `only` holds patterns of source namespaces; empty means all. Views are not replicated, and are included only with
     `views`. Raises `Refused` when there are none.
     """
-    selection = Selection(pipeline.include, pipeline.exclude, tuple(only))
+    selection = replace(pipeline.selection, only=tuple(only))
     with (
         connected(pipeline.source_uri, "source", answer=ANSWER_S) as source,
         connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
@@ -162,15 +158,15 @@ def _collections(
     def is_part(name: str, collection: Collection) -> bool:
         return (views or collection.kind != "view") and selection.matches(name)
 
-    ours = {found.namespace: found for found in collections(source) if is_part(found.namespace, found)}
+    ours = {entry.namespace: entry for entry in collections(source) if is_part(entry.namespace, entry)}
     # the user may lack the privilege to list the collections of the bookkeeping database
     databases = [name for name in destination.list_database_names() if name != _BOOKKEEPING]
     renamed = {new: old for old, new in pipeline.renames.by_source.items()}
-    named = [(renamed.get(found.namespace, found.namespace), found) for found in collections(destination, databases)]
+    named = [(renamed.get(entry.namespace, entry.namespace), entry) for entry in collections(destination, databases)]
     theirs = {
-        name: found
-        for name, found in named
-        if is_part(name, found) and pipeline.renames.destination(name) == found.namespace
+        name: entry
+        for name, entry in named
+        if is_part(name, entry) and pipeline.renames.destination(name) == entry.namespace
     }
     return ours, theirs
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from towpath.errors import TowpathError
 from towpath.events import BadLine, Difference, as_line, event
 from towpath.verification.scope import Metadata
 from verifier import Kind, Namespace, Verdict
+from verifier.raw import Key, id_key
 from verifier.values import Shown, extended_json, paths, whole
 
 KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "order")
@@ -48,8 +49,7 @@ def difference(difference: verifier.Difference, destination_namespace: Namespace
 
 def shown_id(id: bytes) -> Any:
     """The `_id` as JSON; None where Extended JSON cannot express it exactly."""
-    shown = extended_json(id)
-    return None if shown is None else json.loads(shown)
+    return json.loads(extended_json(id) or "null")
 
 
 def read(place: Path) -> Iterator[Difference]:
@@ -58,10 +58,8 @@ def read(place: Path) -> Iterator[Difference]:
     for number, line in enumerate(_lines(place), 1):
         if complete:
             raise TowpathError(f"{place}, line {number}: there is a line after the counts; run `towpath verify` again")
-        if "clean" in line:
-            complete = True
-            continue
-        if "command" in line:  # of options, views and indexes, which are not repaired through the log
+        complete = "clean" in line
+        if complete or "command" in line:  # of options, views and indexes, which are not repaired through the log
             continue
         try:
             parsed = event({"event": "difference", **line})  # older versions wrote no "event"
@@ -72,7 +70,7 @@ def read(place: Path) -> Iterator[Difference]:
         except ValueError as error:
             raise TowpathError(f"{place}, line {number}, is not a difference: {error!r}") from error
     if not complete:
-        raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
+        raise _incomplete(place)
 
 
 def counts(place: Path) -> dict[str, Any]:
@@ -80,8 +78,12 @@ def counts(place: Path) -> dict[str, Any]:
     lines = deque(_lines(place), maxlen=1)
     last = lines[0] if lines else {}
     if "clean" not in last:
-        raise TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
+        raise _incomplete(place)
     return last
+
+
+def _incomplete(place: Path) -> TowpathError:
+    return TowpathError(f"{place} is not whole: its last line must hold the counts; run `towpath verify` again")
 
 
 def last(pipeline: str) -> dict[str, Any] | None:
@@ -90,31 +92,22 @@ def last(pipeline: str) -> dict[str, Any] | None:
     return counts(place) if place.exists() else None
 
 
-def remove_repaired(place: Path, is_repaired: Callable[[Namespace, bytes], bool], only: str | None = None) -> None:
-    """Remove the repaired documents from a verdict.
-
-    `only`: change the verdict only if it has this id.
-    """
+def remove_repaired(place: Path, repaired: Set[tuple[Namespace, Key]], only: str | None = None) -> None:
+    """Remove the repaired documents from a verdict; with `only`, just if the verdict has this id."""
     with locked(place):
         if only is not None and (not place.exists() or counts(place).get("id") != only):
             return
+        removed: Counter[str] = Counter()
         with state_files.writing(place) as file:
-            _write_rest(place, file, is_repaired)
-
-
-def _write_rest(place: Path, file: state_files.Writing, is_repaired: Callable[[Namespace, bytes], bool]) -> None:
-    removed: Counter[str] = Counter()
-    for line in _lines(place):
-        if "id_bson" in line and is_repaired(line["namespace"], bytes.fromhex(line["id_bson"])):
-            removed[line["kind"]] += 1
-        elif "clean" in line:
-            counts: dict[str, int] = {kind: line[kind] - removed[kind] for kind in KINDS}
-            clean = not any(counts.values()) and not line.get("metadata") and not line.get("trouble")
-            file.write(
-                as_line({**line, **counts, "clean": clean, "repaired": line.get("repaired", 0) + removed.total()})
-            )
-        else:
-            file.write(as_line(line))
+            for line in _lines(place):
+                if "id_bson" in line and (line["namespace"], id_key(bytes.fromhex(line["id_bson"]))) in repaired:
+                    removed[line["kind"]] += 1
+                    continue
+                if "clean" in line:
+                    line |= {kind: line[kind] - removed[kind] for kind in KINDS}
+                    differs = any(line[kind] for kind in KINDS) or line.get("metadata") or line.get("trouble")
+                    line |= {"clean": not differs, "repaired": line.get("repaired", 0) + removed.total()}
+                file.write(as_line(line))
 
 
 def _lines(place: Path) -> Iterator[dict[str, Any]]:
@@ -152,18 +145,6 @@ class Example:
             None if difference.source is None else whole(difference.source),
             None if difference.destination is None else whole(difference.destination),
         )
-
-
-@dataclass(slots=True)
-class Examples:
-    """The first `most` differences; the others are only counted."""
-
-    most: int
-    found: list[Example] = field(default_factory=list)
-
-    def add(self, difference: verifier.Difference) -> None:
-        if len(self.found) < self.most:
-            self.found.append(Example.of(difference))
 
 
 @dataclass(frozen=True, slots=True)

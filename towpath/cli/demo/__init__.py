@@ -7,40 +7,40 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
 from pymongo import MongoClient
+from rich.console import Group
+from rich.table import Table
 
 from connectors.control import wait_running
 from towpath import barrier
 from towpath import stack as embedded
 from towpath.cli.demo.load import NAMESPACES, Store, Writer, fill
-from towpath.cli.demo.report import compare_all, pushes, summary
 from towpath.cli.init import write_pipeline_file
-from towpath.cli.options import opened, say
+from towpath.cli.options import FOLDER, flag, opened, print_tables, say
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.errors import TowpathError
+from towpath.kafka import consume
+from towpath.log.records import record
+from towpath.namespaces import topic_of
 from towpath.session import Session
 from towpath.status.collector import read_status
+from verifier import Comparison, Different, Extra, Missing, compare
+from verifier.reads import collection
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Leave the stack and the pipeline running, and say where.")
-@click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of the stack; default: a temporary one.",
-)
-@click.option("--messages", default=20_000, show_default=True, help="Mails at the source before the copy begins.")
-@click.option(
-    "--seconds", default=20.0, show_default=True, help="How long to go on changing the source once the copy is done."
-)
-@click.option("--seed", default=1, show_default=True, help="Seed of the random input.")
+@flag("--keep", help="Leave the stack and the pipeline running, and say where.")
+@click.option("--dir", "directory", type=FOLDER, help="Folder of the stack; default: a temporary one.")
+@click.option("--messages", default=20_000, help="Mails at the source before the copy begins.")
+@click.option("--seconds", default=20.0, help="How long to go on changing the source once the copy is done.")
+@click.option("--seed", default=1, help="Seed of the random input.")
 def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed: int) -> None:
     """Start a stack, load two stores, replicate them while they change, and compare both sides byte for byte.
 
@@ -100,8 +100,8 @@ def _run(file: Path, source: Store, destination: Store, messages: int, seconds: 
         barrier.wait(session.pipeline, session.connect, session.topics, 240, lambda message: None)
         say(f"    caught up after {time.monotonic() - start:.1f} s")
         say("6/6 Comparing both sides, document by document, byte for byte")
-        comparisons = compare_all(source, destination)
-        summary(comparisons, writer.counts, pushes(session))
+        comparisons = {name: compare(collection(source, name), collection(destination, name)) for name in NAMESPACES}
+        _print_summary(comparisons, writer.counts, _push_size(session))
     return all(comparison.same for comparison in comparisons.values())
 
 
@@ -127,3 +127,32 @@ def _watch(session: Session, seconds: float) -> None:
         lag = f"lag {status.lag_records or 0:,} records, {status.lag_seconds:.1f} s"
         say(f"    {copy}; {lag}; {status.records_per_second:,.0f} records/s")
         time.sleep(1)
+
+
+def _push_size(session: Session) -> float:
+    """Bytes of key and value of an update in the devices' topic, on average; 0 if there is none."""
+    topic = session.topics.all()[topic_of(session.pipeline.name, "telemetry.hours")]
+    window = {place: (0, end) for place, (_, end) in session.topics.ends([topic]).items()}
+    with closing(session.topics.consumer()) as consumer:
+        changes = (record(message) for _, message in consume.messages(consumer, window))
+        sizes = [len(change.key) + len(change.value or b"") for change in changes if change.kind == "update"]
+    return sum(sizes) / max(1, len(sizes))
+
+
+def _print_summary(comparisons: Mapping[str, Comparison], counts: Counter[str], push_size: float) -> None:
+    changes = Table("changes by the writer", "count", box=None, padding=(0, 4, 0, 0))
+    for name, count in counts.most_common():
+        changes.add_row(name, f"{count:,}")
+    columns = ("namespace", "documents", "missing", "extra", "different", "verdict")
+    verdicts = Table(*columns, box=None, padding=(0, 4, 0, 0))
+    for namespace, comparison in comparisons.items():
+        kinds = Counter(type(difference) for difference in comparison.differences)
+        numbers = [f"{n:,}" for n in (comparison.compared, kinds[Missing], kinds[Extra], kinds[Different])]
+        verdicts.add_row(namespace, *numbers, "same" if comparison.same else "NOT THE SAME")
+    print_tables(Group("", changes, "", verdicts, ""))
+    if push_size:
+        click.echo(f"A pushed reading takes {push_size:,.0f} bytes in the log, however long its array is.")
+    if all(comparison.same for comparison in comparisons.values()):
+        click.echo("Both sides are the same, byte for byte, including types and field order.")
+    else:
+        click.echo("The sides differ, which is a bug: please report it, with the logs in the folder (--keep).")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from towpath.cli import report
 from towpath.cutover.sides import Sides
-from towpath.events import CutoverNote, Gate, Switch, Told
+from towpath.events import CutoverNote, Gate, Switch, TimedEvent
 from towpath.events import Step as StepDone
 from towpath.mongo_uri import without_credentials
 from towpath.text import utc
@@ -29,7 +29,7 @@ class Step:
     paused: bool
 
 
-def write_report(place: Path, sides: Sides, events: Sequence[Told]) -> None:
+def write_report(place: Path, sides: Sides, events: Sequence[TimedEvent]) -> None:
     """Write the page. Raises `TowpathError` when it cannot be written."""
     switch = next((event for event in events if isinstance(event, Switch)), None)
     report.write(
@@ -45,14 +45,14 @@ def write_report(place: Path, sides: Sides, events: Sequence[Told]) -> None:
     )
 
 
-def _facts(sides: Sides, events: Sequence[Told], switch: Switch | None) -> dict[str, str]:
+def _facts(sides: Sides, events: Sequence[TimedEvent], switch: Switch | None) -> dict[str, str]:
     pipeline, marker = sides.forward.pipeline, sides.marker
     return {
         "source": without_credentials(pipeline.source_uri),
         "destination": without_credentials(pipeline.destination_uri),
-        "begun": utc(events[0].told_at.timestamp()) if events else "",
+        "begun": utc(events[0].reported_at.timestamp()) if events else "",
         "primary now": switch.primary if switch else "as before",
-        "switched": utc(switch.told_at.timestamp()) if switch else "never",
+        "switched": utc(switch.reported_at.timestamp()) if switch else "never",
         "writes had stopped for": f"{switch.pause_seconds:.1f} s" if switch else "",
         "everything up to": f"{marker.moment}, cluster time of the source" if marker and marker.moment else "",
         "reverse pipeline": _reverse_pipeline(sides),
@@ -69,20 +69,22 @@ def _reverse_pipeline(sides: Sides) -> str:
     )
 
 
-def _steps(events: Sequence[Told]) -> Iterator[Step]:
+def _steps(events: Sequence[TimedEvent]) -> Iterator[Step]:
     steps = [event for event in events if isinstance(event, StepDone)]
     if not steps:
         return
-    first, last = _start(steps[0]), steps[-1].told_at
-    requested = (event.told_at for event in events if isinstance(event, CutoverNote) and event.event == "stop writes")
-    stopping = (step.told_at - timedelta(milliseconds=1) for step in steps if step.step.startswith(_STOP_STEP))
+    first, last = _start(steps[0]), steps[-1].reported_at
+    requested = (
+        event.reported_at for event in events if isinstance(event, CutoverNote) and event.event == "stop writes"
+    )
+    stopping = (step.reported_at - timedelta(milliseconds=1) for step in steps if step.step.startswith(_STOP_STEP))
     stopped = next(requested, next(stopping, last))
     percent = 100 / max((last - first).total_seconds(), 0.001)
     for step in steps:
         figures = ", ".join(f"{count:,} {name}" for name, count in step.figures.items())
         left = (_start(step) - first).total_seconds() * percent
-        yield Step(step.step, figures, step.seconds, left, step.seconds * percent, step.told_at > stopped)
+        yield Step(step.step, figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
 
 
 def _start(step: StepDone) -> datetime:
-    return step.told_at - timedelta(seconds=step.seconds)
+    return step.reported_at - timedelta(seconds=step.seconds)
