@@ -138,7 +138,7 @@ def _say(words: str) -> None:
 
 @pytest.fixture(scope="session")
 def clock(stack: embedded.Stack) -> Iterator[Clock]:
-    """Lets the source's time go on ten times a second, as it does at a source that is in use."""
+    """Lets the source's time go on five times a second, as it does at a source that is in use."""
     with Clock(stack.source) as running:
         yield running
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 Fact = TypeVar("Fact")
 
 
-def until(what: str, look: Callable[[], Fact | None], timeout: float = 60, every: float = 0.05) -> Fact:
+def until(what: str, look: Callable[[], Fact | None], timeout: float = 60, every: float = 0.15) -> Fact:
     """The first true value of `look`; `timeout` and `every` in seconds."""
     end = time.monotonic() + timeout
     while not (found := look()):

@@ -14,11 +14,11 @@ from typing import Any
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
-_EVERY_S = 0.1
+_EVERY_S = 0.2
 
 
 class Clock:
-    """Writes a note to the oplog, which no change stream shows, ten times a second from entry to exit of a `with`."""
+    """Writes a note to the oplog, which no change stream shows, five times a second from entry to exit of a `with`."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
