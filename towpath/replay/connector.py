@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from connectors.control import Wait, forget_offsets, statuses, wait_stopped
@@ -15,6 +15,7 @@ from towpath.bookkeeping.positions import Counts
 from towpath.deploy import credentials
 from towpath.deploy.deployment import put
 from towpath.errors import MongoUnreachable, NoSuchConnector, NotYet, TowpathError
+from towpath.events import Progress
 from towpath.kafka.topics import Place, Topics
 from towpath.log.bounds import CODES, breaks_within, still_in_log
 from towpath.log.dead_letters import DeadLetter, letters
@@ -132,27 +133,6 @@ _RUN_AGAIN = "fix the cause and run the same command again: it continues where i
 _WINDOW = 20  # polls over which the rate is computed
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Counted in offsets of the log: records, transaction markers, and offsets that compaction has removed."""
-
-    done: int
-    of: int
-    per_second: float = 0.0
-
-    @property
-    def seconds_left(self) -> float | None:
-        """At the present rate; None while the sink applies nothing."""
-        return (self.of - self.done) / self.per_second if self.per_second > 0 else None
-
-
-def progress(log: Log, done: Mapping[Place, int]) -> Progress:
-    """How much of a range of the log is applied."""
-    remaining = sum(end - start for start, end in gaps(log, done).values())
-    total = sum(end - first for first, end in log.values())
-    return Progress(total - remaining, total)
-
-
 @dataclass(slots=True)
 class SinkProgress:
     """Follows a sink through a range of the log.
@@ -188,7 +168,7 @@ class SinkProgress:
         )
         done = -1
 
-        def applied() -> None:
+        def applied() -> Progress:
             nonlocal done
             progress = self.read()
             report(progress)
@@ -197,9 +177,10 @@ class SinkProgress:
                 waiting.extend()
             if progress.done < progress.of:
                 raise NotYet(f"it has applied {progress.done:,} of {progress.of:,} records")
+            return progress
 
         try:
-            waiting.until(applied)
+            report(replace(waiting.until(applied), is_last=True))
         except NoSuchConnector:
             raise
         except TowpathError as error:
@@ -219,10 +200,12 @@ class SinkProgress:
             if place not in peeked or not peeked[place].records:
                 done[place] = self.log[place][1]
         self._previous = {place: start for place, (start, _) in remaining.items()}
-        current = progress(self.log, done)
-        self._polls.append((time.monotonic(), current.done))
+        total = sum(end - first for first, end in self.log.values())
+        applied = total - sum(end - start for start, end in gaps(self.log, done).values())
+        self._polls.append((time.monotonic(), applied))
         (then, before), (now, after) = self._polls[0], self._polls[-1]
-        return Progress(current.done, current.of, (after - before) / (now - then) if now > then else 0.0)
+        rate = (after - before) / (now - then) if now > then else 0.0
+        return Progress(event="applying", done=applied, of=total, per_second=rate)
 
     def _refuse_broken(self) -> None:
         """Records that are gone from the log look like applied ones: raise `TowpathError` for them."""

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from connectors.rest import Connect
 from towpath.deploy import credentials
 from towpath.deploy.inventory import DESTINATION_SET
 from towpath.deploy.other_pipelines import REPLAY_OF
-from towpath.errors import Refused, TowpathError
+from towpath.errors import TowpathError
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.mongo.client import ReplicaSet
 from towpath.namespaces import Selection, namespace_of
@@ -29,10 +30,30 @@ PLAN = "towpath.replay"
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
 #: An ordinal that no cluster time has: a point in time with it means the end of that second.
 END_OF_SECOND = 2**31 - 1
-_RESERVED = ("sink", "source", "source-whole")  # `<pipeline>-replay-sink` is the sink of a pipeline of that name
+RESERVED = ("sink", "source", "source-whole")  # `<pipeline>-replay-sink` is the sink of a pipeline of that name
 
 #: Of each partition: the first offset, and the end.
 Log = Mapping[Place, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildOptions:
+    """`timeout` is in seconds without progress."""
+
+    only: tuple[str, ...]
+    force: bool
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ReplayOptions(RebuildOptions):
+    """`uri` may contain a password; without a `label`, it is derived from the destination."""
+
+    uri: str
+    label: str | None
+    until: ClusterTime | None
+    follow: bool
+    empty: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +161,15 @@ def default_label(destination: ReplicaSet) -> str:
     return hashlib.sha256(str(destination).encode()).hexdigest()[:8]
 
 
-def refuse_label(label: str) -> None:
-    if not LABEL.fullmatch(label) or label in _RESERVED:
-        raise Refused(
-            f"{label!r} cannot be the label of a replay: use at most 32 letters, digits and '-', and none of"
-            f" {', '.join(_RESERVED)}"
-        )
-
-
 def chosen(pipeline: Pipeline, only: Iterable[str]) -> Selection:
     """The namespaces of the pipeline; with patterns, those that match one of them."""
     return replace(pipeline.selection, only=tuple(only))
+
+
+def format_time(time: ClusterTime) -> str:
+    """A point in time: a whole second, or the cluster time and its second."""
+    second = datetime.fromtimestamp(time.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return second if time.ordinal == END_OF_SECOND else f"{time} ({second})"
 
 
 def late_starts(log: Log) -> dict[Place, int]:

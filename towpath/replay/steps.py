@@ -3,79 +3,53 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
 
-from pymongo import MongoClient
-
-from towpath.deploy.inventory import Inventory
 from towpath.errors import MongoUnreachable, NotWhole, Refused, TowpathError
+from towpath.events import Progress
+from towpath.finding import require
 from towpath.kafka.topics import Place
-from towpath.log import bounds, dead_letters
-from towpath.log.integrity import LogCheck, check
-from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, connected, replay_set
+from towpath.log import bounds, dead_letters, integrity
+from towpath.log.integrity import LogCheck
+from towpath.mongo.client import REPLAY_SIDE, connected
 from towpath.mongo_uri import without_credentials
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.replay import connector, rebuild_marker
-from towpath.replay import preconditions as refuse
-from towpath.replay.connector import Progress, SinkProgress
-from towpath.replay.plan import Log, Plan, Replay, default_label, find, name_of, namespaces, refuse_label
+from towpath.replay.connector import SinkProgress
+from towpath.replay.plan import Log, Plan, Replay, ReplayOptions, find, name_of, namespaces
+from towpath.replay.preconditions import (
+    OF_LABEL,
+    OF_REPLAY,
+    ReplayInventory,
+    capture_state,
+    format_counts,
+    refuse_too_early,
+)
 from towpath.replay.verdict import Verdict, missing_lines
 from towpath.session import Say, Session
 from towpath.text import counted, utc
 
-Client = MongoClient[dict[str, Any]]
+#: Receives the progress, as events.
+Report = Callable[[Progress], None]
+#: Asks a question: returns for a yes, raises for a no.
+Confirm = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ReplayOptions:
-    """`uri` may contain a password; without a `label`, it is derived from the destination."""
-
-    uri: str
-    label: str | None
-    only: tuple[str, ...]
-    until: ClusterTime | None
-    follow: bool
-    empty: bool
-    force: bool
-    timeout: float
-
-
-class Watcher(Protocol):
-    """Shows the progress of a replay or a rebuild, and confirms that documents may be deleted."""
-
-    def checking(self) -> AbstractContextManager[Callable[[int, int], None]]:
-        """Receives how many records of the log have been checked, and of how many."""
-
-    def applying(self) -> AbstractContextManager[Callable[[Progress], None]]:
-        """Receives the progress of the sink."""
-
-    def confirm(self, question: str) -> None:
-        """Return for a yes, raise for a no."""
-
-
-def replay(session: Session, options: ReplayOptions, watcher: Watcher) -> Verdict:
+def replay(session: Session, options: ReplayOptions, report: Report, confirm: Confirm) -> Verdict:
     """Run a replay to its end, or continue an existing one. Raises `Refused` for what is not supported."""
     session.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
-    refuse.refuse_plain(session.pipeline)
-    with connected(options.uri, REPLAY_SIDE) as client:
-        destination = replay_set(client)
-    label = options.label or default_label(destination)
-    refuse_label(label)
+    inventory = ReplayInventory(session, options)
+    require(OF_LABEL, inventory)
+    label = inventory.label
     existing = find(session.connect, session.pipeline, label)
-    running = (
-        _resume(session, options, existing, destination, watcher)
-        if existing
-        else _begin(session, options, label, destination, watcher)
-    )
+    running = _resume(inventory, existing, report) if existing else _begin(inventory, report, confirm)
     name = f"replay {label}"
     session.say(f"{name}: {length(running.replay.plan.log)}, to {without_credentials(options.uri)}")
     hint = f"`towpath remove PIPELINE --replay {label}` gives it up"
     progress = connector.sink_progress(running.replay, session.connect, session.topics)
-    run(progress, options.timeout, name, hint, session.say, watcher)
-    return _finish(session, running, name, watcher)
+    run(progress, options.timeout, name, hint, session.say, report)
+    return _finish(session, running, name, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,42 +60,29 @@ class _Running:
     resumed: bool
 
 
-def _begin(session: Session, options: ReplayOptions, label: str, destination: ReplicaSet, watcher: Watcher) -> _Running:
+def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> _Running:
     """Start a new replay: all checks, then its connector."""
-    pipeline, inventory = session.pipeline, Inventory(session.pipeline, session.connect, session.topics)
-    topics = refuse.selected(pipeline, options.only, inventory.existing)
-    refuse.refuse_name_taken(pipeline, label, inventory.existing)
-    refuse.refuse_source(inventory, destination, session.say)
-    refuse.refuse_own_destination(inventory, destination, session.say)
-    capture = refuse.capture_state(pipeline, session.connect)
-    refuse.refuse_uncopied(pipeline, force=options.force)
-    if not options.follow:
-        refuse.refuse_copying(pipeline, capture, options.only)
-    if options.until is not None:
-        refuse.refuse_until(pipeline, options.until, capture)
-    log = session.topics.ends(topics)
-    targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, log)]
-    refuse.refuse_written(inventory, label, destination, targets)
-    to_delete = _documents_to_delete(options, targets)
-    check = check_log(session, log, capture.copied, watcher, until=options.until, force=options.force)
-    if to_delete:
-        watcher.confirm(question(to_delete, options.uri))
+    session, options, pipeline = inventory.session, inventory.options, inventory.pipeline
+    for finding in require(OF_REPLAY, inventory):
+        session.say(finding.finding)
+    log = inventory.log
+    check = check_log(session, log, report, copied=inventory.capture.copied, until=options.until, force=options.force)
+    if inventory.counts:
+        confirm(question(inventory.counts, options.uri))
         with connected(options.uri, REPLAY_SIDE) as client:
-            rebuild_marker.empty(client, to_delete, session.say)
-    letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, label)), session.topics)
+            rebuild_marker.empty(client, inventory.counts, session.say)
+    letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, inventory.label)), session.topics)
     plan = Plan(options.only, options.until, options.follow, check is not None, time.time(), letters, log)
-    replay = Replay(pipeline, label, destination, options.uri, plan)
+    replay = Replay(pipeline, inventory.label, inventory.target.replica_set, options.uri, plan)
     connector.begin(replay, session.connect, session.topics, session.say)
     return _Running(replay, check, resumed=False)
 
 
-def _resume(
-    session: Session, options: ReplayOptions, existing: Replay, destination: ReplicaSet, watcher: Watcher
-) -> _Running:
+def _resume(inventory: ReplayInventory, existing: Replay, report: Report) -> _Running:
     """Continue the replay with this label, which was interrupted or follows."""
-    plan, label = existing.plan, existing.label
+    session, options, plan, label = inventory.session, inventory.options, existing.plan, existing.label
     same_options = plan.matches(options.only, options.until, follow=options.follow)
-    if not existing.destination.is_same(destination) or not same_options:
+    if not existing.destination.is_same(inventory.target.replica_set) or not same_options:
         raise Refused(
             f"there is a replay {label} to {existing.destination} already, started with {plan.words}; give the same"
             " options to continue it, another --name for one beside it, or give it up: towpath remove PIPELINE"
@@ -136,20 +97,26 @@ def _resume(
         )
     session.say(f"replay {label}: continuing the replay started at {utc(plan.began)}")
     connector.resume(replay, session.connect, session.say)
-    copied = refuse.capture_state(session.pipeline, session.connect).copied
-    check = check_log(session, plan.log, copied, watcher, until=None, force=True) if plan.forced else None
+    check = check_log(session, plan.log, report, force=True) if plan.forced else None
     return _Running(replay, check, resumed=True)
 
 
 def check_log(
-    session: Session, log: Log, copied: ClusterTime | None, watcher: Watcher, *, until: ClusterTime | None, force: bool
+    session: Session,
+    log: Log,
+    report: Report,
+    *,
+    force: bool,
+    copied: ClusterTime | None = None,
+    until: ClusterTime | None = None,
 ) -> LogCheck | None:
-    """What the log lacks; None when it is whole. Unless `force`, prints what it lacks and raises `NotWhole`."""
-    with watcher.checking() as report:
-        result = check(session.pipeline, session.topics, namespaces(session.pipeline, log), copied, report)
-    result = replace(result, cut_short=_cut_short(session, log))
+    """What the log lacks; None when it is whole. Unless `force`, prints what it lacks and raises `NotWhole`.
+
+    `copied` is needed for `until` only: see `integrity.check`.
+    """
+    result = replace(_read_log(session, log, copied, report), cut_short=_cut_short(session, log))
     if until is not None:
-        refuse.refuse_too_early(until, result.earliest)
+        refuse_too_early(until, result.earliest)
     if result.is_whole:
         return None
     if not force:
@@ -167,6 +134,19 @@ def check_log(
     return result
 
 
+def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
+    names = namespaces(session.pipeline, log)
+    result = integrity.check(
+        session.pipeline,
+        session.topics,
+        names,
+        copied,
+        lambda done, of: report(Progress(event="checking", done=done, of=of)),
+    )
+    report(Progress(event="checking", done=result.records, of=result.records, is_last=True))
+    return result
+
+
 def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
     """Partitions that were truncated or recreated, by the positions at the pipeline's destination.
 
@@ -179,34 +159,23 @@ def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
         return {}
 
 
-def _documents_to_delete(options: ReplayOptions, targets: Iterable[str]) -> dict[str, int]:
-    """Documents to delete, by namespace. Raises `Refused` for documents without --empty."""
-    with connected(options.uri, REPLAY_SIDE) as client:
-        counts = refuse.document_counts(client, targets)
-    if not options.empty:
-        refuse.refuse_documents(counts)
-    return counts
-
-
 def question(counts: Mapping[str, int], uri: str) -> str:
     """The confirmation question before documents are deleted."""
     count, address = sum(counts.values()), without_credentials(uri)
-    return f"Delete all {count:,} documents of {refuse.format_counts(counts)} at {address}?"
+    return f"Delete all {count:,} documents of {format_counts(counts)} at {address}?"
 
 
-def run(progress: SinkProgress, timeout: float, name: str, hint: str, say: Say, watcher: Watcher) -> None:
+def run(progress: SinkProgress, timeout: float, name: str, hint: str, say: Say, report: Report) -> None:
     """Wait until the log is applied. Raises `TowpathError` on Ctrl-C, with what continues and `hint`."""
-    with watcher.applying() as report:
-        try:
-            progress.wait_until_applied(timeout, report, say)
-        except KeyboardInterrupt:
-            raise TowpathError(
-                f"{name}: goes on in Kafka Connect. Run the same command again to see its progress and to finish it;"
-                f" {hint}"
-            ) from None
+    try:
+        progress.wait_until_applied(timeout, report, say)
+    except KeyboardInterrupt:
+        raise TowpathError(
+            f"{name}: goes on in Kafka Connect. Run the same command again to see its progress and to finish it; {hint}"
+        ) from None
 
 
-def _finish(session: Session, running: _Running, name: str, watcher: Watcher) -> Verdict:
+def _finish(session: Session, running: _Running, name: str, report: Report) -> Verdict:
     """The verdict. Unless it follows, the replay ends and is removed."""
     replay = running.replay
     plan = replay.plan
@@ -226,18 +195,16 @@ def _finish(session: Session, running: _Running, name: str, watcher: Watcher) ->
         refused=connector.dead_letters_since(replay.sink, session.topics, plan.letters),
         letters=replay.dead_letter_topic,
         deleted=connector.deleted_heads(session.pipeline, plan.log, session.topics),
-        earliest=None if plan.until is None else _overrun(session, plan.log, plan.until, watcher),
+        earliest=None if plan.until is None else _overrun(session, plan.log, plan.until, report),
     )
     if not plan.follow:
         connector.remove(replay, session.connect, session.topics, keep_letters=True, say=session.say)
     return verdict
 
 
-def _overrun(session: Session, log: Log, until: ClusterTime, watcher: Watcher) -> ClusterTime | None:
+def _overrun(session: Session, log: Log, until: ClusterTime, report: Report) -> ClusterTime | None:
     """The earliest point in time that can be rebuilt now, if it is later than `until`."""
-    copied = refuse.capture_state(session.pipeline, session.connect).copied
-    with watcher.checking() as report:
-        earliest = check(session.pipeline, session.topics, namespaces(session.pipeline, log), copied, report).earliest
+    earliest = _read_log(session, log, capture_state(session.pipeline, session.connect).copied, report).earliest
     return earliest if earliest is not None and until < earliest else None
 
 

@@ -12,7 +12,7 @@ from towpath.log.dead_letters import DeadLetter
 from towpath.log.integrity import BrokenKey, Headless, LogCheck
 from towpath.log.records import readable
 from towpath.pipeline import ClusterTime
-from towpath.replay.preconditions import format_time
+from towpath.replay.plan import format_time
 from towpath.text import counted, duration, utc
 
 _SHOWN, _IN_JSON = 20, 1_000  # items in text and in JSON
