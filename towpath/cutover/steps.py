@@ -27,7 +27,6 @@ from connectors.control import stop_sink
 from towpath import barrier
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Reporter
-from towpath.cutover.gate import Limits
 from towpath.cutover.pause import IncrementalVerification, Pause, compare_quiet
 from towpath.cutover.sides import Sides
 from towpath.cutover.writes import LateWrites, WriteStop, allow, writes_through
@@ -49,7 +48,10 @@ SWITCH_S = 10.0  # seconds for the final write, which cannot be undone; without 
 class CutoverOptions:
     """The options of the command line."""
 
-    limits: Limits
+    max_lag: float
+    """In seconds, with which a cutover may begin."""
+    max_age: float
+    """Of the last full verification, in seconds."""
     newest: int
     """Records of the log that are verified before the pause."""
     quiet: bool
