@@ -9,8 +9,9 @@ it says that all of these have been sent. From then on, the log can rebuild ever
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import bson
@@ -21,6 +22,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from connectors.control import Wait
 from connectors.rest import Connect
 from towpath.errors import MongoUnreachable, NotYet, TopicError
+from towpath.finding import Finding, Precondition, Preconditions, error
 from towpath.kafka.topics import Topics
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.mongo.client import connected
@@ -33,6 +35,7 @@ KEYS = (NAME, ONLY)
 _LOST = (286, 280, 136)  # ChangeStreamHistoryLost, ChangeStreamFatalError, CappedPositionLost
 _UNREACHABLE_S = 60.0  # how long a worker may not answer, in waits without a timeout
 _EVERYTHING = ".*"
+_error = partial(error, "resnapshot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +77,70 @@ def is_lost(client: MongoClient[dict[str, Any]], since: ClusterTime) -> bool:
         with client.watch(keys, start_at_operation_time=start, batch_size=1, max_await_time_ms=100) as stream:
             stream.try_next()
         return False
-    except OperationFailure as error:
-        if error.code in _LOST:
+    except PyMongoError as failure:
+        if isinstance(failure, OperationFailure) and failure.code in _LOST:
             return True
-        raise MongoUnreachable(f"the source does not say how far back its oplog reaches: {error}") from error
-    except PyMongoError as error:
-        raise MongoUnreachable(f"the source does not say how far back its oplog reaches: {error}") from error
+        raise MongoUnreachable(f"the source does not say how far back its oplog reaches: {failure}") from failure
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What the preconditions of a resnapshot look at. `only` are the patterns of the command."""
+
+    pipeline: Pipeline
+    captured: Sequence[Captured]
+    only: tuple[str, ...]
+
+    @property
+    def started(self) -> list[Captured]:
+        return [connector for connector in self.captured if connector.under_way]
+
+    @property
+    def interrupted(self) -> str | None:
+        """The name of an interrupted resnapshot to continue; None to start a new one."""
+        lost = any(connector.lost and connector.state.resnapshot == connector.resnapshot for connector in self.started)
+        return self.started[0].resnapshot if self.started and not lost else None
+
+
+def something_captured(inventory: Inventory) -> Iterator[Finding]:
+    if not inventory.captured:
+        yield _error(f"{inventory.pipeline.name} has not captured anything yet", "`towpath status` shows its state")
+
+
+def same_only(inventory: Inventory) -> Iterator[Finding]:
+    """An interrupted resnapshot is continued with its own --only."""
+    if any(connector.only != expression(inventory.pipeline, inventory.only) for connector in inventory.started):
+        name = inventory.started[0].resnapshot
+        yield _error(
+            f"a resnapshot of {inventory.pipeline.name} with a different --only ({name}) is not finished",
+            "to continue it, pass the same --only",
+        )
+
+
+def copied(inventory: Inventory) -> Iterator[Finding]:
+    for connector in () if inventory.started else inventory.captured:
+        if connector.state.phase == "copy" and not connector.lost:
+            yield _error(
+                f"{connector.connector} has not finished the initial copy", "wait until it has, it continues by itself"
+            )
+
+
+def all_that_is_lost(inventory: Inventory) -> Iterator[Finding]:
+    """Where changes of all collections are lost, all collections are re-read."""
+    if inventory.only and not inventory.started and any(connector.lost for connector in inventory.captured):
+        yield _error(
+            f"changes of all collections since {inventory.captured[0].since} are lost: a resnapshot of"
+            f" {', '.join(inventory.only)} alone would leave the other collections as they were then",
+            "run it without --only",
+        )
+
+
+PRECONDITIONS: Preconditions[Inventory] = [
+    Precondition(something_captured),
+    Precondition(same_only),
+    Precondition(copied),
+    Precondition(all_that_is_lost),
+]
 
 
 def expression(pipeline: Pipeline, only: Iterable[str]) -> str:

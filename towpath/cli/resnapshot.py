@@ -13,8 +13,8 @@ from towpath import resnapshot as resnapshots
 from towpath.barrier import asking, passing
 from towpath.cli import verify
 from towpath.cli.options import json_option, opened, pipeline_argument, say
-from towpath.errors import Refused
 from towpath.events import as_line
+from towpath.finding import require
 from towpath.log import reread_requests
 from towpath.repair import targets
 from towpath.repair.rereads import NotRepaired, repair
@@ -52,7 +52,9 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         reread_requests.refuse_unable(session.pipeline)
         session.require_deployed()
         connectors = resnapshots.read_captured(session.pipeline, session.connect)
-        name = _interrupted(session, connectors, only)
+        inventory = resnapshots.Inventory(session.pipeline, connectors, only)
+        require(resnapshots.PRECONDITIONS, inventory)
+        name = inventory.interrupted
         for line in _plan(session, connectors, name, only):
             say(line)
         if dry_run:
@@ -67,33 +69,6 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
             session, pairs(session.pipeline, only), _options(), VerifyRequest(False, only=only), as_json=as_json
         )
     verify.end(verdict.verdict, verdict.differences)
-
-
-def _interrupted(session: Session, connectors: Sequence[Captured], only: tuple[str, ...]) -> str | None:
-    """The name of an interrupted resnapshot to continue; None to start a new one. Raises `Refused`."""
-    if not connectors:
-        raise Refused(f"{session.pipeline.name} has not captured anything yet; `towpath status` shows its state")
-    started = [connector for connector in connectors if connector.under_way]
-    if started:
-        name = started[0].resnapshot
-        if any(connector.only != resnapshots.expression(session.pipeline, only) for connector in started):
-            raise Refused(
-                f"a resnapshot of {session.pipeline.name} with a different --only ({name}) is not finished;"
-                " to continue it, pass the same --only"
-            )
-        lost_again = any(connector.lost and connector.state.resnapshot == connector.resnapshot for connector in started)
-        return None if lost_again else name
-    copying = next((one for one in connectors if one.state.phase == "copy" and not one.lost), None)
-    if copying:
-        raise Refused(
-            f"{copying.connector} has not finished the initial copy; wait until it has, it continues by itself"
-        )
-    if only and any(connector.lost for connector in connectors):
-        raise Refused(
-            f"changes of all collections since {connectors[0].since} are lost: a resnapshot of {', '.join(only)} alone"
-            " would leave the other collections as they were then; run it without --only"
-        )
-    return None
 
 
 def _plan(session: Session, connectors: Sequence[Captured], name: str | None, only: tuple[str, ...]) -> Iterator[str]:
