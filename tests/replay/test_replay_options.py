@@ -73,7 +73,7 @@ def test_a_password_is_refused_on_the_command_line_and_read_from_a_private_file_
 
 def test_a_plan_is_read_as_it_was_written():
     log = {("shop.shop.orders", 1): (3, 9), ("shop.shop.orders", 0): (0, 0)}
-    plan = Plan(("shop.*",), ClusterTime(5, 6), False, True, 1.5, 2, log)
+    plan = Plan(only=("shop.*",), until=ClusterTime(5, 6), follow=False, forced=True, began=1.5, letters=2, log=log)
     assert Plan.from_json(plan.as_json()) == plan
     assert plan.matches(["shop.*"], ClusterTime(5, 6), follow=False)
     assert not plan.matches([], ClusterTime(5, 6), follow=False)

@@ -117,7 +117,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             question = f"Delete {len(topics)} topics with all their records{ending}? This cannot be undone"
             click.confirm(question, abort=True)
         for replay in replays:
-            connector.remove(replay, session.connect, session.topics, keep_letters=False, say=say)
+            connector.remove(replay, session, keep_letters=False)
         deployment.remove(session.pipeline, session.connect, session.topics, log=log, say=say)
         click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
@@ -130,5 +130,5 @@ def _remove_replay(session: Session, label: str, *, dry_run: bool) -> None:
     if dry_run:
         say(f"would remove {replay.name}")
         return
-    connector.remove(replay, session.connect, session.topics, keep_letters=False, say=say)
+    connector.remove(replay, session, keep_letters=False)
     click.echo(f"{session.pipeline.name}: replay {label} removed; its destination keeps what it holds")

@@ -70,14 +70,15 @@ def often_enough(inventory: Inventory) -> Iterator[Finding]:
 def deployed(inventory: Inventory) -> Iterator[Finding]:
     """The topics exist and have the settings in the file."""
     pipeline, topics, names = inventory.pipeline, inventory.session.topics, inventory.change_topics
+    compaction = pipeline.compaction
     if pipeline.request_topic not in inventory.existing or not names:
         has_requests = pipeline.request_topic in inventory.existing
         missing = "no change topics" if has_requests else f"no topic {pipeline.request_topic}"
         yield _error(f"{pipeline.name} has {missing} at {topics.bootstrap}", "`towpath deploy` creates them")
-    for name, settings in sorted(topics.settings_of_all(names).items()) if pipeline.compaction else ():
-        if settings.get(MARK) != str(pipeline.compaction.lag_ms):
+    for name, settings in sorted(topics.settings_of_all(names).items()) if compaction else ():
+        if compaction and settings.get(MARK) != str(compaction.lag_ms):
             yield _error(
-                f"the topic {name} has {MARK}={settings.get(MARK)}, and the file says {pipeline.compaction.lag_ms}"
+                f"the topic {name} has {MARK}={settings.get(MARK)}, and the file says {compaction.lag_ms}"
                 " ([log] compaction_lag)",
                 "`towpath deploy` applies the file's settings",
             )

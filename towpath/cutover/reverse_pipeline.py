@@ -42,7 +42,7 @@ from towpath.log.source_offsets import read_state
 from towpath.mongo.client import connected
 from towpath.namespaces import Renames, Selection
 from towpath.pipeline import ClusterTime, Pipeline
-from towpath.replay import rebuild_marker
+from towpath.replay import rebuild
 from towpath.topic_settings import pipeline_topics
 
 _POLL_S = 0.1
@@ -135,7 +135,7 @@ def refuse_unmovable(pipeline: Pipeline, connect: Connect) -> None:
     """Raise `Refused` unless the sink can skip what is in the log."""
     refuse_unstopped(connect, [pipeline.sink_connector])
     with connected(pipeline.destination_uri, "destination") as client:
-        if rebuild_marker.marker(client, pipeline) is not None:
+        if rebuild.marker(client, pipeline) is not None:
             raise Refused(
                 f"{pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning;"
                 " `towpath replay --rebuild` ends that first"

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -56,22 +56,40 @@ class ReplayOptions(RebuildOptions):
     empty: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The options of a replay and the state of the log when it started."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The options of a replay or a rebuild, and the state of the log when it started."""
 
     only: tuple[str, ...]
     """Patterns of source namespaces; empty for all of the pipeline."""
-    until: ClusterTime | None
-    follow: bool
     forced: bool
     """Whether it started although the log is not whole."""
     began: float
     """Seconds since the epoch."""
     letters: int
-    """The end offset of its dead-letter topic at the start."""
+    """The end offset of the sink's dead-letter topic."""
     log: Log
-    """Where the log began and ended at the start."""
+    """Where the log began and ended."""
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in self.log})
+
+    @property
+    def offsets(self) -> int:
+        """How many there are to apply: records, transaction markers, and those that compaction has removed."""
+        return sum(end - first for first, end in self.log.values())
+
+    @property
+    def late(self) -> dict[Place, int]:
+        """The partitions whose beginning was gone, with their first offset."""
+        return {place: first for place, (first, _) in self.log.items() if first > 0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Start):
+    until: ClusterTime | None
+    follow: bool
 
     def matches(self, only: Iterable[str], until: ClusterTime | None, *, follow: bool) -> bool:
         """Whether these are the options that it was started with."""
@@ -85,15 +103,9 @@ class Plan:
         return " ".join(options + (["--follow"] if self.follow else [])) or "no options"
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "only": list(self.only),
-            "until": str(self.until) if self.until else None,
-            "follow": self.follow,
-            "forced": self.forced,
-            "began": self.began,
-            "letters": self.letters,
-            "log": [[topic, partition, *bounds] for (topic, partition), bounds in sorted(self.log.items())],
-        }
+        log = [[topic, partition, *bounds] for (topic, partition), bounds in sorted(self.log.items())]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {"only": list(self.only), "until": str(self.until) if self.until else None, "log": log}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Plan:
@@ -172,11 +184,6 @@ def format_time(time: ClusterTime) -> str:
     return second if time.ordinal == END_OF_SECOND else f"{time} ({second})"
 
 
-def late_starts(log: Log) -> dict[Place, int]:
-    """The partitions whose beginning was gone when the log was read, with their first offset."""
-    return {place: first for place, (first, _) in log.items() if first > 0}
-
-
 def change_topics(pipeline: Pipeline, only: Iterable[str], existing: Mapping[str, Topic]) -> list[Topic]:
     """The topics of these namespaces, by name."""
     pattern = chosen(pipeline, only).topic_regex(pipeline.name)
@@ -197,7 +204,7 @@ def definition(replay: Replay) -> dict[str, str]:
         config["topics.regex"] = replay.selection.topic_regex(replay.pipeline.name)
     else:
         del config["topics.regex"]
-        config["topics"] = ",".join(dict.fromkeys(topic for topic, _ in sorted(plan.log)))
+        config["topics"] = ",".join(plan.topics)
     return config | {
         "towpath.until": str(plan.until) if plan.until else "",
         DESTINATION_SET: str(replay.destination),
@@ -237,7 +244,7 @@ def _replay(pipeline: Pipeline, label: str, config: Mapping[str, str]) -> Replay
 
 def find_leftovers(topics: Topics, pipeline: Pipeline, label: str) -> Replay | None:
     """What is left of a replay without its connector: dead letters that were kept, or the rest of a killed removal."""
-    plan = Plan((), None, follow=False, forced=False, began=0.0, letters=0, log={})
+    plan = Plan(only=(), until=None, follow=False, forced=False, began=0.0, letters=0, log={})
     uri = credentials.read_destination(secrets_of(pipeline, label))
     replay = Replay(pipeline, label, ReplicaSet("", ()), uri, plan)
     return replay if uri is not None or replay.dead_letter_topic in topics.all() else None

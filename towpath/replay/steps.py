@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from towpath.errors import MongoUnreachable, NotWhole, Refused, TowpathError
+from pymongo import WriteConcern
+
+from towpath.bookkeeping.positions import positions, task_states
+from towpath.errors import MongoUnreachable, NotWhole, Refused
 from towpath.events import Progress
 from towpath.finding import require
 from towpath.kafka.topics import Place
 from towpath.log import bounds, dead_letters, integrity
 from towpath.log.integrity import LogCheck
-from towpath.mongo.client import REPLAY_SIDE, connected
+from towpath.mongo.client import REPLAY_SIDE, Client, connected
 from towpath.mongo_uri import without_credentials
-from towpath.pipeline import ClusterTime, Pipeline
-from towpath.replay import connector, rebuild_marker
-from towpath.replay.connector import SinkProgress
+from towpath.pipeline import ClusterTime
+from towpath.replay import connector
 from towpath.replay.plan import Log, Plan, Replay, ReplayOptions, find, name_of, namespaces
 from towpath.replay.preconditions import (
     OF_LABEL,
@@ -26,9 +28,10 @@ from towpath.replay.preconditions import (
     format_counts,
     refuse_too_early,
 )
+from towpath.replay.sink_run import SinkRun
 from towpath.replay.verdict import Verdict, missing_lines
 from towpath.session import Say, Session
-from towpath.text import counted, utc
+from towpath.text import utc
 
 #: Receives the progress, as events.
 Report = Callable[[Progress], None]
@@ -43,42 +46,38 @@ def replay(session: Session, options: ReplayOptions, report: Report, confirm: Co
     require(OF_LABEL, inventory)
     label = inventory.label
     existing = find(session.connect, session.pipeline, label)
-    running = _resume(inventory, existing, report) if existing else _begin(inventory, report, confirm)
-    name = f"replay {label}"
-    session.say(f"{name}: {length(running.replay.plan.log)}, to {without_credentials(options.uri)}")
-    hint = f"`towpath remove PIPELINE --replay {label}` gives it up"
-    progress = connector.sink_progress(running.replay, session.connect, session.topics)
-    run(progress, options.timeout, name, hint, session.say, report)
-    return _finish(session, running, name, report)
+    replay, check = _resume(inventory, existing, report) if existing else _begin(inventory, report, confirm)
+    run = SinkRun(session, f"replay {label}", replay.sink, replay.name, REPLAY_SIDE, replay.plan)
+    run.wait_until_applied(options.timeout, f"`towpath remove PIPELINE --replay {label}` gives it up", report)
+    return _finish(run, replay, check, report, resumed=existing is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    replay: Replay
-    check: LogCheck | None
-    """What the log lacks; None when it is whole."""
-    resumed: bool
-
-
-def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> _Running:
-    """Start a new replay: all checks, then its connector."""
+def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tuple[Replay, LogCheck | None]:
+    """Start a new replay: all checks, then its connector. Returns what the log lacks, too; None when it is whole."""
     session, options, pipeline = inventory.session, inventory.options, inventory.pipeline
     for finding in require(OF_REPLAY, inventory):
         session.say(finding.finding)
-    log = inventory.log
-    check = check_log(session, log, report, copied=inventory.capture.copied, until=options.until, force=options.force)
+    log, copied = inventory.log, inventory.capture.copied
+    check = check_log(session, log, report, copied=copied, until=options.until, force=options.force)
     if inventory.counts:
         confirm(question(inventory.counts, options.uri))
         with connected(options.uri, REPLAY_SIDE) as client:
-            rebuild_marker.empty(client, inventory.counts, session.say)
-    letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, inventory.label)), session.topics)
-    plan = Plan(options.only, options.until, options.follow, check is not None, time.time(), letters, log)
+            empty(client, inventory.counts, session.say)
+    plan = Plan(
+        only=options.only,
+        until=options.until,
+        follow=options.follow,
+        forced=check is not None,
+        began=time.time(),
+        letters=dead_letters.end(replace(pipeline, name=name_of(pipeline, inventory.label)), session.topics),
+        log=log,
+    )
     replay = Replay(pipeline, inventory.label, inventory.target.replica_set, options.uri, plan)
-    connector.begin(replay, session.connect, session.topics, session.say)
-    return _Running(replay, check, resumed=False)
+    connector.begin(replay, session)
+    return replay, check
 
 
-def _resume(inventory: ReplayInventory, existing: Replay, report: Report) -> _Running:
+def _resume(inventory: ReplayInventory, existing: Replay, report: Report) -> tuple[Replay, LogCheck | None]:
     """Continue the replay with this label, which was interrupted or follows."""
     session, options, plan, label = inventory.session, inventory.options, existing.plan, existing.label
     same_options = plan.matches(options.only, options.until, follow=options.follow)
@@ -89,16 +88,17 @@ def _resume(inventory: ReplayInventory, existing: Replay, report: Report) -> _Ru
             f" --replay {label}"
         )
     replay = replace(existing, uri=options.uri)
-    lost = connector.lost_partitions(replay, session.topics)
-    if lost:
+    with connected(options.uri, REPLAY_SIDE) as client:
+        applied = positions(client, replay.sink)
+    if lost := bounds.breaks_within(plan.log, session.topics, applied):
         raise Refused(
-            "the log no longer holds what the replay had not applied yet: " + "; ".join(lost) + "; start again: towpath"
-            f" remove PIPELINE --replay {label}, then replay with --empty"
+            "the log no longer holds what the replay had not applied yet: "
+            + "; ".join(gap.description for gap in lost)
+            + f"; start again: towpath remove PIPELINE --replay {label}, then replay with --empty"
         )
     session.say(f"replay {label}: continuing the replay started at {utc(plan.began)}")
-    connector.resume(replay, session.connect, session.say)
-    check = check_log(session, plan.log, report, force=True) if plan.forced else None
-    return _Running(replay, check, resumed=True)
+    connector.resume(replay, session)
+    return replay, check_log(session, plan.log, report, force=True) if plan.forced else None
 
 
 def check_log(
@@ -165,40 +165,27 @@ def question(counts: Mapping[str, int], uri: str) -> str:
     return f"Delete all {count:,} documents of {format_counts(counts)} at {address}?"
 
 
-def run(progress: SinkProgress, timeout: float, name: str, hint: str, say: Say, report: Report) -> None:
-    """Wait until the log is applied. Raises `TowpathError` on Ctrl-C, with what continues and `hint`."""
-    try:
-        progress.wait_until_applied(timeout, report, say)
-    except KeyboardInterrupt:
-        raise TowpathError(
-            f"{name}: goes on in Kafka Connect. Run the same command again to see its progress and to finish it; {hint}"
-        ) from None
+def empty(client: Client, targets: Mapping[str, int], say: Say) -> None:
+    """Delete all documents of these namespaces; indexes and options stay."""
+    for target, count in targets.items():
+        say(f"emptying {target}: {count:,} documents")
+        database, collection = target.split(".", 1)
+        client.get_database(database, write_concern=WriteConcern("majority"))[collection].delete_many({})
 
 
-def _finish(session: Session, running: _Running, name: str, report: Report) -> Verdict:
+def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report, *, resumed: bool) -> Verdict:
     """The verdict. Unless it follows, the replay ends and is removed."""
-    replay = running.replay
-    plan = replay.plan
+    session, plan = run.session, replay.plan
     if not plan.follow:
         connector.stop(replay, session.connect)
-    verdict = Verdict(
-        name=name,
-        records=connector.counts(replay).records,
-        counted=True,
-        documents=documents(session.pipeline, replay.sink.destination_uri, REPLAY_SIDE, plan.log),
-        seconds=time.time() - plan.began,
-        until=plan.until,
-        following=plan.follow,
-        check=running.check,
-        resumed=running.resumed,
-        uncopied=session.pipeline.copy.method == "none",
-        refused=connector.dead_letters_since(replay.sink, session.topics, plan.letters),
-        letters=replay.dead_letter_topic,
-        deleted=connector.deleted_heads(session.pipeline, plan.log, session.topics),
-        earliest=None if plan.until is None else _overrun(session, plan.log, plan.until, report),
+    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+        records = sum(task.counts.records for task in task_states(client, replay.sink))
+    earliest = None if plan.until is None else _overrun(session, plan.log, plan.until, report)
+    verdict = Verdict.of(
+        run, check, resumed=resumed, records=records, until=plan.until, following=plan.follow, earliest=earliest
     )
     if not plan.follow:
-        connector.remove(replay, session.connect, session.topics, keep_letters=True, say=session.say)
+        connector.remove(replay, session, keep_letters=True)
     return verdict
 
 
@@ -206,19 +193,3 @@ def _overrun(session: Session, log: Log, until: ClusterTime, report: Report) -> 
     """The earliest point in time that can be rebuilt now, if it is later than `until`."""
     earliest = _read_log(session, log, capture_state(session.pipeline, session.connect).copied, report).earliest
     return earliest if earliest is not None and until < earliest else None
-
-
-def documents(pipeline: Pipeline, uri: str, side: str, log: Log) -> dict[str, int]:
-    """Namespace at the destination → its number of documents, estimated."""
-    counts = {}
-    with connected(uri, side) as client:
-        for name in namespaces(pipeline, log):
-            target = pipeline.renames.destination(name)
-            database, collection = target.split(".", 1)
-            counts[target] = client[database][collection].estimated_document_count()
-    return counts
-
-
-def length(log: Log) -> str:
-    records = sum(end - first for first, end in log.values())
-    return f"about {records:,} records of {counted(len({topic for topic, _ in log}), 'topic')}"

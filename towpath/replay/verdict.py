@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from towpath.log.integrity import BrokenKey, Headless, LogCheck
 from towpath.log.records import readable
 from towpath.pipeline import ClusterTime
 from towpath.replay.plan import format_time
+from towpath.replay.sink_run import SinkRun
 from towpath.text import counted, duration, utc
 
 _SHOWN, _IN_JSON = 20, 1_000  # items in text and in JSON
@@ -20,10 +22,11 @@ _SHOWN, _IN_JSON = 20, 1_000  # items in text and in JSON
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`records` were applied. The fields after `following` say why the destination is not whole."""
+    """The fields from `check` on say why the destination is not whole."""
 
     name: str
     records: int
+    """How many were applied."""
     counted: bool
     """Whether the tasks counted the records; else they are counted in offsets, with transaction markers."""
     documents: Mapping[str, int]
@@ -31,19 +34,49 @@ class Verdict:
     seconds: float
     until: ClusterTime | None
     following: bool
-    check: LogCheck | None
-    """What the log lacked at the start; None when it was whole."""
     resumed: bool
     """Whether this run continued an earlier one; `seconds` then counts from its start."""
+    letters: str
+    """The topic of the dead letters."""
+    check: LogCheck | None
+    """What the log lacked at the start; None when it was whole."""
     uncopied: bool
     """Whether the log has no initial copy."""
     refused: Sequence[DeadLetter]
-    letters: str
-    """The topic of the dead letters."""
-    deleted: Sequence[str] = ()
+    deleted: Sequence[str]
     """Descriptions of what retention deleted from the log meanwhile."""
-    earliest: ClusterTime | None = None
+    earliest: ClusterTime | None
     """The earliest point in time that can be rebuilt now, if it is later than `until`."""
+
+    @classmethod
+    def of(
+        cls,
+        run: SinkRun,
+        check: LogCheck | None,
+        *,
+        resumed: bool,
+        records: int | None = None,
+        until: ClusterTime | None = None,
+        following: bool = False,
+        earliest: ClusterTime | None = None,
+    ) -> Verdict:
+        """`records`: as the tasks count them."""
+        return cls(
+            name=run.name,
+            records=run.start.offsets if records is None else records,
+            counted=records is not None,
+            documents=run.documents(),
+            seconds=time.time() - run.start.began,
+            until=until,
+            following=following,
+            resumed=resumed,
+            letters=run.sink.dead_letter_topic,
+            check=check,
+            uncopied=run.session.pipeline.copy.method == "none",
+            refused=run.dead_letters(),
+            deleted=run.deleted_heads(),
+            earliest=earliest,
+        )
 
     @property
     def is_whole(self) -> bool:
@@ -129,12 +162,7 @@ def missing_json(check: LogCheck | None) -> list[dict[str, Any]]:
         return []
     return [
         *(
-            {
-                "namespace": item.namespace,
-                "partition": item.partition,
-                "first_offset": item.first_offset,
-                "first_time_ms": item.first_time_ms,
-            }
+            {name: getattr(item, name) for name in ("namespace", "partition", "first_offset", "first_time_ms")}
             for item in check.headless
         ),
         *(

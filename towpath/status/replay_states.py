@@ -16,7 +16,7 @@ from towpath.log.bounds import still_in_log
 from towpath.log.lag import measure
 from towpath.mongo.client import REPLAY_SIDE, briefly
 from towpath.pipeline import Pipeline
-from towpath.replay import rebuild_marker
+from towpath.replay import rebuild
 from towpath.replay.plan import Replay, change_topics, find_all
 from towpath.session import Session
 
@@ -74,7 +74,7 @@ def _state(replay: Replay, connect: Connect, topics: Topics) -> State:
         replay,
         "FAILED" if connector.failures else connector.state,
         connector.failures,
-        of=sum(end - first for first, end in replay.plan.log.values()),
+        of=replay.plan.offsets,
         dead_letters=sum(end - max(first, replay.plan.letters) for first, end in letters.values()),
     )
     if replay.uri is None:
@@ -98,7 +98,7 @@ class Replays:
     """All replays of a pipeline, and a rebuild that has not ended."""
 
     replays: tuple[State, ...] = ()
-    rebuild: rebuild_marker.State | None = None
+    rebuild: rebuild.State | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -119,7 +119,7 @@ def report(session: Session) -> Replays:
     """The replays now. If the destination does not answer, the status itself reports that."""
     replays = read_states(session.pipeline, session.connect, session.topics)
     try:
-        return Replays(replays, rebuild_marker.look(session.pipeline, session.topics))
+        return Replays(replays, rebuild.read_state(session.pipeline, session.topics))
     except MongoUnreachable:
         return Replays(replays)
 
