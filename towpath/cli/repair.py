@@ -68,7 +68,7 @@ def repair(
         reread_requests.refuse_unable(session.pipeline)
         of_verdict = ids is None and not dead_letters
         with passing(session) as passed, _strike_mended(session.pipeline, of_verdict=of_verdict) as mended:
-            left = _report(session, reread(session, documents, passed, timeout, say), mended, as_json=as_json)
+            left = _report(session, reread(session, documents, passed, timeout), mended, as_json=as_json)
         for line in unreplicated.lines(session):
             say(line)
     if left:

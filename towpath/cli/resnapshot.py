@@ -117,7 +117,7 @@ def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float
     say("comparing both sides, to find documents that were deleted meanwhile")
     _compare(session, only)
     with passing(session) as passed:
-        outcomes = repair(session, _to_reread(session, only), passed, timeout, say)
+        outcomes = repair(session, _to_reread(session, only), passed, timeout)
         left = [outcome for outcome in outcomes if isinstance(outcome, NotRepaired)]
     for outcome in left[:10]:
         say(f"left {outcome.document.namespace} {outcome.document.id.hex()}: {outcome.kind}: {outcome.reason}")

@@ -71,19 +71,11 @@ class Step:
         return f"{next(iter(self.command.body))} {self.namespace}"
 
 
-def ignore_step(step: Step) -> None:
-    """Do nothing before a step."""
-
-
-def ignore_progress(done: int, total: int, description: str) -> None:
-    """Do nothing during an index build."""
-
-
 def run(
     pipeline: Pipeline,
     steps: Sequence[Step],
-    on_step: Callable[[Step], None] = ignore_step,
-    on_progress: Progress = ignore_progress,
+    on_step: Callable[[Step], None] = lambda step: None,
+    on_progress: Progress = lambda done, total, description: None,
 ) -> None:
     """Run these steps at the destination. `on_step` is called before each, `on_progress` during index builds.
 
