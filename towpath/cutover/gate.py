@@ -276,7 +276,7 @@ def _capture(readiness: Readiness) -> Result:
 
 
 def _sink(readiness: Readiness) -> Result:
-    reverse_pipeline.refuse_unmovable(readiness.forward.pipeline, readiness.forward.connect)
+    reverse_pipeline.refuse_unmovable(readiness.forward)
     return True, "stopped, and can be moved to the end of the log", ""
 
 
