@@ -1,14 +1,19 @@
-"""The steps of `towpath replay` to another destination."""
+"""The steps of `towpath replay` to another destination, and its connector."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from pymongo import WriteConcern
 
-from towpath.bookkeeping.positions import positions, task_states
+from connectors.control import forget_offsets, statuses, wait_stopped
+from connectors.rest import Connect
+from towpath.bookkeeping import positions
+from towpath.deploy import credentials
+from towpath.deploy.deployment import put
 from towpath.errors import MongoUnreachable, NotWhole, Refused
 from towpath.events import Progress
 from towpath.finding import require
@@ -18,8 +23,7 @@ from towpath.log.integrity import LogCheck
 from towpath.mongo.client import REPLAY_SIDE, Client, connected
 from towpath.mongo_uri import without_credentials
 from towpath.pipeline import ClusterTime
-from towpath.replay import connector
-from towpath.replay.plan import Log, Plan, Replay, ReplayOptions, find, name_of, namespaces
+from towpath.replay.plan import Log, Plan, Replay, ReplayOptions, definition, find, name_of, namespaces
 from towpath.replay.preconditions import (
     OF_LABEL,
     OF_REPLAY,
@@ -32,7 +36,9 @@ from towpath.replay.sink_run import SinkRun
 from towpath.replay.verdict import Verdict, missing_lines
 from towpath.session import Say, Session
 from towpath.text import utc
+from towpath.topic_settings import TOPIC_SETTINGS, retention_settings
 
+_ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
 #: Receives the progress, as events.
 Report = Callable[[Progress], None]
 #: Asks a question: returns for a yes, raises for a no.
@@ -73,7 +79,7 @@ def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tupl
         log=log,
     )
     replay = Replay(pipeline, inventory.label, inventory.target.replica_set, options.uri, plan)
-    connector.begin(replay, session)
+    _create(replay, session)
     return replay, check
 
 
@@ -89,7 +95,7 @@ def _resume(inventory: ReplayInventory, existing: Replay, report: Report) -> tup
         )
     replay = replace(existing, uri=options.uri)
     with connected(options.uri, REPLAY_SIDE) as client:
-        applied = positions(client, replay.sink)
+        applied = positions.positions(client, replay.sink)
     if lost := bounds.breaks_within(plan.log, session.topics, applied):
         raise Refused(
             "the log no longer holds what the replay had not applied yet: "
@@ -97,7 +103,7 @@ def _resume(inventory: ReplayInventory, existing: Replay, report: Report) -> tup
             + f"; start again: towpath remove PIPELINE --replay {label}, then replay with --empty"
         )
     session.say(f"replay {label}: continuing the replay started at {utc(plan.began)}")
-    connector.resume(replay, session)
+    _run_again(replay, session)
     return replay, check_log(session, plan.log, report, force=True) if plan.forced else None
 
 
@@ -177,15 +183,15 @@ def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report
     """The verdict. Unless it follows, the replay ends and is removed."""
     session, plan = run.session, replay.plan
     if not plan.follow:
-        connector.stop(replay, session.connect)
+        _stop(replay, session.connect)
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
-        records = sum(task.counts.records for task in task_states(client, replay.sink))
+        records = sum(task.counts.records for task in positions.task_states(client, replay.sink))
     earliest = None if plan.until is None else _overrun(session, plan.log, plan.until, report)
     verdict = Verdict.of(
         run, check, resumed=resumed, records=records, until=plan.until, following=plan.follow, earliest=earliest
     )
     if not plan.follow:
-        connector.remove(replay, session, keep_letters=True)
+        remove(replay, session, keep_letters=True)
     return verdict
 
 
@@ -193,3 +199,73 @@ def _overrun(session: Session, log: Log, until: ClusterTime, report: Report) -> 
     """The earliest point in time that can be rebuilt now, if it is later than `until`."""
     earliest = _read_log(session, log, capture_state(session.pipeline, session.connect).copied, report).earliest
     return earliest if earliest is not None and until < earliest else None
+
+
+def _create(replay: Replay, session: Session) -> None:
+    """Create what the replay needs, its connector last. Delete the positions of an earlier replay of this name."""
+    topics, pipeline = session.topics, replay.pipeline
+    settings = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
+    if replay.dead_letter_topic not in topics.all():
+        topics.create(replay.dead_letter_topic, 1, pipeline.replication_factor, settings)
+        session.say(f"created topic {replay.dead_letter_topic}")
+    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+        positions.forget(client, replay.sink)
+        if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
+            positions.skip_to(client, replay.sink, replay.plan.late, datetime.now(UTC))
+    _write_secrets(replay)
+    put(session.connect, replay.name, definition(replay), replay.secrets, _ADVICE)
+    session.say(f"created connector {replay.name}")
+
+
+def _write_secrets(replay: Replay) -> bool:
+    """Write the file from which the workers read the destination's URI; return whether it differed."""
+    text = credentials.replay_properties(replay.sink, replay.destination.name)
+    if differs := credentials.differs(replay.secrets, text):
+        credentials.write(replay.secrets, text)
+    return differs
+
+
+def _run_again(replay: Replay, session: Session) -> None:
+    """Run an existing replay again with the current URI: restart it if it has failed, resume it if it was stopped."""
+    connect, say = session.connect, session.say
+    if _write_secrets(replay):
+        connect.restart(replay.name, only_failed=False)
+        say(f"wrote {replay.secrets} and restarted {replay.name}, for the new address or password")
+    (connector,) = statuses(connect, [replay.name])
+    if connector.failures:
+        connect.restart(replay.name, only_failed=True)
+        say(f"restarted {replay.name}, which had failed: {'; '.join(connector.failures)}")
+    if connector.state in ("STOPPED", "PAUSED"):
+        connect.resume(replay.name)
+        say(f"resumed {replay.name}, which was {connector.state}")
+
+
+def _stop(replay: Replay, connect: Connect) -> None:
+    """Stop the replay's connector; return when none of its tasks is left."""
+    connect.stop(replay.name)
+    wait_stopped(connect, replay.name)
+
+
+def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
+    """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
+
+    With `keep_letters` the topic stays unless it is empty. If the destination does not answer, the positions stay
+    there; the next replay of the same name deletes them.
+    """
+    connect, topics, say = session.connect, session.topics, session.say
+    if connect.config(replay.name) is not None:
+        _stop(replay, connect)
+        forget_offsets(connect, replay.name)
+        connect.delete(replay.name)
+        say(f"removed connector {replay.name}")
+    if replay.uri is not None:
+        try:
+            with connected(replay.uri, REPLAY_SIDE) as client:
+                positions.forget(client, replay.sink)
+        except MongoUnreachable as error:
+            say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
+    replay.secrets.unlink(missing_ok=True)
+    topic = topics.all().get(replay.dead_letter_topic)
+    if topic is not None and not (keep_letters and any(first < end for first, end in topics.ends([topic]).values())):
+        topics.delete([topic.name])
+        say(f"deleted topic {topic.name}")
