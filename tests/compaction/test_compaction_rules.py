@@ -18,7 +18,7 @@ from towpath.log.unprotected import Figures, First, Part, figures, is_update
 from towpath.pipeline import Compaction, Pipeline
 from towpath.preflight import log
 from towpath.session import Session
-from towpath.status.log_figures import LogStatus, TopicLog
+from towpath.status.log_figures import LogReport, TopicLog
 from towpath.topic_settings import change_settings, plain_settings, request_settings
 
 HOUR = 3_600_000
@@ -150,7 +150,7 @@ def test_a_file_that_gives_the_service_no_time_is_a_trap() -> None:
 def test_status_warns_from_half_of_the_lag_on() -> None:
     def topic(dirty: int | None, oldest: float | None, told: float | None, behind: int) -> list[str]:
         one = TopicLog("shop.a", "move.shop.a", 10, None, 0, True, dirty, oldest, told, behind, {})
-        return list(LogStatus(COMPACTION, (one,)).warnings)
+        return LogReport(COMPACTION, (one,)).warnings
 
     half = COMPACTION.lag_ms / 2000
     assert topic(3, half - 1, half - 1, 9) == []
