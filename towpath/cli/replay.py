@@ -124,7 +124,7 @@ def _report(verdict: Verdict, *, as_json: bool) -> None:
     else:
         for line in verdict.lines():
             click.echo(line)
-    if not verdict.is_whole:
+    if not verdict.event.whole:
         raise click.exceptions.Exit(1)
 
 

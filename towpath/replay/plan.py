@@ -150,15 +150,6 @@ class Replay:
             self.pipeline, name=self.name, secrets=self.secrets, destination_uri=self.uri or "", whole_documents=()
         )
 
-    @property
-    def selection(self) -> Selection:
-        return chosen(self.pipeline, self.plan.only)
-
-    @property
-    def group(self) -> str:
-        """Its consumer group, as Connect names it."""
-        return f"connect-{self.name}"
-
 
 def name_of(pipeline: Pipeline, label: str) -> str:
     return f"{pipeline.name}-replay-{label}"
@@ -201,7 +192,7 @@ def definition(replay: Replay) -> dict[str, str]:
     config = definitions(sink)[sink.sink_connector]
     config["database"] = replay.pipeline.database
     if plan.follow:  # also replicates collections that are created later
-        config["topics.regex"] = replay.selection.topic_regex(replay.pipeline.name)
+        config["topics.regex"] = chosen(replay.pipeline, plan.only).topic_regex(replay.pipeline.name)
     else:
         del config["topics.regex"]
         config["topics"] = ",".join(plan.topics)

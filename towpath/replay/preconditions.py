@@ -170,40 +170,34 @@ def free_name(inventory: ReplayInventory) -> Iterator[Finding]:
         yield _error(f"there is a pipeline called {name}", "choose another label with --name")
 
 
-def not_the_source(inventory: ReplayInventory) -> Iterator[Finding]:
-    """Documents rebuilt at the source would be captured again, or overwrite the originals."""
-    try:
-        known = _deployed_set(inventory, inventory.pipeline.source_connector, SOURCE_SET, inventory.deployed.source)
-    except MongoUnreachable as failure:  # a lost source is a reason for a replay, and cannot be its destination
-        yield _warning(f"cannot check that the destination is not the source: {failure}", "")
-        return
-    if known.is_same(inventory.target.replica_set):
-        yield _error(
-            f"the destination is the replica set {known.name} of the pipeline's source: what is replayed there would be"
-            " captured again",
+def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
+    """The destination is not a cluster of the pipeline: documents rebuilt at its source would be captured again."""
+    pipeline, there = inventory.pipeline, inventory.deployed
+    for cluster, connector, key, unknown, finding, advice in (
+        (
+            there.source,
+            pipeline.source_connector,
+            SOURCE_SET,
+            "the destination is not the source",
+            "of the pipeline's source: what is replayed there would be captured again",
             "give another replica set with --destination",
-        )
-
-
-def not_the_own_destination(inventory: ReplayInventory) -> Iterator[Finding]:
-    cluster = inventory.deployed.destination
-    try:
-        known = _deployed_set(inventory, inventory.pipeline.sink_connector, DESTINATION_SET, cluster)
-    except MongoUnreachable as failure:
-        yield _warning(f"cannot check that this is not the pipeline's own destination: {failure}", "")
-        return
-    if known.is_same(inventory.target.replica_set):
-        yield _error(
-            f"the destination is the replica set {known.name} of the pipeline's own destination, and two sinks on one"
-            " namespace overtake each other",
+        ),
+        (
+            there.destination,
+            pipeline.sink_connector,
+            DESTINATION_SET,
+            "this is not the pipeline's own destination",
+            "of the pipeline's own destination, and two sinks on one namespace overtake each other",
             "`towpath replay PIPELINE --rebuild` empties it and applies the log anew",
-        )
-
-
-def _deployed_set(inventory: ReplayInventory, connector: str, key: str, cluster: Cluster) -> ReplicaSet:
-    """The replica set that a connector was deployed with, or else the one of the pipeline file."""
-    mark = inventory.deployed.configurations.get(connector, {}).get(key)
-    return ReplicaSet.parse(mark) if mark else cluster.replica_set
+        ),
+    ):
+        try:
+            mark = there.configurations.get(connector, {}).get(key)
+            known = ReplicaSet.parse(mark) if mark else cluster.replica_set
+            if known.is_same(inventory.target.replica_set):
+                yield _error(f"the destination is the replica set {known.name} {finding}", advice)
+        except MongoUnreachable as failure:  # a lost source is a reason for a replay, and cannot be its destination
+            yield _warning(f"cannot check that {unknown}: {failure}", "")
 
 
 def copied(inventory: Inventory) -> Iterator[Finding]:
@@ -306,8 +300,7 @@ OF_REBUILD: Preconditions[Inventory] = [Precondition(check) for check in (select
 OF_REPLAY: Preconditions[ReplayInventory] = [
     Precondition(selected),
     Precondition(free_name),
-    Precondition(not_the_source),
-    Precondition(not_the_own_destination),
+    Precondition(elsewhere),
     Precondition(copied),
     Precondition(without_gap),
     Precondition(copy_over),
