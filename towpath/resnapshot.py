@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -23,11 +24,11 @@ from connectors.control import Wait
 from connectors.rest import Connect
 from towpath.errors import MongoUnreachable, NotYet, TopicError
 from towpath.finding import Finding, Precondition, Preconditions, error
-from towpath.kafka.topics import Topics
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.mongo.client import connected
 from towpath.namespaces import Selection
 from towpath.pipeline import ClusterTime, Pipeline
+from towpath.session import Session, unsaid
 
 NAME, ONLY = "towpath.resnapshot", "towpath.resnapshot.only"
 #: Keys in a source connector's configuration that a deployment does not change.
@@ -149,22 +150,23 @@ def expression(pipeline: Pipeline, only: Iterable[str]) -> str:
     return Selection(pipeline.include, pipeline.exclude, patterns).namespace_regex if patterns else _EVERYTHING
 
 
-def begin(pipeline: Pipeline, connect: Connect, name: str, only: str) -> None:
-    """Make every source connector begin the resnapshot `name`; this also restarts a failed one."""
-    for connector in pipeline.source_connectors:
-        config = connect.config(connector) or {}
-        connect.put(connector, {**config, NAME: name, ONLY: only})
+def start(session: Session, interrupted: str | None, only: Iterable[str]) -> str:
+    """Make every source connector begin a resnapshot, or continue the interrupted one; return its name.
+
+    This also restarts failed connectors and resumes paused ones.
+    """
+    connect, name = session.connect, interrupted or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    for connector in session.pipeline.source_connectors:
+        if interrupted is None:
+            config = connect.config(connector) or {}
+            connect.put(connector, {**config, NAME: name, ONLY: expression(session.pipeline, only)})
         connect.resume(connector)
+        if interrupted is not None:
+            connect.restart(connector, only_failed=True)
+    return name
 
 
-def resume(pipeline: Pipeline, connect: Connect) -> None:
-    """Resume paused source connectors and restart failed ones."""
-    for connector in pipeline.source_connectors:
-        connect.resume(connector)
-        connect.restart(connector, only_failed=True)
-
-
-def wait_copied(pipeline: Pipeline, connect: Connect, name: str, say: Callable[[str], None]) -> None:
+def wait_copied(session: Session, name: str) -> None:
     """Return once every source connector has re-read everything. Raises `TowpathError` when one has failed."""
 
     def progress(state: SourceState) -> str:
@@ -175,49 +177,43 @@ def wait_copied(pipeline: Pipeline, connect: Connect, name: str, say: Callable[[
             return f"has re-read {rows:,} of about {total:,} documents"
         return ""
 
-    _wait(pipeline, connect, progress, say, None)
+    _wait(session, progress, None)
 
 
-def close(pipeline: Pipeline, connect: Connect, topics: Topics, name: str, timeout: float) -> None:
+def close(session: Session, name: str, timeout: float) -> None:
     """Close the resnapshot: all re-read requests have been sent. Return once the log is whole again.
 
     Raises `TopicError`, and `NotYet` after `timeout` seconds.
     """
     failed: list[str] = []
-    producer = topics.producer()
+    topic, producer = session.pipeline.request_topic, session.topics.producer()
     value = bson.encode({"resnapshot": name})
-    producer.produce(pipeline.request_topic, value, on_delivery=lambda error, _: failed.append(str(error or "")))
+    producer.produce(topic, value, on_delivery=lambda error, _: failed.append(str(error or "")))
     if producer.flush(60) or any(failed):
-        raise TopicError(f"cannot write to {pipeline.request_topic} at {topics.bootstrap}: {failed or 'no answer'}")
+        raise TopicError(f"cannot write to {topic} at {session.topics.bootstrap}: {failed or 'no answer'}")
 
     def progress(state: SourceState) -> str:
         return "" if state.closed == name else "has not answered all re-read requests yet"
 
-    _wait(pipeline, connect, progress, lambda _: None, timeout)
+    _wait(replace(session, say=unsaid), progress, timeout)
 
 
-def _wait(
-    pipeline: Pipeline,
-    connect: Connect,
-    progress: Callable[[SourceState], str],
-    say: Callable[[str], None],
-    timeout: float | None,
-) -> None:
+def _wait(session: Session, progress: Callable[[SourceState], str], timeout: float | None) -> None:
     """Return once `progress` is empty for every source connector. Raises `NotYet` after `timeout` seconds."""
-    reported = 0.0
+    reported, connectors = 0.0, session.pipeline.source_connectors
     seconds = _UNREACHABLE_S if timeout is None else timeout
-    waiting = Wait(connect, pipeline.source_connectors, seconds, "not in time", say=say)
+    waiting = Wait(session.connect, connectors, seconds, "not in time", say=session.say)
 
     def check() -> None:
         nonlocal reported
-        remaining = {name: progress(read_state(connect, name)) for name in pipeline.source_connectors}
+        remaining = {name: progress(read_state(session.connect, name)) for name in connectors}
         line = "; ".join(f"{name} {words}" for name, words in remaining.items() if words)
         if not line:
             return
         if timeout is None:
             waiting.extend()
         if time.monotonic() > reported + 10:
-            say(line)
+            session.say(line)
             reported = time.monotonic()
         raise NotYet(line)
 

@@ -63,7 +63,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
             click.confirm("Re-read these documents?", abort=True)
         if any(connector.lost for connector in connectors):
             full_verdict.forget(session)
-        name = _start(session, name, only)
+        name = resnapshots.start(session, name, only)
         _complete(session, name, only, timeout)
         verdict = verify.run(
             session, pairs(session.pipeline, only), _options(), VerifyRequest(False, only=only), as_json=as_json
@@ -100,19 +100,10 @@ def _plan(session: Session, connectors: Sequence[Captured], name: str | None, on
         )
 
 
-def _start(session: Session, name: str | None, only: tuple[str, ...]) -> str:
-    if name is not None:
-        resnapshots.resume(session.pipeline, session.connect)
-        return name
-    name = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    resnapshots.begin(session.pipeline, session.connect, name, resnapshots.expression(session.pipeline, only))
-    return name
-
-
 def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float) -> None:
     """Wait for the re-reads, remove documents that were deleted meanwhile, and mark the log as whole again."""
     pipeline = session.pipeline
-    resnapshots.wait_copied(pipeline, session.connect, name, say)
+    resnapshots.wait_copied(session, name)
     barrier.wait(pipeline, session.connect, session.topics, timeout, say)
     say("comparing both sides, to find documents that were deleted meanwhile")
     _compare(session, only)
@@ -121,7 +112,7 @@ def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float
         left = [outcome for outcome in outcomes if isinstance(outcome, NotRepaired)]
     for outcome in left[:10]:
         say(f"left {outcome.document.namespace} {outcome.document.id.hex()}: {outcome.kind}: {outcome.reason}")
-    resnapshots.close(pipeline, session.connect, session.topics, name, timeout)
+    resnapshots.close(session, name, timeout)
 
 
 def _options() -> Options:

@@ -172,7 +172,7 @@ def free_name(inventory: ReplayInventory) -> Iterator[Finding]:
 
 def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
     """The destination is not a cluster of the pipeline: documents rebuilt at its source would be captured again."""
-    pipeline, there = inventory.pipeline, inventory.deployed
+    pipeline, there, target = inventory.pipeline, inventory.deployed, inventory.target.replica_set
     for cluster, connector, key, unknown, finding, advice in (
         (
             there.source,
@@ -194,7 +194,7 @@ def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
         try:
             mark = there.configurations.get(connector, {}).get(key)
             known = ReplicaSet.parse(mark) if mark else cluster.replica_set
-            if known.is_same(inventory.target.replica_set):
+            if known.is_same(target):
                 yield _error(f"the destination is the replica set {known.name} {finding}", advice)
         except MongoUnreachable as failure:  # a lost source is a reason for a replay, and cannot be its destination
             yield _warning(f"cannot check that {unknown}: {failure}", "")

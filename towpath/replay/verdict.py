@@ -107,7 +107,8 @@ class Verdict:
         if more > 0:
             yield f"         and {more:,} more"
         if self.refused:
-            yield f"{len(self.refused):,} records that the destination refused are in the topic {self.event.dead_letter_topic}"
+            count, topic = len(self.refused), self.event.dead_letter_topic
+            yield f"{count:,} records that the destination refused are in the topic {topic}"
 
 
 def missing_lines(check: LogCheck | None) -> Iterator[str]:
@@ -119,7 +120,8 @@ def missing_lines(check: LogCheck | None) -> Iterator[str]:
     for (topic, number), reason in check.cut_short.items():
         yield f"missing  {topic}, partition {number}: {reason}"
     for key in check.broken[:_SHOWN]:
-        yield f"missing  {key.namespace} {_key(key.key)}: updates without their document, from {key.partition}:{key.offset} on"
+        place = f"{key.partition}:{key.offset}"
+        yield f"missing  {key.namespace} {_key(key.key)}: updates without their document, from {place} on"
     by_namespace = Counter(key.namespace for key in check.broken)
     if len(check.broken) > _SHOWN:
         yield f"         and {len(check.broken) - _SHOWN:,} more documents"
