@@ -48,6 +48,10 @@ class Precondition(Generic[Inventory]):
 Preconditions = Sequence[Precondition[Inventory]]
 
 
+def required(*checks: Callable[[Inventory], Iterator[Finding]]) -> Preconditions[Inventory]:
+    return [Precondition(check) for check in checks]
+
+
 def require(preconditions: Preconditions[Inventory], inventory: Inventory) -> list[Finding]:
     """What the required preconditions find. Raises `Refused` with all errors among it.
 

@@ -23,7 +23,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from connectors.control import Wait
 from connectors.rest import Connect
 from towpath.errors import MongoUnreachable, NotYet, TopicError
-from towpath.finding import Finding, Precondition, Preconditions, error
+from towpath.finding import Finding, Preconditions, error, required
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.mongo.client import connected
 from towpath.namespaces import Selection
@@ -136,12 +136,7 @@ def all_that_is_lost(inventory: Inventory) -> Iterator[Finding]:
         )
 
 
-PRECONDITIONS: Preconditions[Inventory] = [
-    Precondition(something_captured),
-    Precondition(same_only),
-    Precondition(copied),
-    Precondition(all_that_is_lost),
-]
+PRECONDITIONS: Preconditions[Inventory] = required(something_captured, same_only, copied, all_that_is_lost)
 
 
 def expression(pipeline: Pipeline, only: Iterable[str]) -> str:

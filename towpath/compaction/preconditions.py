@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 
 from towpath.errors import Refused
-from towpath.finding import Finding, Precondition, Preconditions, error
+from towpath.finding import Finding, Preconditions, error, required
 from towpath.kafka.topics import Topic
 from towpath.log import reread_requests
 from towpath.pipeline import Compaction
@@ -84,9 +84,4 @@ def deployed(inventory: Inventory) -> Iterator[Finding]:
             )
 
 
-PRECONDITIONS: Preconditions[Inventory] = [
-    Precondition(supported),
-    Precondition(compacted),
-    Precondition(often_enough),
-    Precondition(deployed),
-]
+PRECONDITIONS: Preconditions[Inventory] = required(supported, compacted, often_enough, deployed)

@@ -11,11 +11,11 @@ from typing import Any
 from pymongo import MongoClient
 
 from connectors.rest import Connect
-from towpath.deploy import inventory as deployed
+from towpath.deploy import inventory as deploy
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Cluster
 from towpath.deploy.other_pipelines import writers
 from towpath.errors import MongoUnreachable, NoSuchConnector, Refused
-from towpath.finding import Finding, Precondition, Preconditions, error, warning
+from towpath.finding import Finding, Preconditions, error, required, warning
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, collections, replay_set
 from towpath.namespaces import namespace_of
@@ -86,7 +86,7 @@ class Inventory:
 
     def __init__(self, session: Session, options: RebuildOptions) -> None:
         self.session, self.pipeline, self.options = session, session.pipeline, options
-        self.deployed = deployed.Inventory(session.pipeline, session.connect, session.topics)
+        self.deployed = deploy.Inventory(session.pipeline, session.connect, session.topics)
         self.target = self.deployed.destination
         """The cluster that is written to."""
 
@@ -172,10 +172,10 @@ def free_name(inventory: ReplayInventory) -> Iterator[Finding]:
 
 def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
     """The destination is not a cluster of the pipeline: documents rebuilt at its source would be captured again."""
-    pipeline, there, target = inventory.pipeline, inventory.deployed, inventory.target.replica_set
+    pipeline, deployed, target = inventory.pipeline, inventory.deployed, inventory.target.replica_set
     for cluster, connector, key, unknown, finding, advice in (
         (
-            there.source,
+            deployed.source,
             pipeline.source_connector,
             SOURCE_SET,
             "the destination is not the source",
@@ -183,7 +183,7 @@ def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
             "give another replica set with --destination",
         ),
         (
-            there.destination,
+            deployed.destination,
             pipeline.sink_connector,
             DESTINATION_SET,
             "this is not the pipeline's own destination",
@@ -192,7 +192,7 @@ def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
         ),
     ):
         try:
-            mark = there.configurations.get(connector, {}).get(key)
+            mark = deployed.configurations.get(connector, {}).get(key)
             known = ReplicaSet.parse(mark) if mark else cluster.replica_set
             if known.is_same(target):
                 yield _error(f"the destination is the replica set {known.name} {finding}", advice)
@@ -294,21 +294,21 @@ def empty_namespaces(inventory: ReplayInventory) -> Iterator[Finding]:
 
 
 #: Before a new replay or rebuild begins, and before one is continued (`OF_MODE`, `OF_LABEL`).
-OF_MODE: Preconditions[Inventory] = [Precondition(exactly_once)]
-OF_LABEL: Preconditions[ReplayInventory] = [Precondition(exactly_once), Precondition(valid_label)]
-OF_REBUILD: Preconditions[Inventory] = [Precondition(check) for check in (selected, copied, writable)]
-OF_REPLAY: Preconditions[ReplayInventory] = [
-    Precondition(selected),
-    Precondition(free_name),
-    Precondition(elsewhere),
-    Precondition(copied),
-    Precondition(without_gap),
-    Precondition(copy_over),
-    Precondition(point_in_time),
-    Precondition(one_writer),
-    Precondition(writable),
-    Precondition(empty_namespaces),
-]
+OF_MODE: Preconditions[Inventory] = required(exactly_once)
+OF_LABEL: Preconditions[ReplayInventory] = required(exactly_once, valid_label)
+OF_REBUILD: Preconditions[Inventory] = required(selected, copied, writable)
+OF_REPLAY: Preconditions[ReplayInventory] = required(
+    selected,
+    free_name,
+    elsewhere,
+    copied,
+    without_gap,
+    copy_over,
+    point_in_time,
+    one_writer,
+    writable,
+    empty_namespaces,
+)
 
 
 def refuse_too_early(until: ClusterTime, earliest: ClusterTime | None) -> None:

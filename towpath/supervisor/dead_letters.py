@@ -125,7 +125,7 @@ class DeadLetterRetries:
                     if refusal.document_id not in differing:
                         del self._refusals[refusal.document_id]
                 pause.tried()
-                if target := next((one for one in group if one.document_id in differing and one.shown_id), None):
+                if target := next((r for r in group if r.document_id in differing and r.shown_id), None):
                     self._start_repair([target])
                 return
 
