@@ -140,10 +140,6 @@ class Replay:
         return secrets_of(self.pipeline, self.label)
 
     @property
-    def dead_letter_topic(self) -> str:
-        return self.sink.dead_letter_topic
-
-    @property
     def sink(self) -> Pipeline:
         """The pipeline with the replay's name, secrets and destination, for its sink and its positions."""
         return replace(
@@ -238,4 +234,4 @@ def find_leftovers(topics: Topics, pipeline: Pipeline, label: str) -> Replay | N
     plan = Plan(only=(), until=None, follow=False, forced=False, began=0.0, letters=0, log={})
     uri = credentials.read_destination(secrets_of(pipeline, label))
     replay = Replay(pipeline, label, ReplicaSet("", ()), uri, plan)
-    return replay if uri is not None or replay.dead_letter_topic in topics.all() else None
+    return replay if uri is not None or replay.sink.dead_letter_topic in topics.all() else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from connectors.rest import Connect
 from towpath.deploy import inventory as deploy
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Cluster
 from towpath.deploy.other_pipelines import writers
-from towpath.errors import MongoUnreachable, NoSuchConnector, Refused
+from towpath.errors import MongoUnreachable, NoSuchConnector
 from towpath.finding import Finding, Preconditions, error, required, warning
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
 from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, collections, replay_set
@@ -309,17 +308,6 @@ OF_REPLAY: Preconditions[ReplayInventory] = required(
     writable,
     empty_namespaces,
 )
-
-
-def refuse_too_early(until: ClusterTime, earliest: ClusterTime | None) -> None:
-    """Raise `Refused` for a point in time that the log cannot rebuild, with the earliest that it can."""
-    if earliest is not None and until < earliest:
-        second = datetime.fromtimestamp(earliest.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        raise Refused(
-            f"--until {format_time(until)} is before the earliest point in time that can be rebuilt: {earliest},"
-            f" or {second}. Before it, the log does not hold every state: the copy was not done, or Kafka compacted"
-            " the log"
-        )
 
 
 def document_counts(client: Client, targets: Iterable[str]) -> dict[str, int]:

@@ -23,15 +23,8 @@ from towpath.log.integrity import LogCheck
 from towpath.mongo.client import REPLAY_SIDE, Client, connected
 from towpath.mongo_uri import without_credentials
 from towpath.pipeline import ClusterTime
-from towpath.replay.plan import Log, Plan, Replay, ReplayOptions, definition, find, name_of, namespaces
-from towpath.replay.preconditions import (
-    OF_LABEL,
-    OF_REPLAY,
-    ReplayInventory,
-    capture_state,
-    format_counts,
-    refuse_too_early,
-)
+from towpath.replay.plan import Log, Plan, Replay, ReplayOptions, definition, find, format_time, name_of, namespaces
+from towpath.replay.preconditions import OF_LABEL, OF_REPLAY, ReplayInventory, capture_state, format_counts
 from towpath.replay.sink_run import SinkRun
 from towpath.replay.verdict import Verdict, missing_lines
 from towpath.session import Say, Session
@@ -121,8 +114,13 @@ def check_log(
     `copied` is needed for `until` only: see `integrity.check`.
     """
     result = replace(_read_log(session, log, copied, report), cut_short=_cut_short(session, log))
-    if until is not None:
-        refuse_too_early(until, result.earliest)
+    if until is not None and result.earliest is not None and until < result.earliest:
+        second = datetime.fromtimestamp(result.earliest.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        raise Refused(
+            f"--until {format_time(until)} is before the earliest point in time that can be rebuilt: {result.earliest},"
+            f" or {second}. Before it, the log does not hold every state: the copy was not done, or Kafka compacted"
+            " the log"
+        )
     if result.is_whole:
         return None
     if not force:
@@ -186,7 +184,12 @@ def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report
         _stop(replay, session.connect)
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
         records = sum(task.counts.records for task in positions.task_states(client, replay.sink))
-    earliest = None if plan.until is None else _overrun(session, plan.log, plan.until, report)
+    earliest = None
+    if plan.until is not None:  # Kafka may have compacted the log past it meanwhile
+        earliest = _read_log(
+            session, plan.log, capture_state(session.pipeline, session.connect).copied, report
+        ).earliest
+        earliest = earliest if earliest is not None and plan.until < earliest else None
     verdict = Verdict.of(
         run, check, resumed=resumed, records=records, until=plan.until, following=plan.follow, earliest=earliest
     )
@@ -195,19 +198,13 @@ def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report
     return verdict
 
 
-def _overrun(session: Session, log: Log, until: ClusterTime, report: Report) -> ClusterTime | None:
-    """The earliest point in time that can be rebuilt now, if it is later than `until`."""
-    earliest = _read_log(session, log, capture_state(session.pipeline, session.connect).copied, report).earliest
-    return earliest if earliest is not None and until < earliest else None
-
-
 def _create(replay: Replay, session: Session) -> None:
     """Create what the replay needs, its connector last. Delete the positions of an earlier replay of this name."""
     topics, pipeline = session.topics, replay.pipeline
     settings = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
-    if replay.dead_letter_topic not in topics.all():
-        topics.create(replay.dead_letter_topic, 1, pipeline.replication_factor, settings)
-        session.say(f"created topic {replay.dead_letter_topic}")
+    if replay.sink.dead_letter_topic not in topics.all():
+        topics.create(replay.sink.dead_letter_topic, 1, pipeline.replication_factor, settings)
+        session.say(f"created topic {replay.sink.dead_letter_topic}")
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
         positions.forget(client, replay.sink)
         if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
@@ -265,7 +262,7 @@ def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
         except MongoUnreachable as error:
             say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
     replay.secrets.unlink(missing_ok=True)
-    topic = topics.all().get(replay.dead_letter_topic)
+    topic = topics.all().get(replay.sink.dead_letter_topic)
     if topic is not None and not (keep_letters and any(first < end for first, end in topics.ends([topic]).values())):
         topics.delete([topic.name])
         say(f"deleted topic {topic.name}")

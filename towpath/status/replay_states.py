@@ -52,7 +52,7 @@ def _state(replay: Replay, session: Session) -> State:
     topics = session.topics
     (connector,) = statuses(session.connect, [replay.name])
     existing = topics.all()
-    letters = topics.ends(topic for name, topic in existing.items() if name == replay.dead_letter_topic)
+    letters = topics.ends(topic for name, topic in existing.items() if name == replay.sink.dead_letter_topic)
     state = State(
         replay,
         "FAILED" if connector.failures else connector.state,
@@ -120,7 +120,7 @@ def _description(state: State) -> str:
     else:
         text += "all of the log is applied; the same `towpath replay` ends it"
     if state.dead_letters:
-        text += f"; {state.dead_letters:,} dead letters in {state.replay.dead_letter_topic}"
+        text += f"; {state.dead_letters:,} dead letters in {state.replay.sink.dead_letter_topic}"
     if state.state != "RUNNING":
         text += f"; {state.state}" + (f": {'; '.join(state.reasons)}" if state.reasons else "")
     return text
