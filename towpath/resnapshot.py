@@ -17,7 +17,6 @@ from typing import Any
 
 import bson
 from bson.timestamp import Timestamp
-from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from connectors.control import Wait
@@ -25,7 +24,7 @@ from connectors.rest import Connect
 from towpath.errors import MongoUnreachable, NotYet, TopicError
 from towpath.finding import Finding, Preconditions, error, required
 from towpath.log.source_offsets import SourceState, read_state
-from towpath.mongo.client import connected
+from towpath.mongo.client import Client, connected
 from towpath.namespaces import Selection
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.session import Session, unsaid
@@ -70,7 +69,7 @@ def read_captured(pipeline: Pipeline, connect: Connect) -> list[Captured]:
     return captured
 
 
-def is_lost(client: MongoClient[dict[str, Any]], since: ClusterTime) -> bool:
+def is_lost(client: Client, since: ClusterTime) -> bool:
     """Whether the source's oplog no longer holds all changes since then. A change stream from there shows it."""
     keys: list[dict[str, Any]] = [{"$project": {"_id": 1}}]
     start = Timestamp(since.seconds, since.ordinal)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
-
-from pymongo import MongoClient
 
 from connectors.rest import Connect
 from towpath.deploy import inventory as deploy
@@ -16,7 +13,7 @@ from towpath.deploy.other_pipelines import writers
 from towpath.errors import MongoUnreachable, NoSuchConnector
 from towpath.finding import Finding, Preconditions, error, required, warning
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
-from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, collections, replay_set
+from towpath.mongo.client import REPLAY_SIDE, Client, ReplicaSet, collections, replay_set
 from towpath.namespaces import namespace_of
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.replay.plan import (
@@ -34,7 +31,6 @@ from towpath.replay.plan import (
 )
 from towpath.session import Session
 
-Client = MongoClient[dict[str, Any]]
 _SHOWN = 5
 _error, _warning = partial(error, "replay"), partial(warning, "replay")
 
