@@ -95,11 +95,6 @@ class Verdict:
                 f"Kafka has compacted the log past {format_time(self.until)} meanwhile, so documents may be missing;"
                 f" the earliest point in time that can be rebuilt now is {format_time(self.earliest)}"
             )
-        yield from self._letters()
-        if not event.whole:
-            yield f"{event.done}: not whole"
-
-    def _letters(self) -> Iterator[str]:
         for letter in self.refused[:_SHOWN]:
             code = f" ({letter.code})" if letter.code else ""
             yield f"refused  {letter.namespace} {_key(letter.key)}: {letter.reason}{code}"
@@ -109,6 +104,8 @@ class Verdict:
         if self.refused:
             count, topic = len(self.refused), self.event.dead_letter_topic
             yield f"{count:,} records that the destination refused are in the topic {topic}"
+        if not event.whole:
+            yield f"{event.done}: not whole"
 
 
 def missing_lines(check: LogCheck | None) -> Iterator[str]:
