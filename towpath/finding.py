@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -45,12 +45,33 @@ class Precondition(Generic[Inventory]):
     required: bool = True
 
 
-def require(preconditions: Iterable[Precondition[Inventory]], inventory: Inventory) -> None:
-    """Raise `Refused` with the first error of a required precondition."""
-    for precondition in preconditions:
-        for finding in precondition.check(inventory) if precondition.required else ():
-            if finding.level == "error":
-                raise Refused(finding.finding, finding.advice, where=finding.where, code=finding.code)
+Preconditions = Sequence[Precondition[Inventory]]
+
+
+def required(*checks: Callable[[Inventory], Iterator[Finding]]) -> Preconditions[Inventory]:
+    return [Precondition(check) for check in checks]
+
+
+def require(preconditions: Preconditions[Inventory], inventory: Inventory) -> list[Finding]:
+    """What the required preconditions find. Raises `Refused` with all errors among it.
+
+    A precondition that cannot be checked, because of what another one found, does not hide that.
+    """
+    findings: list[Finding] = []
+    try:
+        for precondition in preconditions:
+            findings.extend(precondition.check(inventory) if precondition.required else ())
+    except TowpathError:
+        if not any(finding.level == "error" for finding in findings):
+            raise
+    errors = [
+        Refused(finding.finding, finding.advice, where=finding.where, code=finding.code)
+        for finding in dict.fromkeys(findings)
+        if finding.level == "error"
+    ]
+    if errors:
+        raise errors[0] if len(errors) == 1 else Refused("\n".join(map(str, errors)))
+    return findings
 
 
 def error(subject: str, finding: str, advice: str, *, where: str = "", code: str = "") -> Finding:

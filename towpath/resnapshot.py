@@ -9,23 +9,25 @@ it says that all of these have been sent. From then on, the log can rebuild ever
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import bson
 from bson.timestamp import Timestamp
-from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from connectors.control import Wait
 from connectors.rest import Connect
 from towpath.errors import MongoUnreachable, NotYet, TopicError
-from towpath.kafka.topics import Topics
+from towpath.finding import Finding, Preconditions, error, required
 from towpath.log.source_offsets import SourceState, read_state
-from towpath.mongo.client import connected
+from towpath.mongo.client import Client, connected
 from towpath.namespaces import Selection
 from towpath.pipeline import ClusterTime, Pipeline
+from towpath.session import Session, unsaid
 
 NAME, ONLY = "towpath.resnapshot", "towpath.resnapshot.only"
 #: Keys in a source connector's configuration that a deployment does not change.
@@ -33,6 +35,7 @@ KEYS = (NAME, ONLY)
 _LOST = (286, 280, 136)  # ChangeStreamHistoryLost, ChangeStreamFatalError, CappedPositionLost
 _UNREACHABLE_S = 60.0  # how long a worker may not answer, in waits without a timeout
 _EVERYTHING = ".*"
+_error = partial(error, "resnapshot")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def read_captured(pipeline: Pipeline, connect: Connect) -> list[Captured]:
     return captured
 
 
-def is_lost(client: MongoClient[dict[str, Any]], since: ClusterTime) -> bool:
+def is_lost(client: Client, since: ClusterTime) -> bool:
     """Whether the source's oplog no longer holds all changes since then. A change stream from there shows it."""
     keys: list[dict[str, Any]] = [{"$project": {"_id": 1}}]
     start = Timestamp(since.seconds, since.ordinal)
@@ -74,12 +77,65 @@ def is_lost(client: MongoClient[dict[str, Any]], since: ClusterTime) -> bool:
         with client.watch(keys, start_at_operation_time=start, batch_size=1, max_await_time_ms=100) as stream:
             stream.try_next()
         return False
-    except OperationFailure as error:
-        if error.code in _LOST:
+    except PyMongoError as failure:
+        if isinstance(failure, OperationFailure) and failure.code in _LOST:
             return True
-        raise MongoUnreachable(f"the source does not say how far back its oplog reaches: {error}") from error
-    except PyMongoError as error:
-        raise MongoUnreachable(f"the source does not say how far back its oplog reaches: {error}") from error
+        raise MongoUnreachable(f"the source does not say how far back its oplog reaches: {failure}") from failure
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """What the preconditions of a resnapshot look at. `only` are the patterns of the command."""
+
+    pipeline: Pipeline
+    captured: Sequence[Captured]
+    only: tuple[str, ...]
+
+    @property
+    def started(self) -> list[Captured]:
+        return [connector for connector in self.captured if connector.under_way]
+
+    @property
+    def interrupted(self) -> str | None:
+        """The name of an interrupted resnapshot to continue; None to start a new one."""
+        lost = any(connector.lost and connector.state.resnapshot == connector.resnapshot for connector in self.started)
+        return self.started[0].resnapshot if self.started and not lost else None
+
+
+def something_captured(inventory: Inventory) -> Iterator[Finding]:
+    if not inventory.captured:
+        yield _error(f"{inventory.pipeline.name} has not captured anything yet", "`towpath status` shows its state")
+
+
+def same_only(inventory: Inventory) -> Iterator[Finding]:
+    """An interrupted resnapshot is continued with its own --only."""
+    if any(connector.only != expression(inventory.pipeline, inventory.only) for connector in inventory.started):
+        name = inventory.started[0].resnapshot
+        yield _error(
+            f"a resnapshot of {inventory.pipeline.name} with a different --only ({name}) is not finished",
+            "to continue it, pass the same --only",
+        )
+
+
+def copied(inventory: Inventory) -> Iterator[Finding]:
+    for connector in () if inventory.started else inventory.captured:
+        if connector.state.phase == "copy" and not connector.lost:
+            yield _error(
+                f"{connector.connector} has not finished the initial copy", "wait until it has, it continues by itself"
+            )
+
+
+def all_that_is_lost(inventory: Inventory) -> Iterator[Finding]:
+    """Where changes of all collections are lost, all collections are re-read."""
+    if inventory.only and not inventory.started and any(connector.lost for connector in inventory.captured):
+        yield _error(
+            f"changes of all collections since {inventory.captured[0].since} are lost: a resnapshot of"
+            f" {', '.join(inventory.only)} alone would leave the other collections as they were then",
+            "run it without --only",
+        )
+
+
+PRECONDITIONS: Preconditions[Inventory] = required(something_captured, same_only, copied, all_that_is_lost)
 
 
 def expression(pipeline: Pipeline, only: Iterable[str]) -> str:
@@ -88,22 +144,23 @@ def expression(pipeline: Pipeline, only: Iterable[str]) -> str:
     return Selection(pipeline.include, pipeline.exclude, patterns).namespace_regex if patterns else _EVERYTHING
 
 
-def begin(pipeline: Pipeline, connect: Connect, name: str, only: str) -> None:
-    """Make every source connector begin the resnapshot `name`; this also restarts a failed one."""
-    for connector in pipeline.source_connectors:
-        config = connect.config(connector) or {}
-        connect.put(connector, {**config, NAME: name, ONLY: only})
+def start(session: Session, interrupted: str | None, only: Iterable[str]) -> str:
+    """Make every source connector begin a resnapshot, or continue the interrupted one; return its name.
+
+    This also restarts failed connectors and resumes paused ones.
+    """
+    connect, name = session.connect, interrupted or datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    for connector in session.pipeline.source_connectors:
+        if interrupted is None:
+            config = connect.config(connector) or {}
+            connect.put(connector, {**config, NAME: name, ONLY: expression(session.pipeline, only)})
         connect.resume(connector)
+        if interrupted is not None:
+            connect.restart(connector, only_failed=True)
+    return name
 
 
-def resume(pipeline: Pipeline, connect: Connect) -> None:
-    """Resume paused source connectors and restart failed ones."""
-    for connector in pipeline.source_connectors:
-        connect.resume(connector)
-        connect.restart(connector, only_failed=True)
-
-
-def wait_copied(pipeline: Pipeline, connect: Connect, name: str, say: Callable[[str], None]) -> None:
+def wait_copied(session: Session, name: str) -> None:
     """Return once every source connector has re-read everything. Raises `TowpathError` when one has failed."""
 
     def progress(state: SourceState) -> str:
@@ -114,49 +171,43 @@ def wait_copied(pipeline: Pipeline, connect: Connect, name: str, say: Callable[[
             return f"has re-read {rows:,} of about {total:,} documents"
         return ""
 
-    _wait(pipeline, connect, progress, say, None)
+    _wait(session, progress, None)
 
 
-def close(pipeline: Pipeline, connect: Connect, topics: Topics, name: str, timeout: float) -> None:
+def close(session: Session, name: str, timeout: float) -> None:
     """Close the resnapshot: all re-read requests have been sent. Return once the log is whole again.
 
     Raises `TopicError`, and `NotYet` after `timeout` seconds.
     """
     failed: list[str] = []
-    producer = topics.producer()
+    topic, producer = session.pipeline.request_topic, session.topics.producer()
     value = bson.encode({"resnapshot": name})
-    producer.produce(pipeline.request_topic, value, on_delivery=lambda error, _: failed.append(str(error or "")))
+    producer.produce(topic, value, on_delivery=lambda error, _: failed.append(str(error or "")))
     if producer.flush(60) or any(failed):
-        raise TopicError(f"cannot write to {pipeline.request_topic} at {topics.bootstrap}: {failed or 'no answer'}")
+        raise TopicError(f"cannot write to {topic} at {session.topics.bootstrap}: {failed or 'no answer'}")
 
     def progress(state: SourceState) -> str:
         return "" if state.closed == name else "has not answered all re-read requests yet"
 
-    _wait(pipeline, connect, progress, lambda _: None, timeout)
+    _wait(replace(session, say=unsaid), progress, timeout)
 
 
-def _wait(
-    pipeline: Pipeline,
-    connect: Connect,
-    progress: Callable[[SourceState], str],
-    say: Callable[[str], None],
-    timeout: float | None,
-) -> None:
+def _wait(session: Session, progress: Callable[[SourceState], str], timeout: float | None) -> None:
     """Return once `progress` is empty for every source connector. Raises `NotYet` after `timeout` seconds."""
-    reported = 0.0
+    reported, connectors = 0.0, session.pipeline.source_connectors
     seconds = _UNREACHABLE_S if timeout is None else timeout
-    waiting = Wait(connect, pipeline.source_connectors, seconds, "not in time", say=say)
+    waiting = Wait(session.connect, connectors, seconds, "not in time", say=session.say)
 
     def check() -> None:
         nonlocal reported
-        remaining = {name: progress(read_state(connect, name)) for name in pipeline.source_connectors}
+        remaining = {name: progress(read_state(session.connect, name)) for name in connectors}
         line = "; ".join(f"{name} {words}" for name, words in remaining.items() if words)
         if not line:
             return
         if timeout is None:
             waiting.extend()
         if time.monotonic() > reported + 10:
-            say(line)
+            session.say(line)
             reported = time.monotonic()
         raise NotYet(line)
 

@@ -15,7 +15,7 @@ from tests.bench.report import BASE, Found, Part, told
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, way
 from tests.support import oracle
 from towpath import stack as embedded
-from towpath.schema.apply import build, ignore_progress
+from towpath.schema.apply import build
 from verifier.repair_commands import Command
 
 _BEFORE = f"{BASE}, before the copy"
@@ -55,12 +55,12 @@ def _run(stack: embedded.Stack, name: str, side: str, documents: int, threads: i
     with Client(stack.destination) as client:
         client.drop_database(DATABASE)
         if side == _BEFORE:
-            build(client, command, ignore_progress)
+            build(client, command, lambda done, total, description: None)
         with way(stack, name, "towpath", Settings(threads=threads)) as it:
             seconds, cpu = first_copy(stack, client, it, [NAMESPACE], documents)
         if side == BASE:
             before, start = processor(stack, *PROCESSES), time.monotonic()
-            build(client, command, ignore_progress)
+            build(client, command, lambda done, total, description: None)
             seconds += time.monotonic() - start
             used = used_since(stack, before)
             cpu = {process: cpu[process] + used[process] for process in cpu}

@@ -17,7 +17,6 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pymongo import UpdateOne
 
-from connectors.rest import Connect
 from tests.bench import load
 from tests.conftest import MakePipeline
 from tests.support import bsonbytes, cleaner, log, oracle, raw
@@ -36,6 +35,7 @@ from towpath.config import loading as pipeline_file
 from towpath.events import Round
 from towpath.kafka.topics import Topics
 from towpath.log import integrity
+from towpath.session import opened
 from towpath.stack import mongod
 from towpath.stack.mongod import MongodSizes
 
@@ -300,15 +300,16 @@ def policy(pipeline: Pipeline) -> dict[str, str]:
 
 def compact_with_little_memory(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> Round:
     """A round in this process, which is to keep 300 documents at most, and those that one look at the log brings."""
-    read, most = pipeline_file.read(pipeline.file), list[int]()
-    assert read.compaction is not None
-    topics = Topics(read.bootstrap)
+    most = list[int]()
     monkeypatch.setattr(service, "MOST_DIRTY", 300)
     monkeypatch.setattr(service, "_READ_S", 0.001)
-    with Connect(read.connect_url) as connect, closing(Reader(read, topics, from_beginning=False)) as reader:
+    with (
+        opened(pipeline.file) as session,
+        closing(Reader(session.pipeline, session.topics, from_beginning=False)) as reader,
+    ):
         take = reader.read
         monkeypatch.setattr(reader, "read", lambda seconds: (take(seconds), most.append(reader.dirty)))
-        done = Compactor(read, read.compaction, connect, topics, reader, print, lambda key: "", 200).round()
+        done = Compactor(session, reader, lambda key: "", 200).round()
     assert (done.dirty, done.unreadable) == (0, 0)
     assert 300 < max(most) < 900
     return done

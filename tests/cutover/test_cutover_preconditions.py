@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pymongo import MongoClient
 
-from towpath.cutover.gate import Limits, run_checks
-from towpath.cutover.preconditions import Preconditions
+from towpath.cutover import gate
+from towpath.cutover.gate import Readiness, Result, Rule
 from towpath.cutover.steps import CutoverOptions
 from towpath.events import Check
 from towpath.session import opened
@@ -59,35 +58,30 @@ def uris(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield {name: running.uri.replace("root:", f"{name}:") for name in ("root", *USERS)}
 
 
-@contextmanager
-def preconditions(folder: Path, source: str, destination: str, *, returns: bool = False) -> Iterator[Preconditions]:
-    options = CutoverOptions(Limits(10, 10), 1, False, True, None, None, 10, 30)
-    with opened(folder / "shop.toml", FILE.format(source=source, destination=destination)) as it:
-        yield Preconditions(it, None, options, None, returns=returns, answers=False)
-
-
-def look(folder: Path, name: str, source: str, destination: str, *, returns: bool = False) -> Check:
-    with preconditions(folder, source, destination, returns=returns) as found:
-        (check,) = run_checks([getattr(found, name)])
-        return check
+def look(
+    folder: Path, rule: Callable[[Readiness], Result], source: str, destination: str, *, returns: bool = False
+) -> Check:
+    options = CutoverOptions(10, 10, 1, False, True, None, None, 10, 30)
+    with opened(folder / "shop.toml", FILE.format(source=source, destination=destination)) as session:
+        return Rule("a rule", rule).check(Readiness(session, None, options, returns=returns, answers=False))
 
 
 @pytest.mark.parametrize("returns", [False, True])
 def test_a_user_whose_own_writes_would_be_refused_is_named(uris: dict[str, str], tmp_path: Path, returns: bool) -> None:
     """One replica set is both sides, so that its source's block is one of the destination as well."""
-    check = look(tmp_path, "own_writes", uris["sink"], uris["sides"], returns=returns)
+    check = look(tmp_path, gate.own_writes, uris["sink"], uris["sides"], returns=returns)
     assert not check.good and "sides@admin misses bypassWriteBlockingMode" in check.found
     assert "writes to the source" not in check.found and "--stop-with" in check.advice
-    assert look(tmp_path, "own_writes", uris["sink"], uris["sink"], returns=returns).good
+    assert look(tmp_path, gate.own_writes, uris["sink"], uris["sink"], returns=returns).good
 
 
 def test_a_user_who_may_not_change_forms_is_named(uris: dict[str, str], tmp_path: Path) -> None:
-    check = look(tmp_path, "forms", uris["sink"], uris["sides"])
+    check = look(tmp_path, gate.schemas, uris["sink"], uris["sides"])
     assert (check.good, check.found) == (False, "sides@admin misses collMod on copied.orders at the destination")
-    assert look(tmp_path, "forms", uris["sink"], uris["sink"]).good
+    assert look(tmp_path, gate.schemas, uris["sink"], uris["sink"]).good
 
 
 def test_a_user_who_would_not_see_late_writes_is_told(uris: dict[str, str], tmp_path: Path) -> None:
-    check = look(tmp_path, "late_writes", uris["one"], uris["sink"])
+    check = look(tmp_path, gate.late_writes, uris["one"], uris["sink"])
     assert not check.good and "not authorized" in check.found + check.advice
-    assert look(tmp_path, "late_writes", uris["sides"], uris["sink"]).good
+    assert look(tmp_path, gate.late_writes, uris["sides"], uris["sink"]).good

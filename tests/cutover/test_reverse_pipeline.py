@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -48,13 +49,13 @@ def wait(it: Session) -> None:
 
 def make_ready(back: Session) -> list[str]:
     said: list[str] = []
-    reverse_pipeline.make_ready(back.pipeline, back.connect, back.topics, said.append)
+    reverse_pipeline.make_ready(replace(back, say=said.append))
     return said
 
 
 def begin(back: Session, there: Session) -> None:
     start = time.monotonic()
-    reverse_pipeline.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
+    reverse_pipeline.begin(back, there.pipeline, TIMEOUT)
     print(f"the way back began after {time.monotonic() - start:.2f} s")
 
 
@@ -89,7 +90,7 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         assert not make_ready(back)
         assert "circulate forever" in towpath("resume", back.file, expect=2).stderr
         with pytest.raises(Refused, match=f"{pipeline.name}-sink is RUNNING with 2 tasks, not STOPPED"):
-            reverse_pipeline.begin(back.pipeline, there.pipeline, back.connect, back.topics, TIMEOUT)
+            reverse_pipeline.begin(back, there.pipeline, TIMEOUT)
         written(source, seed + 1)
         wait(there)
         control.stop_sink(there.pipeline, there.connect)
@@ -114,16 +115,13 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         deployment.remove(back.pipeline, back.connect, back.topics, log=True, say=say)
         barrier.wait_captured(there.pipeline, there.connect, TIMEOUT, say)
         stood_still(pipeline)
-        assert (
-            reverse_pipeline.skip_to_end(there.pipeline, there.connect, there.topics)
-            >= 2 * pipeline.settings.partitions
-        )
+        assert reverse_pipeline.skip_to_end(there) >= 2 * pipeline.settings.partitions
         assert_at_ends(pipeline, there)
         for documents in destination:  # an echo would be the whole document, without the mark
             documents.update_many({"_id": {"$in": ECHOES}}, {"$set": {"mark": 1}})
         control.resume_sink(there.pipeline, there.connect, TIMEOUT)
         with pytest.raises(Refused, match="not STOPPED"):
-            reverse_pipeline.skip_to_end(there.pipeline, there.connect, there.topics)
+            reverse_pipeline.skip_to_end(there)
         written(source, seed + 3)
         assert f"forgot the position of an earlier {pipeline.name}-back-source" in make_ready(back)
         wait(there)

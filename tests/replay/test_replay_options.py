@@ -9,10 +9,13 @@ from towpath.cli.replay import DestinationOptions, destination, point_in_time
 from towpath.config.loading import read
 from towpath.deploy.other_pipelines import is_written
 from towpath.errors import Refused, TowpathError
+from towpath.finding import Precondition, require
 from towpath.kafka.topics import Topic
 from towpath.pipeline import ClusterTime
-from towpath.replay import preconditions as refuse
-from towpath.replay.plan import END_OF_SECOND, Plan, refuse_label
+from towpath.replay import preconditions
+from towpath.replay.plan import END_OF_SECOND, Plan, RebuildOptions, ReplayOptions
+from towpath.replay.preconditions import Inventory, ReplayInventory
+from towpath.session import opened
 
 
 @pytest.mark.parametrize(
@@ -70,29 +73,57 @@ def test_a_password_is_refused_on_the_command_line_and_read_from_a_private_file_
 
 def test_a_plan_is_read_as_it_was_written():
     log = {("shop.shop.orders", 1): (3, 9), ("shop.shop.orders", 0): (0, 0)}
-    plan = Plan(("shop.*",), ClusterTime(5, 6), False, True, 1.5, 2, log)
+    plan = Plan(only=("shop.*",), until=ClusterTime(5, 6), follow=False, forced=True, began=1.5, letters=2, log=log)
     assert Plan.from_json(plan.as_json()) == plan
     assert plan.matches(["shop.*"], ClusterTime(5, 6), follow=False)
     assert not plan.matches([], ClusterTime(5, 6), follow=False)
     assert plan.words == "--only shop.* --until 5:6"
 
 
+TOPICS = ("shop.shop.orders", "shop.shop.parcels", "shop.requests", "x.shop.a")
+
+
+def errors(check, path, *only, topics=TOPICS, force=False, **settings):
+    """The messages of a precondition, for a rebuild with these options, settings of the file and existing topics."""
+    path.mkdir()
+    with opened(write_pipeline_file(path / "shop.toml", include=["shop.*"], **settings)) as session:
+        inventory = Inventory(session, RebuildOptions(only, force, 1))
+        inventory.deployed.existing = {name: Topic(name, 1) for name in topics}
+        return [finding.finding + finding.advice for finding in check(inventory) if finding.level == "error"]
+
+
 def test_what_has_no_log_to_replay_is_refused(tmp_path):
+    assert errors(preconditions.selected, tmp_path / "a", "shop.o*") == []
+    (error,) = errors(preconditions.selected, tmp_path / "b", "shop.orders", "other.orders")
+    assert "no such namespace" in error and "there are: shop.orders, shop.parcels" in error
+    (error,) = errors(preconditions.selected, tmp_path / "c", topics=["shop.requests"])
+    assert "no log to replay" in error
+    (error,) = errors(preconditions.exactly_once, tmp_path / "d", mode="plain")
+    assert 'mode = "plain"' in error
+
+
+def test_a_log_without_a_copy_is_replayed_by_force_only(tmp_path):
     pipeline = read(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"]))
-    topics = {name: Topic(name, 1) for name in ("shop.shop.orders", "shop.shop.parcels", "shop.requests", "x.shop.a")}
-    assert [topic.name for topic in refuse.selected(pipeline, ["shop.o*"], topics)] == ["shop.shop.orders"]
-    with pytest.raises(Refused, match=r"no such namespace .* there are: shop\.orders, shop\.parcels"):
-        refuse.selected(pipeline, ["shop.orders", "other.orders"], topics)
-    with pytest.raises(Refused, match="no log to replay"):
-        refuse.selected(pipeline, [], {"shop.requests": topics["shop.requests"]})
-    plain = read(write_pipeline_file(tmp_path / "plain.toml", include=["shop.*"], mode="plain"))
-    with pytest.raises(Refused, match='mode = "plain"'):
-        refuse.refuse_plain(plain)
-    with pytest.raises(Refused, match='copy = "none"'):
-        refuse.refuse_uncopied(replace(pipeline, copy=replace(pipeline.copy, method="none")), force=False)
-    for label in ("sink", "a.b", "-a", "a" * 33, ""):
-        with pytest.raises(Refused, match="label"):
-            refuse_label(label)
+    with opened(tmp_path / "shop.toml") as session:
+        session = replace(session, pipeline=replace(pipeline, copy=replace(pipeline.copy, method="none")))
+        for force in (False, True):
+            inventory = Inventory(session, RebuildOptions((), force, 1))
+            assert len(list(preconditions.copied(inventory))) == (not force)
+
+
+def test_all_violations_are_reported_together(tmp_path):
+    with opened(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"], mode="plain")) as session:
+        inventory = Inventory(session, RebuildOptions(("a.b",), False, 1))
+        inventory.deployed.existing = {"shop.shop.orders": Topic("shop.shop.orders", 1)}
+        with pytest.raises(Refused, match=r"(?s)plain.*\n--only a\.b"):
+            require([*preconditions.OF_MODE, Precondition(preconditions.selected)], inventory)
+
+
+@pytest.mark.parametrize("label", ["sink", "a.b", "-a", "a" * 33])
+def test_a_label_is_refused(tmp_path, label):
+    with opened(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"])) as session:
+        options = ReplayOptions((), False, 1, "mongodb://127.0.0.1:1", label, None, False, False)
+        assert [finding.level for finding in preconditions.valid_label(ReplayInventory(session, options))] == ["error"]
 
 
 @pytest.mark.parametrize(

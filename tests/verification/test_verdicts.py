@@ -18,7 +18,9 @@ from tests.conftest import MakePipeline
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath import stack as embedded
-from towpath.cutover.gate import Limits, _verified
+from towpath.cutover import gate as rules
+from towpath.cutover.gate import Readiness
+from towpath.cutover.steps import CutoverOptions
 from towpath.session import opened
 from towpath.stack import Stack
 from towpath.verification import verdict_file
@@ -37,8 +39,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def gate(pipeline: Pipeline) -> str:
     """What the cutover's gate says of the verification."""
     with opened(pipeline.file) as it:
-        found = _verified(it, Limits(lag=10, verified=3600))
-    return f"{'ok' if found.good else 'red'} {found.found} {found.advice}"
+        good, found, advice = rules.verified(
+            Readiness(it, None, CutoverOptions(10, 3600, 1, False, False, None, None, 10, 30))
+        )
+    return f"{'ok' if good else 'red'} {found} {advice}"
 
 
 def verified(pipeline: Pipeline) -> list[str]:

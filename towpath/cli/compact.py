@@ -14,11 +14,12 @@ import click
 import tenacity
 
 from towpath.cli.options import duration, flag, json_option, opened, pipeline_argument, print_json, say
-from towpath.compaction import preconditions
+from towpath.compaction.preconditions import PRECONDITIONS, Inventory, interval
 from towpath.compaction.reader import Reader
 from towpath.compaction.service import Compactor
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.events import Round
+from towpath.finding import require
 from towpath.repair.targets import unreadable
 from towpath.text import counted
 
@@ -48,20 +49,18 @@ def compact(
     Exit codes: 0 done, or the service was stopped; 1 --once left documents unprotected; 2 it cannot be done.
     """
     with opened(file) as session:
-        compaction = preconditions.compaction_of(session.pipeline)
         every_ms = None if every is None else every // timedelta(milliseconds=1)
-        seconds = preconditions.interval(compaction, every_ms) / 1000
-        preconditions.refuse_undeployed(session, compaction)
+        require(PRECONDITIONS, Inventory(session, every_ms))
+        compaction = session.pipeline.compaction
+        assert compaction is not None
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         report = print_json if as_json else _print_round
         with closing(Reader(session.pipeline, session.topics, from_beginning=from_beginning)) as reader:
-            deadline = timeout if once else None
-            compactor = Compactor(
-                session.pipeline, compaction, session.connect, session.topics, reader, say, unreadable, deadline
-            )
+            compactor = Compactor(session, reader, unreadable, timeout if once else None)
             if once:
                 _run_once(compactor, timeout, report)
                 return
+            seconds = (every_ms or interval(compaction)) / 1000
             say(
                 f"{session.pipeline.name}: a round every {seconds:,.0f} s; compaction_lag is"
                 f" {compaction.lag_ms / 1000:,.0f} s"

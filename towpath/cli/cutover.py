@@ -16,9 +16,8 @@ from towpath.cli.options import FILE, duration, flag, json_option, opened, pipel
 from towpath.cli.report.cutover import write_report
 from towpath.cutover import fail_back, steps
 from towpath.cutover.events import Reporter
-from towpath.cutover.gate import Limits, fail_back_gate, gate, red, run_checks
+from towpath.cutover.gate import GATE, PRECONDITIONS, Readiness, red, run
 from towpath.cutover.pause import IncrementalVerification
-from towpath.cutover.preconditions import Preconditions
 from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions, NotUndone, undo, undone
@@ -105,8 +104,8 @@ def cutover(
         )
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     reporter = Reporter(print_json if as_json else _print_event, say)
-    limits = Limits(max_lag, verified_within.total_seconds())
-    options = CutoverOptions(limits, newest, quiet, blocks, stop_with, switch_with, timeout, max_pause.total_seconds())
+    max_age, pause = verified_within.total_seconds(), max_pause.total_seconds()
+    options = CutoverOptions(max_lag, max_age, newest, quiet, blocks, stop_with, switch_with, timeout, pause)
     with ExitStack() as stack:
         session = stack.enter_context(opened(file))
         if not session.pipeline.exactly_once:
@@ -175,12 +174,10 @@ class _Command:
             undo(self.sides, self.reporter)
             if self.has_back is not (self.sides.reverse is not None):
                 self._fail("the earlier cutover is undone; run the same command again")
-        session = self.sides.forward
-        session.require_deployed()
-        checks = gate(session, self.options.limits, blocks=self.options.blocks, reverse=self.sides.reverse)
-        self._report_gate([*checks, *self._preconditions(returns=False)])
+        self.sides.forward.require_deployed()
+        self._report_gate(run((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
         if self.sides.reverse is not None and not self.sides.reverse.file.exists():
-            write_reverse_file(session.file)
+            write_reverse_file(self.sides.forward.file)
         seconds = self._perform(lambda: self.sides.enter("to the destination"), steps.before, steps.cut_over)
         self._report_switch("destination", seconds)
 
@@ -197,15 +194,14 @@ class _Command:
             say("an earlier fail back was interrupted; undoing it first")
             undo(self.sides, self.reporter)
         if self.state == "over":
-            back = self.sides.reverse
-            assert back is not None
-            back.require_deployed()
-            preconditions = self._preconditions(returns=True)
+            assert self.sides.reverse is not None
+            self.sides.reverse.require_deployed()
+            preconditions = run(PRECONDITIONS, self._readiness(returns=True))
             if not (self.dry_run or red(preconditions)):
                 fail_back.open_source(self.sides, self.options, self.reporter)
-            # if the source still blocks writes, the reverse pipeline cannot apply: `fail_back_gate` could not pass
+            # if the source still blocks writes, the reverse pipeline cannot apply: the gate could not pass
             is_blocked = self.sides.marker.blocked and red(preconditions)
-            checks = [] if is_blocked else fail_back_gate(back, self.options.limits, blocks=self.options.blocks)
+            checks = [] if is_blocked else run(GATE, self._readiness(returns=True))
             self._report_gate([*checks, *preconditions])
             seconds = self._perform(lambda: self.sides.enter("back to the source"), fail_back.before, fail_back.go_back)
             self._report_switch("source", seconds)
@@ -218,12 +214,9 @@ class _Command:
             assert self.sides.marker is not None
             self._fail(f"not ready; cutover: {self.sides.marker.description}")
 
-    def _preconditions(self, *, returns: bool) -> list[Check]:
+    def _readiness(self, *, returns: bool) -> Readiness:
         sides, answers = self.sides, not self.dry_run
-        preconditions = Preconditions(
-            sides.forward, sides.reverse, self.options, self.report_path, returns=returns, answers=answers
-        )
-        return run_checks(preconditions.checks())
+        return Readiness(sides.forward, sides.reverse, self.options, self.report_path, returns, answers)
 
     def _report_gate(self, checks: list[Check]) -> None:
         self.reporter.report(Gate(words="", checks=checks))

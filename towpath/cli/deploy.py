@@ -15,7 +15,7 @@ from towpath.deploy.inventory import Inventory
 from towpath.errors import MongoUnreachable, TowpathError
 from towpath.pipeline import Pipeline
 from towpath.preflight.everything import require_ready
-from towpath.replay import connector
+from towpath.replay import steps
 from towpath.replay.plan import find, find_all, find_leftovers
 from towpath.schema import apply, plan
 from towpath.schema.plan import EMPTY, Plan
@@ -118,7 +118,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
             question = f"Delete {len(topics)} topics with all their records{ending}? This cannot be undone"
             click.confirm(question, abort=True)
         for replay in replays:
-            connector.remove(replay, session.connect, session.topics, keep_letters=False, say=say)
+            steps.remove(replay, session, keep_letters=False)
         deployment.remove(session.pipeline, session.connect, session.topics, log=log, say=say)
         click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
@@ -131,5 +131,5 @@ def _remove_replay(session: Session, label: str, *, dry_run: bool) -> None:
     if dry_run:
         say(f"would remove {replay.name}")
         return
-    connector.remove(replay, session.connect, session.topics, keep_letters=False, say=say)
+    steps.remove(replay, session, keep_letters=False)
     click.echo(f"{session.pipeline.name}: replay {label} removed; its destination keeps what it holds")

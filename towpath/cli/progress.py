@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
-import click
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bars
 
-from towpath.replay.connector import Progress
+from towpath.events import Progress
 from verifier import Progress as ComparisonProgress
 
 #: Arguments: done, total, description.
@@ -57,25 +55,24 @@ def documents_compared(progress: ComparisonProgress) -> str:
     return line
 
 
-@dataclass(frozen=True, slots=True)
-class Terminal:
-    """Shows progress, and asks for confirmation before documents are deleted, unless `yes`."""
+@contextmanager
+def replay_bars() -> Iterator[Callable[[Progress], None]]:
+    """A progress bar for each phase of a replay, as the function that takes its events."""
+    with ExitStack() as phase:
+        update: Update | None = None
 
-    yes: bool
+        def report(event: Progress) -> None:
+            nonlocal update
+            if event.is_last:
+                phase.close()
+                update = None
+                return
+            is_check = event.event == "checking"
+            update = update or phase.enter_context(bar("checking the log" if is_check else ""))
+            line = f"{event.done:,} of {event.of:,} records" if is_check else records_applied(event)
+            update(event.done, event.of, line)
 
-    @contextmanager
-    def checking(self) -> Iterator[Callable[[int, int], None]]:
-        with bar("checking the log") as update:
-            yield lambda done, of: update(done, of, f"{done:,} of {of:,} records")
-
-    @contextmanager
-    def applying(self) -> Iterator[Callable[[Progress], None]]:
-        with bar() as update:
-            yield lambda progress: update(progress.done, progress.of, records_applied(progress))
-
-    def confirm(self, question: str) -> None:
-        if not self.yes:
-            click.confirm(question, abort=True, err=True)
+        yield report
 
 
 def records_applied(progress: Progress) -> str:

@@ -66,7 +66,7 @@ def repair(
         reread_requests.refuse_unable(session.pipeline)
         of_verdict = ids is None and not dead_letters
         with passing(session) as passed, _removing_repaired(session.pipeline, of_verdict=of_verdict) as repaired:
-            failed = _report(session, reread(session, documents, passed, timeout, say), repaired, as_json=as_json)
+            failed = _report(session, reread(session, documents, passed, timeout), repaired, as_json=as_json)
         for line in unreplicated.lines(session):
             say(line)
     if failed:

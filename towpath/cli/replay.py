@@ -12,14 +12,14 @@ import click
 
 from towpath import mongo_uri
 from towpath.cli.options import json_option, opened, pipeline_argument, print_json
-from towpath.cli.progress import Terminal
+from towpath.cli.progress import replay_bars
 from towpath.config.credential_files import refuse_files, refuse_open
 from towpath.config.loading import holds_secret
 from towpath.errors import TowpathError
 from towpath.pipeline import ClusterTime
 from towpath.replay import rebuild as rebuilding
 from towpath.replay import steps
-from towpath.replay.plan import END_OF_SECOND
+from towpath.replay.plan import END_OF_SECOND, RebuildOptions, ReplayOptions
 from towpath.replay.verdict import Verdict
 
 
@@ -102,12 +102,18 @@ def replay(
         )
     uri = None if rebuild else destination(target)
     end = point_in_time(until) if until else None
+
+    def confirm(question: str) -> None:
+        if not yes:
+            click.confirm(question, abort=True, err=True)
+
     with opened(file) as session:
-        if uri is None:
-            verdict = rebuilding.rebuild(session, rebuilding.RebuildOptions(only, force, timeout), Terminal(yes))
-        else:
-            options = steps.ReplayOptions(uri, label, only, end, follow, empty, force, timeout)
-            verdict = steps.replay(session, options, Terminal(yes))
+        with replay_bars() as report:
+            if uri is None:
+                verdict = rebuilding.rebuild(session, RebuildOptions(only, force, timeout), report, confirm)
+            else:
+                options = ReplayOptions(only, force, timeout, uri, label, end, follow, empty)
+                verdict = steps.replay(session, options, report, confirm)
         _report(verdict, as_json=as_json)
 
 
@@ -118,7 +124,7 @@ def _report(verdict: Verdict, *, as_json: bool) -> None:
     else:
         for line in verdict.lines():
             click.echo(line)
-    if not verdict.is_whole:
+    if not verdict.event.whole:
         raise click.exceptions.Exit(1)
 
 

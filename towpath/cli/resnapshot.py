@@ -13,8 +13,8 @@ from towpath import resnapshot as resnapshots
 from towpath.barrier import asking, passing
 from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
-from towpath.errors import Refused
 from towpath.events import as_line
+from towpath.finding import require
 from towpath.log import reread_requests
 from towpath.repair import targets
 from towpath.repair.rereads import NotRepaired, repair
@@ -50,7 +50,9 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         reread_requests.refuse_unable(session.pipeline)
         session.require_deployed()
         connectors = resnapshots.read_captured(session.pipeline, session.connect)
-        name = _interrupted(session, connectors, only)
+        inventory = resnapshots.Inventory(session.pipeline, connectors, only)
+        require(resnapshots.PRECONDITIONS, inventory)
+        name = inventory.interrupted
         for line in _plan(session, connectors, name, only):
             say(line)
         if dry_run:
@@ -59,38 +61,11 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
             click.confirm("Re-read these documents?", abort=True)
         if any(connector.lost for connector in connectors):
             full_verdict.forget(session)
-        name = _start(session, name, only)
+        name = resnapshots.start(session, name, only)
         _complete(session, name, only, timeout)
         compared, request = pairs(session.pipeline, only), VerifyRequest(False, only=only)
         result = verify.run(session, compared, Options(), request, as_json=as_json)
     verify.end(result.verdict, result.differences)
-
-
-def _interrupted(session: Session, connectors: Sequence[Captured], only: tuple[str, ...]) -> str | None:
-    """The name of an interrupted resnapshot to continue; None to start a new one. Raises `Refused`."""
-    if not connectors:
-        raise Refused(f"{session.pipeline.name} has not captured anything yet; `towpath status` shows its state")
-    started = [connector for connector in connectors if connector.under_way]
-    if started:
-        name = started[0].resnapshot
-        if any(connector.only != resnapshots.expression(session.pipeline, only) for connector in started):
-            raise Refused(
-                f"a resnapshot of {session.pipeline.name} with a different --only ({name}) is not finished;"
-                " to continue it, pass the same --only"
-            )
-        lost_again = any(connector.lost and connector.state.resnapshot == connector.resnapshot for connector in started)
-        return None if lost_again else name
-    copying = next((one for one in connectors if one.state.phase == "copy" and not one.lost), None)
-    if copying:
-        raise Refused(
-            f"{copying.connector} has not finished the initial copy; wait until it has, it continues by itself"
-        )
-    if only and any(connector.lost for connector in connectors):
-        raise Refused(
-            f"changes of all collections since {connectors[0].since} are lost: a resnapshot of {', '.join(only)} alone"
-            " would leave the other collections as they were then; run it without --only"
-        )
-    return None
 
 
 def _plan(session: Session, connectors: Sequence[Captured], name: str | None, only: tuple[str, ...]) -> Iterator[str]:
@@ -122,28 +97,19 @@ def _plan(session: Session, connectors: Sequence[Captured], name: str | None, on
         )
 
 
-def _start(session: Session, name: str | None, only: tuple[str, ...]) -> str:
-    if name is not None:
-        resnapshots.resume(session.pipeline, session.connect)
-        return name
-    name = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    resnapshots.begin(session.pipeline, session.connect, name, resnapshots.expression(session.pipeline, only))
-    return name
-
-
 def _complete(session: Session, name: str, only: tuple[str, ...], timeout: float) -> None:
     """Wait for the re-reads, remove documents that were deleted meanwhile, and mark the log as whole again."""
     pipeline = session.pipeline
-    resnapshots.wait_copied(pipeline, session.connect, name, say)
+    resnapshots.wait_copied(session, name)
     barrier.wait(pipeline, session.connect, session.topics, timeout, say)
     say("comparing both sides, to find documents that were deleted meanwhile")
     _compare(session, only)
     with passing(session) as passed:
-        outcomes = repair(session, _to_reread(session, only), passed, timeout, say)
+        outcomes = repair(session, _to_reread(session, only), passed, timeout)
         left = [outcome for outcome in outcomes if isinstance(outcome, NotRepaired)]
     for outcome in left[:10]:
         say(f"left {outcome.document.namespace} {outcome.document.id.hex()}: {outcome.kind}: {outcome.reason}")
-    resnapshots.close(pipeline, session.connect, session.topics, name, timeout)
+    resnapshots.close(session, name, timeout)
 
 
 def _compare(session: Session, only: tuple[str, ...]) -> None:

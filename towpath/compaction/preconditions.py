@@ -1,97 +1,87 @@
-"""The preconditions of compaction, and the rule for enabling it in a topic."""
+"""The preconditions of compaction."""
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
 
 from towpath.errors import Refused
-from towpath.kafka.topics import Topics
+from towpath.finding import Finding, Preconditions, error, required
+from towpath.kafka.topics import Topic
 from towpath.log import reread_requests
-from towpath.log.unprotected import figures
-from towpath.pipeline import Compaction, Pipeline
+from towpath.pipeline import Compaction
 from towpath.session import Session
-from towpath.topic_settings import MARK, POLICY, change_settings, is_compacted
+from towpath.topic_settings import MARK
 
 _HOUR = 3_600_000
+_error = partial(error, "compaction")
 
 
-def compaction_of(pipeline: Pipeline) -> Compaction:
-    """The pipeline's compaction settings. Raises `Refused` if its log is not compacted or cannot be."""
-    reread_requests.refuse_unable(pipeline)
-    if pipeline.compaction is None:
-        raise Refused(
-            f"the log of {pipeline.name} is not compacted: it keeps every record, so re-read documents would"
-            " only make it longer; set [log] compact = true, run `towpath deploy`, and start this again"
+def interval(compaction: Compaction) -> int:
+    """The default time between two rounds in ms: an hour, or a quarter of the lag if that is less."""
+    return min(_HOUR, compaction.lag_ms // 4)
+
+
+class Inventory:
+    """`every_ms`: the time between two rounds; None for the default."""
+
+    def __init__(self, session: Session, every_ms: int | None = None) -> None:
+        self.session, self.pipeline, self.every_ms = session, session.pipeline, every_ms
+
+    @cached_property
+    def existing(self) -> Mapping[str, Topic]:
+        """All topics. Raises `NoSuchConnector`, `ConnectUnreachable` or `KafkaUnreachable`."""
+        self.session.require_deployed()
+        return self.session.topics.all()
+
+    @property
+    def change_topics(self) -> list[str]:
+        pattern = self.pipeline.selection.topic_regex(self.pipeline.name)
+        return [name for name in self.existing if re.fullmatch(pattern, name)]
+
+
+def supported(inventory: Inventory) -> Iterator[Finding]:
+    try:
+        reread_requests.refuse_unable(inventory.pipeline)
+    except Refused as refused:
+        yield _error(refused.what, refused.advice)
+
+
+def compacted(inventory: Inventory) -> Iterator[Finding]:
+    if inventory.pipeline.compaction is None:
+        yield _error(
+            f"the log of {inventory.pipeline.name} is not compacted: it keeps every record, so re-read documents would"
+            " only make it longer",
+            "set [log] compact = true, run `towpath deploy`, and start this again",
         )
-    return pipeline.compaction
 
 
-def interval(compaction: Compaction, every_ms: int | None) -> int:
-    """The time between two rounds in ms: `every_ms` if given, else an hour, or a quarter of the lag if that is less.
-
-    Raises `Refused` if `every_ms` is more than half of the lag.
-    """
-    if every_ms is None:
-        return min(_HOUR, compaction.lag_ms // 4)
-    if every_ms > compaction.lag_ms // 2:
-        raise Refused(
+def often_enough(inventory: Inventory) -> Iterator[Finding]:
+    compaction, every_ms = inventory.pipeline.compaction, inventory.every_ms
+    if compaction and every_ms is not None and every_ms > compaction.lag_ms // 2:
+        yield _error(
             f"--every {every_ms // 1000}s is more than half of the compaction lag ({compaction.lag_ms // 1000}s): an"
-            f" update could grow too old before its document follows; give {compaction.lag_ms // 2000}s or less, or"
-            " raise [log] compaction_lag"
+            " update could grow too old before its document follows",
+            f"give {compaction.lag_ms // 2000}s or less, or raise [log] compaction_lag",
         )
-    return every_ms
 
 
-def refuse_undeployed(session: Session, compaction: Compaction) -> None:
-    """Raise `Refused`, `NoSuchConnector`, `ConnectUnreachable` or `KafkaUnreachable` if nothing can be compacted."""
-    session.require_deployed()
-    pipeline, topics = session.pipeline, session.topics
-    existing = topics.all()
-    pattern = pipeline.selection.topic_regex(pipeline.name)
-    change_topics = [name for name in existing if re.fullmatch(pattern, name)]
-    if pipeline.request_topic not in existing or not change_topics:
-        missing = "no change topics" if pipeline.request_topic in existing else f"no topic {pipeline.request_topic}"
-        raise Refused(f"{pipeline.name} has {missing} at {topics.bootstrap}; `towpath deploy` creates them")
-    for name, settings in sorted(topics.settings_of_all(change_topics).items()):
-        if settings.get(MARK) != str(compaction.lag_ms):
-            raise Refused(
-                f"the topic {name} has {MARK}={settings.get(MARK)}, and the file says {compaction.lag_ms} ([log]"
-                " compaction_lag); `towpath deploy` applies the file's settings"
+def deployed(inventory: Inventory) -> Iterator[Finding]:
+    """The topics exist and have the settings in the file."""
+    pipeline, topics, names = inventory.pipeline, inventory.session.topics, inventory.change_topics
+    compaction = pipeline.compaction
+    if pipeline.request_topic not in inventory.existing or not names:
+        has_requests = pipeline.request_topic in inventory.existing
+        missing = "no change topics" if has_requests else f"no topic {pipeline.request_topic}"
+        yield _error(f"{pipeline.name} has {missing} at {topics.bootstrap}", "`towpath deploy` creates them")
+    for name, settings in sorted(topics.settings_of_all(names).items()) if compaction else ():
+        if compaction and settings.get(MARK) != str(compaction.lag_ms):
+            yield _error(
+                f"the topic {name} has {MARK}={settings.get(MARK)}, and the file says {compaction.lag_ms}"
+                " ([log] compaction_lag)",
+                "`towpath deploy` applies the file's settings",
             )
 
 
-class CompactionEnabler:
-    """Enables compaction in each topic once all its updates are protected.
-
-    The group's commits show this, also for partitions that other instances have.
-    """
-
-    def __init__(self, pipeline: Pipeline, compaction: Compaction, topics: Topics) -> None:
-        self._pipeline, self._compaction, self._topics = pipeline, compaction, topics
-        self._enabled: set[str] = set()
-
-    def enable(self, names: Collection[str]) -> Iterator[str]:
-        """Enable compaction in these topics where that is safe; yield the topics that were not compacted before."""
-        pending = set(names) - self._enabled
-        if not pending:
-            return
-        existing = self._topics.all()
-        committed = self._topics.committed_with_words(self._pipeline.compaction_group)
-        for name, settings in sorted(self._topics.settings_of_all(pending & existing.keys()).items()):
-            places = [(name, number) for number in range(existing[name].partitions)]
-            if is_compacted(settings):
-                self._enabled.add(name)
-            elif all(place in committed and self._is_protected(committed[place][1]) for place in places):
-                self._topics.alter(name, {POLICY: change_settings(self._pipeline)[POLICY]})
-                self._enabled.add(name)
-                yield name
-
-    def _is_protected(self, metadata: str) -> bool:
-        """Whether every unprotected update is younger than half of the lag, by the figures of a commit."""
-        committed = figures(metadata)
-        if committed is None:
-            return False
-        since = committed.at if committed.oldest is None else min(committed.at, committed.oldest)
-        return time.time() * 1000 - since < self._compaction.lag_ms / 2
+PRECONDITIONS: Preconditions[Inventory] = required(supported, compacted, often_enough, deployed)

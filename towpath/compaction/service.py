@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 
-from connectors.rest import Connect
-from towpath.compaction.preconditions import CompactionEnabler
 from towpath.compaction.reader import Reader
 from towpath.errors import NotYet, TopicError, TowpathError
 from towpath.events import Round
@@ -23,9 +21,11 @@ from towpath.kafka.topics import Place, Topics
 from towpath.log import reread_requests
 from towpath.log.records import is_key
 from towpath.log.source_offsets import read_state
-from towpath.log.unprotected import Document, Part, batches, is_update
+from towpath.log.unprotected import Document, Part, batches, figures, is_update
 from towpath.namespaces import namespace_of
-from towpath.pipeline import Compaction, Pipeline
+from towpath.pipeline import Compaction
+from towpath.session import Session
+from towpath.topic_settings import POLICY, change_settings, is_compacted
 
 #: Documents with unprotected updates that are kept in memory; when there are more, they are requested at once.
 MOST_DIRTY = 200_000
@@ -38,28 +38,21 @@ _REBALANCE_S = 10.0  # to wait for partitions that other instances give up
 
 
 class Compactor:
-    """Does the rounds of one instance."""
+    """Does the rounds of one instance, for a pipeline whose log is compacted."""
 
     def __init__(
-        self,
-        pipeline: Pipeline,
-        compaction: Compaction,
-        connect: Connect,
-        topics: Topics,
-        reader: Reader,
-        say: Callable[[str], None],
-        unreadable: Callable[[bytes], str],
-        timeout: float | None = None,
+        self, session: Session, reader: Reader, unreadable: Callable[[bytes], str], timeout: float | None = None
     ) -> None:
-        """`say` gets messages about delays. `unreadable` returns why an `_id` cannot be queried, or an empty text.
+        """`unreadable` returns why an `_id` cannot be queried, or an empty text.
 
         `timeout`: seconds until everything must be read and answered; None waits forever.
         """
-        self._pipeline, self._compaction, self._connect = pipeline, compaction, connect
-        self._topics, self._reader, self._say, self._unreadable = topics, reader, say, unreadable
+        assert session.pipeline.compaction is not None
+        self._session, self._pipeline, self._topics = session, session.pipeline, session.topics
+        self._compaction, self._reader, self._unreadable = session.pipeline.compaction, reader, unreadable
         self._deadline = None if timeout is None else time.monotonic() + timeout
         self._reported: dict[str, float] = {}
-        self._enabler = CompactionEnabler(pipeline, compaction, topics)
+        self._enabled: set[str] = set()
         self._committed = time.monotonic()
 
     def round(self) -> Round:
@@ -80,7 +73,7 @@ class Compactor:
             dirty=self._reader.dirty,
             oldest_seconds=self.oldest_seconds(),
             partitions=len(self._reader.parts),
-            switched_on=tuple(self._enabler.enable({topic for topic, _ in self._reader.parts})),
+            switched_on=tuple(self._enable_cleaner()),
             seconds=time.monotonic() - start,
         )
 
@@ -107,6 +100,33 @@ class Compactor:
     def oldest_seconds(self) -> float | None:
         oldest = self._reader.oldest
         return None if oldest is None else max(0.0, time.time() - oldest.time_ms / 1000)
+
+    def _enable_cleaner(self) -> Iterator[str]:
+        """Enable compaction in each topic once all its updates are protected; yield its name.
+
+        The group's commits show this, also for partitions that other instances have.
+        """
+        pending = {topic for topic, _ in self._reader.parts} - self._enabled
+        if not pending:
+            return
+        existing = self._topics.all()
+        committed = self._topics.committed_with_words(self._pipeline.compaction_group)
+        for name, settings in sorted(self._topics.settings_of_all(pending & existing.keys()).items()):
+            places = [(name, number) for number in range(existing[name].partitions)]
+            if is_compacted(settings):
+                self._enabled.add(name)
+            elif all(place in committed and self._is_protected(committed[place][1]) for place in places):
+                self._topics.alter(name, {POLICY: change_settings(self._pipeline)[POLICY]})
+                self._enabled.add(name)
+                yield name
+
+    def _is_protected(self, metadata: str) -> bool:
+        """Whether every unprotected update is younger than half of the lag, by the figures of a commit."""
+        committed = figures(metadata)
+        if committed is None:
+            return False
+        since = committed.at if committed.oldest is None else min(committed.at, committed.oldest)
+        return time.time() * 1000 - since < self._compaction.lag_ms / 2
 
     def _join(self) -> None:
         start = time.monotonic()
@@ -189,11 +209,11 @@ class Compactor:
         try:
             for name, offset in last.items():
                 connector = self._pipeline.source_connector_of(name)
-                state = read_state(self._connect, connector)
+                state = read_state(self._session.connect, connector)
                 if not state.has_answered(offset):
                     why = state.requests.waiting if state.requests else ""
                     if report or why:
-                        state_name = self._connect.status(connector).state
+                        state_name = self._session.connect.status(connector).state
                         detail = "" if state_name == "RUNNING" else f", which is {state_name}"
                         detail += f": {why}" if why else ""
                         self._report(f"{self._reader.awaited:,} documents wait to be re-read by {connector}{detail}")
@@ -231,7 +251,7 @@ class Compactor:
         key = key or message.lstrip("0123456789,")
         if time.monotonic() > self._reported.get(key, 0) + _REPEAT_S:
             self._reported[key] = time.monotonic()
-            self._say(message)
+            self._session.say(message)
 
 
 _SEARCHED = 1_000  # records that are searched for a document

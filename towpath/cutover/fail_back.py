@@ -92,7 +92,7 @@ def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause) -> None:
     with reporter.step("moving the sink to the end of the log"):
         timeout = pause.remaining(options.timeout)
         barrier.wait_captured(session.pipeline, session.connect, timeout, unsaid)
-        reverse_pipeline.skip_to_end(session.pipeline, session.connect, session.topics)
+        reverse_pipeline.skip_to_end(session)
     with reporter.step("putting the source right") as figures:
         sides.begin("form")
         figures["commands"] = restore_schema(reverse.pipeline)

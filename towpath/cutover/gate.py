@@ -1,20 +1,33 @@
-"""What must hold before a cutover begins: a list of checks, each green or red. The checks change nothing."""
+"""What must hold before a cutover or a fail back: a table of rules, each green or red, which change nothing.
+
+`GATE` is about the replication. `PRECONDITIONS` are about the pause: what can fail early must not fail while writes
+wait.
+"""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from pathlib import Path
 
+from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
+from connectors.control import statuses
+from towpath.cutover import reverse_pipeline
+from towpath.cutover.steps import CutoverOptions
+from towpath.cutover.writes import ANSWER, command_problem, stdin_problem, watch
 from towpath.errors import TowpathError, fields
 from towpath.events import Check
 from towpath.mongo import write_block
-from towpath.mongo.client import connected
+from towpath.mongo.client import connected, destination_set, source_set
+from towpath.mongo.privileges import privileges
 from towpath.preflight.everything import everything
-from towpath.schema import unreplicated
+from towpath.schema import plan, unreplicated
+from towpath.schema.apply import Step
 from towpath.session import Session
 from towpath.status.collector import read_status
 from towpath.status.figures import Status
@@ -23,137 +36,288 @@ from towpath.text import counted, duration
 from towpath.verification.full_verdict import Verified, age, summary
 from towpath.verification.scope import metadata
 from verifier import VerifierError
+from verifier.reads import now
 
 _SHOWN = 3  # findings in one line; the rest is only counted
+#: Command → the privilege action that it needs, where their names differ.
+_ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """What the rules look at. `reverse` is the reverse pipeline, if any; `returns` is True for a fail back."""
+
+    forward: Session
+    reverse: Session | None
+    options: CutoverOptions
+    report: Path | None = None
+    returns: bool = False
+    answers: bool = True
+    """Whether somebody may have to confirm on standard input that the writes have stopped."""
+
+    @property
+    def session(self) -> Session:
+        """The pipeline whose source is the cluster where the writes stop."""
+        return self.reverse if self.returns and self.reverse is not None else self.forward
+
+    @cached_property
+    def status(self) -> Status | str:
+        """The status of that pipeline, or why it cannot be read."""
+        try:
+            return read_status(self.session.pipeline, self.session.connect, self.session.topics)
+        except (TowpathError, PyMongoError) as error:
+            return str(error)
+
+    @property
+    def known_status(self) -> Status:
+        assert isinstance(self.status, Status)
+        return self.status
+
+
+#: Whether all is well, what was found, and what to do if it is not.
+Result = tuple[bool, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """In seconds."""
+class Rule:
+    """One line of the gate. Where `applies` is False, the line is left out."""
 
-    lag: float
-    verified: float
-    """Largest age of the last full verification."""
+    name: str
+    look: Callable[[Readiness], Result]
+    applies: Callable[[Readiness], bool] = lambda readiness: True
 
-
-def gate(session: Session, limits: Limits, *, blocks: bool, reverse: Session | None) -> list[Check]:
-    """All checks before a cutover to the destination; `reverse` is the reverse pipeline, if one is to be created.
-
-    `blocks`: whether the cutover blocks writes to the source.
-    """
-    checks = [*_pipeline(session, limits), _guarded("verified", _verified, session, limits), *_common(session, blocks)]
-    return [*checks, _guarded("way back", _reverse_pipeline, reverse)] if reverse else checks
-
-
-def fail_back_gate(reverse: Session, limits: Limits, *, blocks: bool) -> list[Check]:
-    """All checks before a fail back, which itself verifies what was changed since the cutover."""
-    return [*_pipeline(reverse, limits), *_common(reverse, blocks)]
+    def check(self, readiness: Readiness) -> Check:
+        """The line; red when it cannot be looked at."""
+        try:
+            return Check(self.name, *self.look(readiness))
+        except (TowpathError, VerifierError, PyMongoError) as error:
+            parts = {name: text for name, text in fields(error).items() if name != "what"}
+            return Check(self.name, False, getattr(error, "sentence", str(error)), **parts)
 
 
-def _guarded(name: str, check: Callable[..., Check], *arguments: Any) -> Check:
-    """The result of `check`; red with this name when it cannot be made."""
-    try:
-        return check(*arguments)
-    except (TowpathError, VerifierError, PyMongoError) as error:
-        parts = fields(error)
-        sentence = getattr(error, "sentence", str(error))
-        return Check(name, False, sentence, parts["advice"], parts["where"], parts["code"])
-
-
-def run_checks(checks: Iterable[Callable[[], Check]]) -> list[Check]:
-    return [_guarded(check.__name__.replace("_", " "), check) for check in checks]
-
-
-def _pipeline(session: Session, limits: Limits) -> Iterator[Check]:
-    try:
-        status = read_status(session.pipeline, session.connect, session.topics)
-    except (TowpathError, PyMongoError) as error:
-        yield Check("connectors", False, str(error), f"towpath status {session.file}")
-        return
-    yield _connectors(session, status)
-    copied = sum(collection.done for collection in status.snapshot)
-    copy = "done" if status.snapshot_done else f"{copied:,} of {counted(len(status.snapshot), 'collection')}"
-    yield Check("copy", status.snapshot_done, copy, f"towpath status {session.file} --watch")
-    records = status.lag_records
-    lag = "unknown" if records is None else f"{status.lag_seconds:.1f} s, {counted(records, 'record')}"
-    in_sync = records is not None and status.lag_seconds <= limits.lag
-    yield Check("lag", in_sync, f"{lag} (limit {limits.lag:g} s)", "wait until it is less, or allow more: --max-lag")
-    waiting = sum(requests.requests for requests in status.waiting)
-    advice = "a repair or compaction is under way: wait until it is done"
-    yield Check(
-        "reading again", not waiting, f"{counted(waiting, 'request')} waiting" if waiting else "nothing", advice
-    )
-    yield _guarded("set aside", _dead_letters, session)
-    yield _guarded("collections", _collections, session, status)
-
-
-def _connectors(session: Session, status: Status) -> Check:
-    reasons = [f"{connector.name}: {reason}" for connector in status.connectors for reason in connector.failures]
-    reasons += status.trouble
-    good = status.state == "running" and not reasons
-    finding = "; ".join([status.state, *reasons[:_SHOWN]])
-    return Check("connectors", good, finding, f"towpath status {session.file}; towpath restart {session.file}")
-
-
-def _dead_letters(session: Session) -> Check:
-    retries = DeadLetterRetries(session)
-    for _ in retries.read(time.monotonic()):
-        pass
-    finding = (
-        f"{counted(retries.remaining, 'document')} that the destination refused" if retries.remaining else "nothing"
-    )
-    return Check("set aside", not retries.remaining, finding, f"towpath repair {session.file} --dead-letters")
-
-
-def _collections(session: Session, status: Status) -> Check:
-    lines = [ddl.line for ddl in unreplicated.unsettled(session, status.ddl, remember=False)]
-    finding = "; ".join(lines[:_SHOWN]) if lines else "no DDL that the other side has not followed"
-    return Check("collections", not lines, finding, f"towpath ddl {session.file}")
-
-
-def _verified(session: Session, limits: Limits) -> Check:
-    advice = f"towpath verify {session.file}"
-    verified = Verified.read(session)
-    if (full := verified.full) is None:
-        return Check("verified", False, verified.doubt or "never: no verdict on everything is known", advice)
-    finding = summary(full)
-    if verified.left:
-        finding += f"; {counted(verified.left, 'difference')} found since"
-        advice = f"towpath repair {session.file}"
-    good = full["verdict"] == "same" and bool(full["clean"]) and age(full) <= limits.verified and not verified.left
-    return Check("verified", good, f"{finding} (limit {duration(limits.verified)})", advice)
-
-
-def _common(session: Session, blocks: bool) -> Iterator[Check]:
-    yield _guarded("metadata", _metadata, session)
-    if blocks:
-        yield _guarded("block", _write_block, session)
-
-
-def _metadata(session: Session) -> Check:
-    found = metadata(session.pipeline, ())
-    finding = "; ".join(f"{difference.pair.source}: {difference.what}" for difference in found.differences[:_SHOWN])
-    more = len(found.differences) - _SHOWN
-    finding += f"; and {more} more" if more > 0 else ""
-    same = f"the same, {len(found.held_back)} held back until the cutover"
-    return Check("metadata", not found.differences, finding or same, f"towpath prepare {session.file}")
-
-
-def _write_block(session: Session) -> Check:
-    with connected(session.pipeline.source_uri, "source") as client:
-        trouble = write_block.trouble(client)
-    return Check("write block", not trouble, trouble or "the user may block writes", "or leave --block-writes out")
-
-
-def _reverse_pipeline(reverse: Session) -> Check:
-    findings = everything(reverse, reverse.file, create_stopped=reverse.pipeline.source_connectors)
-    errors = [finding for finding in findings if finding.level == "error"]
-    lines = "; ".join(f"{error.subject}: {error.finding}" for error in errors[:_SHOWN])
-    advice = "; ".join(error.advice for error in errors[:_SHOWN])
-    return Check(
-        "way back", not errors, lines or f"can be created ({reverse.file.name})", f"{advice}; or --no-way-back"
-    )
+def run(rules: Iterable[Rule], readiness: Readiness) -> list[Check]:
+    return [rule.check(readiness) for rule in rules if rule.applies(readiness)]
 
 
 def red(checks: Sequence[Check]) -> list[Check]:
     return [check for check in checks if not check.good]
+
+
+def _connectors(readiness: Readiness) -> Result:
+    status, file = readiness.status, readiness.session.file
+    if isinstance(status, str):
+        return False, status, f"towpath status {file}"
+    reasons = [f"{connector.name}: {reason}" for connector in status.connectors for reason in connector.failures]
+    reasons += status.trouble
+    good = status.state == "running" and not reasons
+    return good, "; ".join([status.state, *reasons[:_SHOWN]]), f"towpath status {file}; towpath restart {file}"
+
+
+def _copy(readiness: Readiness) -> Result:
+    status = readiness.known_status
+    copied = sum(collection.done for collection in status.snapshot)
+    copy = "done" if status.snapshot_done else f"{copied:,} of {counted(len(status.snapshot), 'collection')}"
+    return status.snapshot_done, copy, f"towpath status {readiness.session.file} --watch"
+
+
+def _lag(readiness: Readiness) -> Result:
+    status, limit = readiness.known_status, readiness.options.max_lag
+    records = status.lag_records
+    lag = "unknown" if records is None else f"{status.lag_seconds:.1f} s, {counted(records, 'record')}"
+    in_sync = records is not None and status.lag_seconds <= limit
+    return in_sync, f"{lag} (limit {limit:g} s)", "wait until it is less, or allow more: --max-lag"
+
+
+def _requests(readiness: Readiness) -> Result:
+    waiting = sum(requests.requests for requests in readiness.known_status.waiting)
+    words = f"{counted(waiting, 'request')} waiting" if waiting else "nothing"
+    return not waiting, words, "a repair or compaction is under way: wait until it is done"
+
+
+def _dead_letters(readiness: Readiness) -> Result:
+    retries = DeadLetterRetries(readiness.session)
+    for _ in retries.read(time.monotonic()):
+        pass
+    refused = f"{counted(retries.remaining, 'document')} that the destination refused"
+    advice = f"towpath repair {readiness.session.file} --dead-letters"
+    return not retries.remaining, refused if retries.remaining else "nothing", advice
+
+
+def _ddl(readiness: Readiness) -> Result:
+    changes = unreplicated.unsettled(readiness.session, readiness.known_status.ddl, remember=False)
+    words = "; ".join(change.line for change in changes[:_SHOWN]) or "no DDL that the other side has not followed"
+    return not changes, words, f"towpath ddl {readiness.session.file}"
+
+
+def verified(readiness: Readiness) -> Result:
+    file, limit = readiness.session.file, readiness.options.max_age
+    verdict = Verified.read(readiness.session)
+    if (full := verdict.full) is None:
+        return False, verdict.doubt or "never: no verdict on everything is known", f"towpath verify {file}"
+    good = full["verdict"] == "same" and bool(full["clean"]) and age(full) <= limit and not verdict.left
+    since = f"; {counted(verdict.left, 'difference')} found since" if verdict.left else ""
+    advice = f"towpath {'repair' if verdict.left else 'verify'} {file}"
+    return good, f"{summary(full)}{since} (limit {duration(limit)})", advice
+
+
+def _metadata(readiness: Readiness) -> Result:
+    both = metadata(readiness.session.pipeline, ())
+    words = "; ".join(f"{difference.pair.source}: {difference.what}" for difference in both.differences[:_SHOWN])
+    more = len(both.differences) - _SHOWN
+    words += f"; and {more} more" if more > 0 else ""
+    same = f"the same, {len(both.held_back)} held back until the cutover"
+    return not both.differences, words or same, f"towpath prepare {readiness.session.file}"
+
+
+def _write_block(readiness: Readiness) -> Result:
+    with connected(readiness.session.pipeline.source_uri, "source") as client:
+        trouble = write_block.trouble(client)
+    return not trouble, trouble or "the user may block writes", "or leave --block-writes out"
+
+
+def _reverse_pipeline(readiness: Readiness) -> Result:
+    reverse = readiness.reverse
+    assert reverse is not None
+    findings = everything(reverse, reverse.file, create_stopped=reverse.pipeline.source_connectors)
+    errors = [finding for finding in findings if finding.level == "error"]
+    words = "; ".join(f"{error.subject}: {error.finding}" for error in errors[:_SHOWN])
+    advice = "; ".join(error.advice for error in errors[:_SHOWN])
+    return not errors, words or f"can be created ({reverse.file.name})", f"{advice}; or --no-way-back"
+
+
+def _commands(readiness: Readiness) -> Result:
+    """The commands that stop and redirect the writers can run."""
+    options = readiness.options
+    commands = {"--stop-with": options.stop_with, "--switch-with": options.switch_with}
+    problems = [
+        f"{option}: {why}" for option, command in commands.items() if command and (why := command_problem(command))
+    ]
+    if problems:
+        return False, "; ".join(problems), "correct it; nothing runs before all checks are green"
+    is_manual = options.stop_with is None and not options.blocks
+    if is_manual and readiness.answers and (why := stdin_problem()):
+        return False, f"nobody could confirm that the writes have stopped: {why}", ANSWER
+    return True, "you are asked to stop the writers" if is_manual else "can be run", ""
+
+
+def own_writes(readiness: Readiness) -> Result:
+    """Towpath can write in the pause, to a cluster that blocks writes by then."""
+    pipeline, blocked = readiness.forward.pipeline, list[str]()
+    with (
+        connected(pipeline.source_uri, "source") as source,
+        connected(pipeline.destination_uri, "destination") as destination,
+    ):
+        same = source_set(source).is_same(destination_set(destination, transactions=True))
+        for side, client, needs in (
+            ("source", source, readiness.returns and same),
+            ("destination", destination, readiness.returns or same),
+        ):
+            if needs and not write_block.writes_through(client):
+                granted = privileges(client)
+                why = "nobody may without access control"
+                if granted:
+                    why = f"{granted.user} misses {write_block.BYPASS} there"
+                blocked.append(f"while writes to the {side} are blocked, Towpath has to write there, and {why}")
+    words = "; ".join(blocked) or "Towpath can write while the writes of applications are blocked"
+    advice = "leave --block-writes out and stop the writers with --stop-with or by hand, or grant that action"
+    return not blocked, words, advice
+
+
+def late_writes(readiness: Readiness) -> Result:
+    """Late writes would be seen."""
+    pipeline, side = readiness.session.pipeline, "destination" if readiness.returns else "source"
+    with (
+        connected(pipeline.source_uri, side) as client,
+        watch(client, pipeline, start_at_operation_time=now(client) or Timestamp(1, 1)),
+    ):
+        return True, "are seen, also in new collections", ""
+
+
+def schemas(readiness: Readiness) -> Result:
+    """The users may change the schemas of both sides, as far as the changes are known by now."""
+    pipeline, reverse, missing = readiness.forward.pipeline, readiness.reverse, list[str]()
+    if not readiness.returns:
+        missing += _missing("destination", pipeline.destination_uri, plan.plan(pipeline, final=True).steps)
+    if reverse is not None:
+        of_source = (
+            plan.plan(reverse.pipeline, final=True) if readiness.returns else plan.plan_in_place(reverse.pipeline)
+        )
+        missing += _missing("source", pipeline.source_uri, of_source.steps)
+    words = "; ".join(missing[:_SHOWN]) or "the users may change the schemas"
+    return not missing, words, "grant the role dbAdmin on the databases, or the actions named (README, Security)"
+
+
+def _missing(side: str, uri: str, steps: Iterable[Step]) -> Iterable[str]:
+    """The privilege actions that the user of this side misses for these steps, each once."""
+    with connected(uri, side) as client:
+        granted = privileges(client)
+    if granted is None:
+        return ()
+    return dict.fromkeys(
+        f"{granted.user} misses {action} on {step.namespace} at the {side}"
+        for step in steps
+        for action in granted.missing([_action(step)], step.namespace)
+    )
+
+
+def _action(step: Step) -> str:
+    command = next(iter(step.command.body))
+    if command == "create":  # insert is enough to create a collection that is neither capped nor a view
+        return "insert" if {"capped", "viewOn"}.isdisjoint(step.command.body) else "createCollection"
+    return _ACTIONS.get(command, command)
+
+
+def _capture(readiness: Readiness) -> Result:
+    """The pipeline captures what the reverse pipeline wrote, before its sink skips that."""
+    session = readiness.forward
+    stopped = [c for c in statuses(session.connect, session.pipeline.source_connectors) if not c.running]
+    words = "; ".join(": ".join([f"{c.name} is {c.state}", *c.failures]) for c in stopped)
+    return not stopped, words or "of the source is running", f"towpath restart {session.file}"
+
+
+def _sink(readiness: Readiness) -> Result:
+    reverse_pipeline.refuse_unmovable(readiness.forward)
+    return True, "stopped, and can be moved to the end of the log", ""
+
+
+def _report_file(readiness: Readiness) -> Result:
+    assert readiness.report is not None
+    exists = readiness.report.exists()
+    path = readiness.report if exists else readiness.report.absolute().parent
+    good = os.access(path, os.W_OK) and (exists or path.is_dir())
+    return good, str(readiness.report) if good else f"{readiness.report} cannot be written", "name another: --report"
+
+
+def _has_status(readiness: Readiness) -> bool:
+    return isinstance(readiness.status, Status)
+
+
+def _returns(readiness: Readiness) -> bool:
+    return readiness.returns
+
+
+def _blocks(readiness: Readiness) -> bool:
+    return readiness.options.blocks
+
+
+GATE = (
+    Rule("connectors", _connectors),
+    Rule("copy", _copy, _has_status),
+    Rule("lag", _lag, _has_status),
+    Rule("reading again", _requests, _has_status),
+    Rule("set aside", _dead_letters, _has_status),
+    Rule("collections", _ddl, _has_status),
+    Rule("verified", verified, lambda readiness: not readiness.returns),  # a fail back itself verifies
+    Rule("metadata", _metadata),
+    Rule("write block", _write_block, _blocks),
+    Rule("way back", _reverse_pipeline, lambda readiness: not readiness.returns and readiness.reverse is not None),
+)
+PRECONDITIONS = (
+    Rule("commands", _commands),
+    Rule("own writes", own_writes, _blocks),
+    Rule("late writes", late_writes),
+    Rule("forms", schemas),
+    Rule("capture", _capture, _returns),
+    Rule("sink", _sink, _returns),
+    Rule("report", _report_file, lambda readiness: readiness.report is not None),
+)

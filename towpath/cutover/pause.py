@@ -29,7 +29,7 @@ from towpath.verification import verdict_file
 from towpath.verification.run import RecentVerification
 from towpath.verification.scope import current_fields, pairs
 from towpath.verification.verdict_file import VerificationResult, figures
-from verifier import Difference, Namespace, Options, Verdict, Verification
+from verifier import Namespace, Options, Verification
 
 _REPEAT_S = 1.0  # to the next alarm, in case a library has swallowed one
 _GRACE_S = 0.5  # in which a wait that knows the limit can end by itself and report what it saw last
@@ -134,46 +134,39 @@ class IncrementalVerification:
         return self._compare(changed_keys.ids_after(self.session.pipeline, self.session.topics, self._start))
 
     def _compare(self, changed: Iterable[tuple[Namespace, bytes]]) -> int:
-        begin = time.monotonic()
-        ends = {place: end for place, (_, end) in pipeline_ends(self.session.pipeline, self.session.topics).items()}
-        compared = _compare(self.session, changed)
+        session, begin = self.session, time.monotonic()
+        ends = {place: end for place, (_, end) in pipeline_ends(session.pipeline, session.topics).items()}
+        with asking(session) as passed:
+            compared = _compare(
+                session, RecentVerification(session, changed, (), Options(), passed=passed), "the newest records"
+            )
         self._start, self.duration_s = ends, time.monotonic() - begin
         return compared
 
 
-def _compare(session: Session, changed: Iterable[tuple[Namespace, bytes]]) -> int:
-    with asking(session) as passed:
-        verification = RecentVerification(session, changed, (), Options(), passed=passed)
-        differences = list(verification)
-    _require_same(session, differences, verification.verdict, "the newest records", f"repair {session.file}")
-    return verification.verdict.compared
-
-
 def compare_quiet(session: Session) -> int:
     """Compare everything by dbHash, while nobody writes; return the number of documents. Raises `CheckFailed`."""
-    verification = Verification(
-        session.pipeline.source_uri, session.pipeline.destination_uri, pairs(session.pipeline, ()), Options(quiet=True)
-    )
-    differences = list(verification)
-    _require_same(session, differences, verification.verdict, "everything", f"repair {session.file}")
-    return verification.verdict.compared
+    source, destination = session.pipeline.source_uri, session.pipeline.destination_uri
+    everything = pairs(session.pipeline, ())
+    return _compare(session, Verification(source, destination, everything, Options(quiet=True)), "everything")
 
 
-def _require_same(session: Session, differences: list[Difference], verdict: Verdict, of: str, advice: str) -> None:
-    """Store the differences as the last verdict, which `repair` reads."""
+def _compare(session: Session, verification: RecentVerification | Verification, of: str) -> int:
+    """The number of documents compared. Differences are stored as the last verdict, which `repair` reads."""
+    differences, verdict = list(verification), verification.verdict
     if differences:
         destination = session.pipeline.renames.destination
         place = verdict_file.path(session.pipeline.name)
         with state_files.writing(place, verdict_file.locked(place)) as file:
             for difference in differences:
                 file.write(verdict_file.difference(difference, destination(difference.namespace)).line)
-            file.write(
-                as_line(
-                    figures(VerificationResult(verdict)) | {"of": of, "ddl": [], "only": []} | current_fields(session)
-                )
-            )
+            end = figures(VerificationResult(verdict)) | {"of": of, "ddl": [], "only": []} | current_fields(session)
+            file.write(as_line(end))
         first = differences[0]
         example = f"{first.namespace} {verdict_file.shown_id(first.id)}"
-        raise CheckFailed(f"{len(differences):,} documents differ, such as {example}; run towpath {advice}")
+        raise CheckFailed(
+            f"{len(differences):,} documents differ, such as {example}; run towpath repair {session.file}"
+        )
     if verdict.trouble:
         raise CheckFailed(f"there is no verdict: {'; '.join(verdict.trouble)}; run towpath verify {session.file}")
+    return verdict.compared

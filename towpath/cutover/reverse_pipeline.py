@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,108 +36,101 @@ from towpath.config import loading as pipeline_file
 from towpath.deploy.deployment import Change, Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.errors import NotYet, Refused, TowpathError
-from towpath.kafka.topics import Topics
 from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
 from towpath.mongo.client import connected
 from towpath.namespaces import Renames, Selection
 from towpath.pipeline import ClusterTime, Pipeline
-from towpath.replay import rebuild_marker
+from towpath.replay import rebuild
+from towpath.session import Session
 from towpath.topic_settings import pipeline_topics
 
 _POLL_S = 0.1
 _REMOVE = "`towpath remove --topics` with the file of the reverse pipeline removes that; then begin again"
 
 
-def plan(reverse: Pipeline, connect: Connect, topics: Topics) -> list[Change]:
+def plan(reverse: Session) -> list[Change]:
     """What `make_ready` has to create.
 
     Raises `Refused` when anything of an earlier reverse pipeline is left, whose positions or records would be taken for
     the new one's, and what a deployment raises.
     """
-    existing = [name for name in reverse.source_connectors if connect.config(name) is not None]
+    pipeline, connect = reverse.pipeline, reverse.connect
+    existing = [name for name in pipeline.source_connectors if connect.config(name) is not None]
     for connector in statuses(connect, existing):  # the status of a removed connector stays for a while
         if connector.state not in ("MISSING", "STOPPED"):
             raise Refused(f"{connector.name} is {connector.state}: there is a reverse pipeline already; {_REMOVE}")
-    _refuse_used(reverse, topics)
-    return Deployment(
-        Inventory(reverse, connect, topics, allow_missing=True, create_stopped=reverse.source_connectors)
-    ).plan()
+    _refuse_used(reverse)
+    stopped = pipeline.source_connectors
+    return Deployment(Inventory(pipeline, connect, reverse.topics, allow_missing=True, create_stopped=stopped)).plan()
 
 
-def make_ready(
-    reverse: Pipeline, connect: Connect, topics: Topics, say: Callable[[str], None], timeout: float = 120
-) -> None:
+def make_ready(reverse: Session, timeout: float = 120) -> None:
     """Create what the reverse pipeline needs and lacks, so that `begin` only has to start it.
 
     `timeout` is in seconds. Raises what `plan` raises.
     """
-    for change in plan(reverse, connect, topics):
-        say(change.description)
+    for change in plan(reverse):
+        reverse.say(change.description)
         change.apply()
-    for name in reverse.source_connectors:
-        wait_stopped(connect, name)
-        if connect.offsets(name):  # of a connector of this name that was removed without its log
-            forget_offsets(connect, name)
-            say(f"forgot the position of an earlier {name}")
-    wait_running(connect, reverse, timeout, [reverse.sink_connector])
+    for name in reverse.pipeline.source_connectors:
+        wait_stopped(reverse.connect, name)
+        if reverse.connect.offsets(name):  # of a connector of this name that was removed without its log
+            forget_offsets(reverse.connect, name)
+            reverse.say(f"forgot the position of an earlier {name}")
+    wait_running(reverse.connect, reverse.pipeline, timeout, [reverse.pipeline.sink_connector])
 
 
-def begin(reverse: Pipeline, forward: Pipeline, connect: Connect, topics: Topics, timeout: float) -> ClusterTime:
+def begin(reverse: Session, forward: Pipeline, timeout: float) -> ClusterTime:
     """Start the capture of the reverse pipeline from `make_ready`; return the cluster time of its source at the start.
 
     It replicates every write after this returns, and nothing that the sink of `forward` wrote. That sink must be
     STOPPED, and nobody may write meanwhile. `timeout` is in seconds. Raises `Refused` when the connectors are not
     STOPPED or have captured before; `NotYet` and `TowpathError` when it does not start.
     """
-    refuse_unstopped(connect, [forward.sink_connector, *reverse.source_connectors])
-    for name in reverse.source_connectors:
+    connect, names = reverse.connect, reverse.pipeline.source_connectors
+    refuse_unstopped(connect, [forward.sink_connector, *names])
+    for name in names:
         if connect.offsets(name):
             raise Refused(f"{name} has captured before, and would go on from its old position; {_REMOVE}")
-    _refuse_used(reverse, topics)
-    waiting = Wait(
-        connect,
-        reverse.source_connectors,
-        timeout,
-        "the reverse pipeline has not started in time",
-        pause=_POLL_S,
-        failed_for=0,
-    )
-    for name in reverse.source_connectors:
+    _refuse_used(reverse)
+    late = "the reverse pipeline has not started in time"
+    waiting = Wait(connect, names, timeout, late, pause=_POLL_S, failed_for=0)
+    for name in names:
         connect.resume(name)
-    return waiting.until(lambda: _start_of_capture(reverse, connect))
+
+    def start_of_capture() -> ClusterTime:
+        starts = {name: read_state(connect, name).start for name in names}
+        known = [start for start in starts.values() if start is not None]
+        if len(known) < len(starts):
+            missing = ", ".join(name for name, start in starts.items() if start is None)
+            raise NotYet(f"{missing} has not committed anything")
+        return min(known)
+
+    return waiting.until(start_of_capture)
 
 
-def _start_of_capture(reverse: Pipeline, connect: Connect) -> ClusterTime:
-    """The cluster time since which writes are captured. Raises `NotYet` until all source connectors have started."""
-    starts = {name: read_state(connect, name).start for name in reverse.source_connectors}
-    known = [start for start in starts.values() if start is not None]
-    if len(known) < len(starts):
-        raise NotYet(f"{', '.join(name for name, start in starts.items() if start is None)} has not committed anything")
-    return min(known)
-
-
-def skip_to_end(pipeline: Pipeline, connect: Connect, topics: Topics) -> int:
+def skip_to_end(session: Session) -> int:
     """Move the sink, which must be STOPPED, past all that is in the log; return the number of partitions.
 
     Nobody may write at the source, and capture must have caught up (`barrier.wait_captured`): what it captures later is
     applied. The ends are the high watermarks: the last stable offset may come before the last commit. Raises `Refused`.
     """
-    refuse_unmovable(pipeline, connect)
+    refuse_unmovable(session)
     now = datetime.now(UTC)
-    ends = pipeline_ends(pipeline, topics, stable=False)
-    with connected(pipeline.destination_uri, "destination") as client:
-        positions.skip_to(client, pipeline, {place: end for place, (_, end) in ends.items()}, now)
+    ends = pipeline_ends(session.pipeline, session.topics, stable=False)
+    with connected(session.pipeline.destination_uri, "destination") as client:
+        positions.skip_to(client, session.pipeline, {place: end for place, (_, end) in ends.items()}, now)
     return len(ends)
 
 
-def refuse_unmovable(pipeline: Pipeline, connect: Connect) -> None:
+def refuse_unmovable(session: Session) -> None:
     """Raise `Refused` unless the sink can skip what is in the log."""
-    refuse_unstopped(connect, [pipeline.sink_connector])
-    with connected(pipeline.destination_uri, "destination") as client:
-        if rebuild_marker.marker(client, pipeline) is not None:
+    refuse_unstopped(session.connect, [session.pipeline.sink_connector])
+    with connected(session.pipeline.destination_uri, "destination") as client:
+        if rebuild.marker(client, session.pipeline) is not None:
             raise Refused(
-                f"{pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning;"
+                f"{session.pipeline.name} is being rebuilt, and its sink has to apply the log from its beginning;"
                 " `towpath replay --rebuild` ends that first"
             )
 
@@ -149,16 +142,16 @@ def refuse_unstopped(connect: Connect, names: Iterable[str]) -> None:
             raise Refused(f"{connector.name} is {connector.state} with {len(connector.tasks)} tasks, not STOPPED")
 
 
-def _refuse_used(reverse: Pipeline, topics: Topics) -> None:
+def _refuse_used(reverse: Session) -> None:
     """Raise `Refused` when the log has records or the sink has positions: an earlier reverse pipeline left them."""
-    existing = topics.all()
-    own = [existing[name] for name in pipeline_topics(reverse, topics.all()) if name not in reverse.heartbeat_topics]
-    used = sorted({topic for (topic, _), (_, end) in topics.ends(own, stable=False).items() if end > 0})
+    pipeline, existing = reverse.pipeline, reverse.topics.all()
+    own = [existing[name] for name in pipeline_topics(pipeline, existing) if name not in pipeline.heartbeat_topics]
+    used = sorted({topic for (topic, _), (_, end) in reverse.topics.ends(own, stable=False).items() if end > 0})
     if used:
         raise Refused(f"{', '.join(used[:3])} hold records of an earlier reverse pipeline; {_REMOVE}")
-    with connected(reverse.destination_uri, "destination") as client:
-        if any(position.offset > 0 for position in positions.positions(client, reverse).values()):
-            raise Refused(f"the sink {reverse.sink_connector} has positions of an earlier reverse pipeline; {_REMOVE}")
+    with connected(pipeline.destination_uri, "destination") as client:
+        if any(position.offset > 0 for position in positions.positions(client, pipeline).values()):
+            raise Refused(f"the sink {pipeline.sink_connector} has positions of an earlier reverse pipeline; {_REMOVE}")
 
 
 _MAX_NAME = 64  # characters of a pipeline's name
@@ -191,8 +184,14 @@ def reverse_file_text(path: Path) -> str:
         "log": _pick(sections_of_file.get("log", {}), "retention"),
         "run": _pick(sections_of_file.get("run", {}), "verify", "repair"),
     }
+    name = f"{pipeline.name}-back"
+    if len(name) > _MAX_NAME:
+        raise Refused(
+            f"the reverse pipeline of {pipeline.name} would be called {name}, and a name has at most {_MAX_NAME}"
+            f" characters: a pipeline with a reverse pipeline needs a name of at most {_MAX_NAME - len('-back')}"
+        )
     head = f"# The way back of the pipeline {pipeline.name}, from {path.name}.\n"  # as in existing files
-    return head + f"name = {_value(_name(pipeline.name))}\n" + "".join(map(_section, sections, sections.values()))
+    return head + f"name = {_value(name)}\n" + "".join(map(_section, sections, sections.values()))
 
 
 def reverse_file_path(path: Path) -> Path:
@@ -224,16 +223,6 @@ def checked_reverse_file(path: Path) -> str:
     except OSError as error:
         raise TowpathError(f"cannot read {file}: {error.strerror}") from error
     return text
-
-
-def _name(name: str) -> str:
-    reverse_name = f"{name}-back"
-    if len(reverse_name) > _MAX_NAME:
-        raise Refused(
-            f"the reverse pipeline of {name} would be called {reverse_name}, and a name has at most {_MAX_NAME}"
-            f" characters: a pipeline with a reverse pipeline needs a name of at most {_MAX_NAME - len('-back')}"
-        )
-    return reverse_name
 
 
 def _pick(section: Mapping[str, Any], *keys: str) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -24,12 +24,6 @@ class Sides:
     forward: Session
     reverse: Session | None
     marker: Cutover | None = None
-
-    @classmethod
-    def read(cls, session: Session) -> Sides:
-        """With the marker that the destination stores, and no reverse pipeline yet. Raises `MongoUnreachable`."""
-        with connected(session.pipeline.destination_uri, "destination") as client:
-            return cls(session, None, cutovers.read(client, session.pipeline))
 
     def begin(self, step: str) -> None:
         """Record in the marker that a step begins."""
@@ -69,22 +63,14 @@ class Sides:
         self.marker = marker
 
 
-@contextmanager
-def opened_reverse(session: Session, *, is_there: bool) -> Iterator[Session]:
-    """A session of the reverse pipeline: from its file when the file `is_there`, else from the text it would have."""
-    path = reverse_file_path(session.file)
-    text = None if is_there and path.exists() else checked_reverse_file(session.file)
-    with opened(path, text, session.say) as reverse:
-        yield reverse
-
-
 def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
-    """Both directions as they are now.
+    """Both directions as they are now. `stack` closes the session of the reverse pipeline.
 
     Raises `MongoUnreachable`; for an undo, it unblocks the source first and raises `TowpathError`.
     """
     try:
-        sides = Sides.read(session)
+        with connected(session.pipeline.destination_uri, "destination") as client:
+            marker = cutovers.read(client, session.pipeline)
     except MongoUnreachable as error:
         if undoes:
             allow(session.pipeline.source_uri, "source")
@@ -93,8 +79,10 @@ def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes
                 " Once it answers, the same command undoes the rest"
             ) from error
         raise
-    if sides.marker.has_back if sides.marker else has_back and goes_forward:
-        sides.reverse = stack.enter_context(
-            opened_reverse(session, is_there=not goes_forward or sides.marker is not None)
-        )
-    return sides
+    reverse = None
+    if marker.has_back if marker else has_back and goes_forward:
+        path = reverse_file_path(session.file)
+        is_deployed = path.exists() and not (goes_forward and marker is None)
+        text = None if is_deployed else checked_reverse_file(session.file)  # None: as the file is
+        reverse = stack.enter_context(opened(path, text, session.say))
+    return Sides(session, reverse, marker)

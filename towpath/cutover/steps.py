@@ -27,7 +27,6 @@ from connectors.control import stop_sink
 from towpath import barrier
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Reporter
-from towpath.cutover.gate import Limits
 from towpath.cutover.pause import IncrementalVerification, Pause, compare_quiet
 from towpath.cutover.sides import Sides
 from towpath.cutover.writes import LateWrites, WriteStop, allow, writes_through
@@ -49,7 +48,10 @@ SWITCH_S = 10.0  # seconds for the final write, which cannot be undone; without 
 class CutoverOptions:
     """The options of the command line."""
 
-    limits: Limits
+    max_lag: float
+    """In seconds, with which a cutover may begin."""
+    max_age: float
+    """Of the last full verification, in seconds."""
     newest: int
     """Records of the log that are verified before the pause."""
     quiet: bool
@@ -74,9 +76,7 @@ def before(sides: Sides, options: CutoverOptions, reporter: Reporter) -> Increme
     if sides.reverse is not None:
         with reporter.step("making the way back ready"):
             sides.begin("ready")
-            reverse_pipeline.make_ready(
-                sides.reverse.pipeline, sides.reverse.connect, sides.reverse.topics, session.say, options.timeout
-            )
+            reverse_pipeline.make_ready(sides.reverse, options.timeout)
     catch_up(session, "source", verification, options, reporter)
     return verification
 
@@ -129,9 +129,7 @@ def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause) -> None:
         stop_sink(session.pipeline, session.connect)
     if reverse is not None:
         with reporter.step("beginning the way back"):
-            reverse_pipeline.begin(
-                reverse.pipeline, session.pipeline, reverse.connect, reverse.topics, pause.remaining(options.timeout)
-            )
+            reverse_pipeline.begin(reverse, session.pipeline, pause.remaining(options.timeout))
     with reporter.step("putting the destination right") as figures:
         sides.begin("form")
         figures["commands"] = restore_schema(session.pipeline)
@@ -145,9 +143,7 @@ def settle(session: Session, options: CutoverOptions, verification: IncrementalV
     """Return once everything that was written is applied and verified. Raises `CheckFailed`, `NotYet`."""
     reporter = pause.reporter
     with reporter.step("applying what is left"):
-        barrier.wait(
-            session.pipeline, session.connect, session.topics, pause.remaining(options.timeout), lambda line: None
-        )
+        barrier.wait(session.pipeline, session.connect, session.topics, pause.remaining(options.timeout), unsaid)
     with reporter.step("verifying what came since") as figures:
         figures["documents"] = verification.verify_new()
     if options.quiet:
@@ -157,21 +153,20 @@ def settle(session: Session, options: CutoverOptions, verification: IncrementalV
 
 def restore_schema(pipeline: Pipeline) -> int:
     """Restore the source's schema at the destination; return the number of commands."""
-    plan = schema_plan.plan(pipeline, final=True)
-    apply.run(pipeline, plan.steps)
-    return len(plan.steps)
+    return _apply(pipeline, schema_plan.plan(pipeline, final=True))
 
 
 def relax_existing_schema(pipeline: Pipeline) -> int:
     """Relax what would delete or reject documents at a destination with a schema of its own; the number of commands."""
-    plan = schema_plan.plan_in_place(pipeline)
-    apply.run(pipeline, plan.steps)
-    return len(plan.steps)
+    return _apply(pipeline, schema_plan.plan_in_place(pipeline))
 
 
 def relax_schema(pipeline: Pipeline) -> int:
     """Give the destination a relaxed schema, which accepts all replicated changes; return the number of commands."""
-    plan = schema_plan.plan(pipeline, overwrite=True)
+    return _apply(pipeline, schema_plan.plan(pipeline, overwrite=True))
+
+
+def _apply(pipeline: Pipeline, plan: schema_plan.Plan) -> int:
     apply.run(pipeline, plan.steps)
     return len(plan.steps)
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from pymongo import MongoClient
+from functools import cache, partial
 
 from towpath import barrier
 from towpath.log import dead_letters, reread_requests
@@ -18,15 +16,13 @@ from towpath.repair.targets import DocumentRef, document_of, unreadable
 from towpath.session import Session
 from towpath.text import counted
 from verifier import Namespace, Pair, Passed, Recheck
-from verifier.collections import outcomes as settled_outcomes
+from verifier.collections import outcomes
 from verifier.proof import Same, Unsettled
 from verifier.raw import Key, id_key
 from verifier.settlement import Settling
 
 #: Limits of a batch, which is re-read, applied and compared before the next: memory stays bounded.
 _DOCUMENTS, _BYTES = 20_000, 8 << 20
-
-Client = MongoClient[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +45,7 @@ Outcome = Repaired | NotRepaired
 
 
 def repair(
-    session: Session,
-    documents: Iterable[DocumentRef],
-    passed: Passed | None,
-    timeout: float,
-    say: Callable[[str], None],
+    session: Session, documents: Iterable[DocumentRef], passed: Passed | None, timeout: float
 ) -> Iterator[Outcome]:
     """Repair these documents in batches; yield the outcome of each.
 
@@ -67,8 +59,9 @@ def repair(
     ):
         for batch in _batches(documents):
             count = counted(sum(map(len, batch.values())), "document")
-            say(f"requesting {count} of {counted(len(batch), 'namespace')}")
-            yield from _batch(session, source, destination, batch, passed, timeout, say)
+            session.say(f"requesting {count} of {counted(len(batch), 'namespace')}")
+            settling = partial(Settling, source, destination, Recheck(), passed, say=session.say)
+            yield from _batch(session, batch, settling, timeout)
 
 
 def _batches(documents: Iterable[DocumentRef]) -> Iterator[dict[Namespace, list[bytes]]]:
@@ -85,13 +78,7 @@ def _batches(documents: Iterable[DocumentRef]) -> Iterator[dict[Namespace, list[
 
 
 def _batch(
-    session: Session,
-    source: Client,
-    destination: Client,
-    batch: Mapping[Namespace, list[bytes]],
-    passed: Passed | None,
-    timeout: float,
-    say: Callable[[str], None],
+    session: Session, batch: Mapping[Namespace, list[bytes]], settling: Callable[[], Settling], timeout: float
 ) -> Iterator[Outcome]:
     pipeline, topics = session.pipeline, session.topics
     letters = dead_letters.end(pipeline, topics)
@@ -104,52 +91,28 @@ def _batch(
         reread_requests.refuse_unanswered(pipeline, topics, namespace)
     for namespace, ids in requested.items():
         reread_requests.write(pipeline, topics, namespace, ids)
-    barrier.wait(pipeline, session.connect, topics, timeout, say)
-    reasons = _Reasons(session, letters)
+    barrier.wait(pipeline, session.connect, topics, timeout, session.say)
+    refusals = cache(lambda: dict(_refusals(session, letters)))
     for namespace, ids in requested.items():
-        pair = Pair(namespace, pipeline.renames.destination(namespace))
-        outcomes = _not_repaired(source, destination, pair, ids, passed, reasons, say)
-        left = {id_key(outcome.document.id): outcome for outcome in outcomes}
-        yield from left.values()
+        left = set[Key]()
+        for outcome in outcomes(settling(), Pair(namespace, pipeline.renames.destination(namespace)), ids):
+            document, key = DocumentRef(namespace, outcome.id), id_key(outcome.id)
+            if not isinstance(outcome, Same):
+                left.add(key)
+            if isinstance(outcome, Unsettled):
+                yield NotRepaired(document, "unknown", f"it could not be judged: {outcome.why}")
+            elif not isinstance(outcome, Same):
+                unknown = "it was re-read and applied; does something else write to the destination?"
+                yield NotRepaired(document, outcome.kind, refusals().get((namespace, key), unknown))
         yield from (Repaired(DocumentRef(namespace, id)) for id in ids if id_key(id) not in left)
 
 
-def _not_repaired(
-    source: Client,
-    destination: Client,
-    pair: Pair,
-    ids: list[bytes],
-    passed: Passed | None,
-    reasons: _Reasons,
-    say: Callable[[str], None],
-) -> Iterator[NotRepaired]:
-    for outcome in settled_outcomes(Settling(source, destination, Recheck(), passed, say=say), pair, ids):
-        document = DocumentRef(outcome.namespace, outcome.id)
-        if isinstance(outcome, Unsettled):
-            yield NotRepaired(document, "unknown", f"it could not be judged: {outcome.why}")
-        elif not isinstance(outcome, Same):
-            yield NotRepaired(document, outcome.kind, reasons.of(document))
-
-
-class _Reasons:
-    """Why documents are not repaired, from the dead letters since an offset."""
-
-    def __init__(self, session: Session, start: int) -> None:
-        self._session, self._start = session, start
-        self._known: dict[tuple[Namespace, Key], str] | None = None
-
-    def of(self, document: DocumentRef) -> str:
-        if self._known is None:
-            self._known = dict(self._read())
-        reason = self._known.get((document.namespace, id_key(document.id)))
-        return reason or "it was re-read and applied; does something else write to the destination?"
-
-    def _read(self) -> Iterator[tuple[tuple[Namespace, Key], str]]:
-        pipeline, topics = self._session.pipeline, self._session.topics
-        if pipeline.dead_letter_topic not in topics.all():
-            return
-        for letter in dead_letters.letters(pipeline, topics, follow=False, start=self._start):
-            document = document_of(pipeline, letter.place[0], letter.key)
-            if document is not None:
-                code = f" ({letter.code})" if letter.code else ""
-                yield (document.namespace, id_key(document.id)), f"the destination refuses it: {letter.reason}{code}"
+def _refusals(session: Session, start: int) -> Iterator[tuple[tuple[Namespace, Key], str]]:
+    """Why the destination refused documents: those of the dead letters since the offset `start`."""
+    if session.pipeline.dead_letter_topic not in session.topics.all():
+        return
+    for letter in dead_letters.letters(session.pipeline, session.topics, follow=False, start=start):
+        document = document_of(session.pipeline, letter.place[0], letter.key)
+        if document is not None:
+            code = f" ({letter.code})" if letter.code else ""
+            yield (document.namespace, id_key(document.id)), f"the destination refuses it: {letter.reason}{code}"

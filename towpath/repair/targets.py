@@ -39,12 +39,23 @@ class DocumentRef:
 
 def of_verdicts(places: Iterable[Path]) -> Iterator[DocumentRef]:
     """The documents in these verdicts, each once. Raises `TowpathError` when a file is missing or incomplete."""
+    differences = (difference for place in places for difference in verdict_file.read(place))
+    return _distinct(DocumentRef(difference.namespace, difference.key) for difference in differences)
+
+
+def of_dead_letters(pipeline: Pipeline, topics: Topics) -> Iterator[DocumentRef]:
+    """The documents that the destination refused, each once."""
+    refused = letters(pipeline, topics, follow=False)
+    documents = (document_of(pipeline, letter.place[0], letter.key) for letter in refused)
+    return _distinct(document for document in documents if document is not None)
+
+
+def _distinct(documents: Iterable[DocumentRef]) -> Iterator[DocumentRef]:
     seen: set[tuple[Namespace, Key]] = set()
-    for place in places:
-        for difference in verdict_file.read(place):
-            if (key := (difference.namespace, id_key(difference.key))) not in seen:
-                seen.add(key)
-                yield DocumentRef(difference.namespace, difference.key)
+    for document in documents:
+        if (key := (document.namespace, id_key(document.id))) not in seen:
+            seen.add(key)
+            yield document
 
 
 def of_file(pipeline: Pipeline, name: str, file: TextIO) -> Iterator[DocumentRef]:
@@ -76,16 +87,6 @@ def source_name(pipeline: Pipeline, name: Namespace) -> Namespace:
     if name in pipeline.renames.by_source:
         return name
     return next((old for old, new in pipeline.renames.by_source.items() if new == name), name)
-
-
-def of_dead_letters(pipeline: Pipeline, topics: Topics) -> Iterator[DocumentRef]:
-    """The documents that the destination refused, each once."""
-    seen: set[tuple[str, Key]] = set()
-    for letter in letters(pipeline, topics, follow=False):
-        document = document_of(pipeline, letter.place[0], letter.key)
-        if document is not None and (key := (document.namespace, id_key(document.id))) not in seen:
-            seen.add(key)
-            yield document
 
 
 def document_of(pipeline: Pipeline, topic: str, key: bytes | None) -> DocumentRef | None:

@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from connectors.rest import Connect
 from towpath.deploy import credentials
 from towpath.deploy.inventory import DESTINATION_SET
 from towpath.deploy.other_pipelines import REPLAY_OF
-from towpath.errors import Refused, TowpathError
+from towpath.errors import TowpathError
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.mongo.client import ReplicaSet
 from towpath.namespaces import Selection, namespace_of
@@ -29,28 +30,66 @@ PLAN = "towpath.replay"
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
 #: An ordinal that no cluster time has: a point in time with it means the end of that second.
 END_OF_SECOND = 2**31 - 1
-_RESERVED = ("sink", "source", "source-whole")  # `<pipeline>-replay-sink` is the sink of a pipeline of that name
+RESERVED = ("sink", "source", "source-whole")  # `<pipeline>-replay-sink` is the sink of a pipeline of that name
 
 #: Of each partition: the first offset, and the end.
 Log = Mapping[Place, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The options of a replay and the state of the log when it started."""
+class RebuildOptions:
+    """`timeout` is in seconds without progress."""
+
+    only: tuple[str, ...]
+    force: bool
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ReplayOptions(RebuildOptions):
+    """`uri` may contain a password; without a `label`, it is derived from the destination."""
+
+    uri: str
+    label: str | None
+    until: ClusterTime | None
+    follow: bool
+    empty: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """The options of a replay or a rebuild, and the state of the log when it started."""
 
     only: tuple[str, ...]
     """Patterns of source namespaces; empty for all of the pipeline."""
-    until: ClusterTime | None
-    follow: bool
     forced: bool
     """Whether it started although the log is not whole."""
     began: float
     """Seconds since the epoch."""
     letters: int
-    """The end offset of its dead-letter topic at the start."""
+    """The end offset of the sink's dead-letter topic."""
     log: Log
-    """Where the log began and ended at the start."""
+    """Where the log began and ended."""
+
+    @property
+    def topics(self) -> list[str]:
+        return sorted({topic for topic, _ in self.log})
+
+    @property
+    def offsets(self) -> int:
+        """How many there are to apply: records, transaction markers, and those that compaction has removed."""
+        return sum(end - first for first, end in self.log.values())
+
+    @property
+    def late(self) -> dict[Place, int]:
+        """The partitions whose beginning was gone, with their first offset."""
+        return {place: first for place, (first, _) in self.log.items() if first > 0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Start):
+    until: ClusterTime | None
+    follow: bool
 
     def matches(self, only: Iterable[str], until: ClusterTime | None, *, follow: bool) -> bool:
         """Whether these are the options that it was started with."""
@@ -64,15 +103,9 @@ class Plan:
         return " ".join(options + (["--follow"] if self.follow else [])) or "no options"
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "only": list(self.only),
-            "until": str(self.until) if self.until else None,
-            "follow": self.follow,
-            "forced": self.forced,
-            "began": self.began,
-            "letters": self.letters,
-            "log": [[topic, partition, *bounds] for (topic, partition), bounds in sorted(self.log.items())],
-        }
+        log = [[topic, partition, *bounds] for (topic, partition), bounds in sorted(self.log.items())]
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return values | {"only": list(self.only), "until": str(self.until) if self.until else None, "log": log}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Plan:
@@ -107,24 +140,11 @@ class Replay:
         return secrets_of(self.pipeline, self.label)
 
     @property
-    def dead_letter_topic(self) -> str:
-        return self.sink.dead_letter_topic
-
-    @property
     def sink(self) -> Pipeline:
         """The pipeline with the replay's name, secrets and destination, for its sink and its positions."""
         return replace(
             self.pipeline, name=self.name, secrets=self.secrets, destination_uri=self.uri or "", whole_documents=()
         )
-
-    @property
-    def selection(self) -> Selection:
-        return chosen(self.pipeline, self.plan.only)
-
-    @property
-    def group(self) -> str:
-        """Its consumer group, as Connect names it."""
-        return f"connect-{self.name}"
 
 
 def name_of(pipeline: Pipeline, label: str) -> str:
@@ -140,22 +160,15 @@ def default_label(destination: ReplicaSet) -> str:
     return hashlib.sha256(str(destination).encode()).hexdigest()[:8]
 
 
-def refuse_label(label: str) -> None:
-    if not LABEL.fullmatch(label) or label in _RESERVED:
-        raise Refused(
-            f"{label!r} cannot be the label of a replay: use at most 32 letters, digits and '-', and none of"
-            f" {', '.join(_RESERVED)}"
-        )
-
-
 def chosen(pipeline: Pipeline, only: Iterable[str]) -> Selection:
     """The namespaces of the pipeline; with patterns, those that match one of them."""
     return replace(pipeline.selection, only=tuple(only))
 
 
-def late_starts(log: Log) -> dict[Place, int]:
-    """The partitions whose beginning was gone when the log was read, with their first offset."""
-    return {place: first for place, (first, _) in log.items() if first > 0}
+def format_time(time: ClusterTime) -> str:
+    """A point in time: a whole second, or the cluster time and its second."""
+    second = datetime.fromtimestamp(time.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return second if time.ordinal == END_OF_SECOND else f"{time} ({second})"
 
 
 def change_topics(pipeline: Pipeline, only: Iterable[str], existing: Mapping[str, Topic]) -> list[Topic]:
@@ -175,10 +188,10 @@ def definition(replay: Replay) -> dict[str, str]:
     config = definitions(sink)[sink.sink_connector]
     config["database"] = replay.pipeline.database
     if plan.follow:  # also replicates collections that are created later
-        config["topics.regex"] = replay.selection.topic_regex(replay.pipeline.name)
+        config["topics.regex"] = chosen(replay.pipeline, plan.only).topic_regex(replay.pipeline.name)
     else:
         del config["topics.regex"]
-        config["topics"] = ",".join(dict.fromkeys(topic for topic, _ in sorted(plan.log)))
+        config["topics"] = ",".join(plan.topics)
     return config | {
         "towpath.until": str(plan.until) if plan.until else "",
         DESTINATION_SET: str(replay.destination),
@@ -218,7 +231,7 @@ def _replay(pipeline: Pipeline, label: str, config: Mapping[str, str]) -> Replay
 
 def find_leftovers(topics: Topics, pipeline: Pipeline, label: str) -> Replay | None:
     """What is left of a replay without its connector: dead letters that were kept, or the rest of a killed removal."""
-    plan = Plan((), None, follow=False, forced=False, began=0.0, letters=0, log={})
+    plan = Plan(only=(), until=None, follow=False, forced=False, began=0.0, letters=0, log={})
     uri = credentials.read_destination(secrets_of(pipeline, label))
     replay = Replay(pipeline, label, ReplicaSet("", ()), uri, plan)
-    return replay if uri is not None or replay.dead_letter_topic in topics.all() else None
+    return replay if uri is not None or replay.sink.dead_letter_topic in topics.all() else None

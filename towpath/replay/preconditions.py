@@ -1,53 +1,38 @@
-"""The preconditions of a replay or a rebuild, checked before anything is changed."""
+"""The preconditions of a replay or a rebuild, and what they read: each part once, before anything is changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
-
-from pymongo import MongoClient
+from functools import cached_property, partial
 
 from connectors.rest import Connect
-from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Inventory
-from towpath.deploy.other_pipelines import Configurations, writers
-from towpath.errors import MongoUnreachable, NoSuchConnector, Refused
-from towpath.kafka.topics import Topic
+from towpath.deploy import inventory as deploy
+from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Cluster
+from towpath.deploy.other_pipelines import writers
+from towpath.errors import MongoUnreachable, NoSuchConnector
+from towpath.finding import Finding, Preconditions, error, required, warning
 from towpath.log.source_offsets import SELECTION, SourceState, read_state
-from towpath.mongo.client import REPLAY_SIDE, ReplicaSet
+from towpath.mongo.client import REPLAY_SIDE, Client, ReplicaSet, collections, replay_set
 from towpath.namespaces import namespace_of
 from towpath.pipeline import ClusterTime, Pipeline
-from towpath.replay.plan import END_OF_SECOND, change_topics, chosen, name_of
+from towpath.replay.plan import (
+    LABEL,
+    RESERVED,
+    Log,
+    RebuildOptions,
+    ReplayOptions,
+    change_topics,
+    chosen,
+    default_label,
+    format_time,
+    name_of,
+    namespaces,
+)
+from towpath.session import Session
 
-Client = MongoClient[dict[str, Any]]
 _SHOWN = 5
-
-
-def refuse_plain(pipeline: Pipeline) -> None:
-    if not pipeline.exactly_once:
-        raise Refused(
-            f'{pipeline.name} has mode = "plain": its log may contain changes twice, and applying those again does not'
-            ' lead to the same documents, so nothing can be rebuilt from it; the log of mode = "exactly-once" can be'
-            " replayed"
-        )
-
-
-def selected(pipeline: Pipeline, only: Sequence[str], existing: Mapping[str, Topic]) -> list[Topic]:
-    """The topics to replay. Raises `Refused` for a pattern that matches none, and when there are none at all."""
-    topics = {namespace_of(pipeline.name, t.name): t for t in change_topics(pipeline, (), existing)}
-    if not topics:
-        raise Refused(
-            f"there is no topic {pipeline.name}.* of the pipeline's collections at {pipeline.bootstrap}, and so no log"
-            " to replay; has the pipeline been deployed, and is its name the same?"
-        )
-    for pattern in only:
-        if not any(chosen(pipeline, (pattern,)).matches(name) for name in topics):
-            names = ", ".join(sorted(topics)[:_SHOWN]) + (", …" if len(topics) > _SHOWN else "")
-            raise Refused(
-                f"--only {pattern}: the log holds no such namespace (use the source's names); there are: {names}"
-            )
-    return change_topics(pipeline, only, existing)
+_error, _warning = partial(error, "replay"), partial(warning, "replay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,160 +76,245 @@ def capture_state(pipeline: Pipeline, connect: Connect) -> CaptureState:
     )
 
 
-def refuse_uncopied(pipeline: Pipeline, *, force: bool) -> None:
-    if pipeline.copy.method == "none" and not force:
-        raise Refused(
-            f'{pipeline.name} has [capture] copy = "none": its log lacks what the source held when it began, and so'
-            " would a destination rebuilt from it; --force rebuilds the rest"
+class Inventory:
+    """What a rebuild needs to know; each part is read at its first use."""
+
+    def __init__(self, session: Session, options: RebuildOptions) -> None:
+        self.session, self.pipeline, self.options = session, session.pipeline, options
+        self.deployed = deploy.Inventory(session.pipeline, session.connect, session.topics)
+        self.target = self.deployed.destination
+        """The cluster that is written to."""
+
+    @cached_property
+    def capture(self) -> CaptureState:
+        return capture_state(self.pipeline, self.session.connect)
+
+    @cached_property
+    def log(self) -> Log:
+        """The range of the log to apply."""
+        _ = self.capture  # first: the log then holds all that was copied by then
+        return self.session.topics.ends(change_topics(self.pipeline, self.options.only, self.deployed.existing))
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """The namespaces to write, by the destination's names."""
+        return tuple(self.pipeline.renames.destination(name) for name in namespaces(self.pipeline, self.log))
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        return self.target.ask(partial(document_counts, targets=self.targets))
+
+
+class ReplayInventory(Inventory):
+    """What a replay to another destination needs to know."""
+
+    options: ReplayOptions
+
+    def __init__(self, session: Session, options: ReplayOptions) -> None:
+        super().__init__(session, options)
+        self.target = Cluster(options.uri, REPLAY_SIDE, replay_set)
+
+    @property
+    def label(self) -> str:
+        return self.options.label or default_label(self.target.replica_set)
+
+
+def exactly_once(inventory: Inventory) -> Iterator[Finding]:
+    if not inventory.pipeline.exactly_once:
+        yield _error(
+            f'{inventory.pipeline.name} has mode = "plain": its log may contain changes twice, and applying those again'
+            " does not lead to the same documents, so nothing can be rebuilt from it",
+            'the log of mode = "exactly-once" can be replayed',
         )
 
 
-def refuse_copying(pipeline: Pipeline, capture: CaptureState, only: Sequence[str]) -> None:
-    """A copy that is still running would be rebuilt in part. (A replay with --follow applies the rest later.)"""
-    _refuse_gap(capture)
-    pattern = chosen(pipeline, only)
-    copying = [name for name in capture.copying if pattern.matches(name)]
-    if copying or not capture.copy_over:
-        names = f" ({', '.join(copying[:_SHOWN])})" if copying else ""
-        raise Refused(
-            f"the initial copy of the pipeline is still running{names}, so the log is not complete yet. Wait until"
-            " `towpath status` reports the copy as done, or replay with --follow, which applies the rest as it comes"
+def valid_label(inventory: ReplayInventory) -> Iterator[Finding]:
+    if not LABEL.fullmatch(inventory.label) or inventory.label in RESERVED:
+        yield _error(
+            f"{inventory.label!r} cannot be the label of a replay",
+            f"use at most 32 letters, digits and '-', and none of {', '.join(RESERVED)}",
         )
 
 
-def _refuse_gap(capture: CaptureState) -> None:
-    if capture.gap is not None:
-        raise Refused(
-            f"changes since {format_time(capture.gap)} are missing in the log, and the resnapshot that replaces them is"
-            " not finished: documents deleted since are still in the log; `towpath resnapshot PIPELINE` continues it"
+def selected(inventory: Inventory) -> Iterator[Finding]:
+    """There is a log, and every pattern of --only matches a namespace of it."""
+    pipeline = inventory.pipeline
+    names = sorted(
+        namespace_of(pipeline.name, topic.name) for topic in change_topics(pipeline, (), inventory.deployed.existing)
+    )
+    if not names:
+        yield _error(
+            f"there is no topic {pipeline.name}.* of the pipeline's collections at {pipeline.bootstrap}, and so no log"
+            " to replay",
+            "has the pipeline been deployed, and is its name the same?",
         )
-
-
-def refuse_until(pipeline: Pipeline, until: ClusterTime, capture: CaptureState) -> None:
-    """Raise `Refused` for a point in time up to which the log is not known to be complete."""
-    _refuse_gap(capture)
-    if capture.passed is None:
-        raise Refused(
-            f"--until needs the pipeline's source connector, which reports how far the log is complete, and there is"
-            f" none at {pipeline.connect_url}; `towpath deploy` the pipeline, or replay without --until"
-        )
-    if capture.copied is None:
-        raise Refused(
-            "--until: an older version of Towpath made the initial copy, and did not record when it was done; replay"
-            " without --until"
-        )
-    if until >= capture.passed:
-        raise Refused(
-            f"--until {format_time(until)} is beyond what has been captured: everything before"
-            f" {format_time(capture.passed)} is in the log so far; give an earlier point in time, or wait"
-        )
-
-
-def refuse_too_early(until: ClusterTime, earliest: ClusterTime | None) -> None:
-    """Raise `Refused` for a point in time that the log cannot rebuild, with the earliest that it can."""
-    if earliest is not None and until < earliest:
-        second = datetime.fromtimestamp(earliest.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        raise Refused(
-            f"--until {format_time(until)} is before the earliest point in time that can be rebuilt: {earliest},"
-            f" or {second}. Before it, the log does not hold every state: the copy was not done, or Kafka compacted"
-            " the log"
-        )
-
-
-def format_time(time: ClusterTime) -> str:
-    """A point in time: a whole second, or the cluster time and its second."""
-    second = datetime.fromtimestamp(time.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return second if time.ordinal == END_OF_SECOND else f"{time} ({second})"
-
-
-def refuse_source(inventory: Inventory, destination: ReplicaSet, say: Callable[[str], None]) -> None:
-    """Documents rebuilt at the source would be captured again, or overwrite the originals."""
-    try:
-        known = (
-            _replica_set(inventory.configurations, inventory.pipeline.source_connector, SOURCE_SET)
-            or inventory.source.replica_set
-        )
-    except MongoUnreachable as error:  # a lost source is a reason for a replay, and cannot be its destination
-        say(f"cannot check that the destination is not the source: {error}")
         return
-    if known.is_same(destination):
-        raise Refused(
-            f"the destination is the replica set {known.name} of the pipeline's source: what is replayed there would be"
-            " captured again; give another replica set with --destination"
-        )
-
-
-def refuse_own_destination(inventory: Inventory, destination: ReplicaSet, say: Callable[[str], None]) -> None:
-    try:
-        known = (
-            _replica_set(inventory.configurations, inventory.pipeline.sink_connector, DESTINATION_SET)
-            or inventory.destination.replica_set
-        )
-    except MongoUnreachable as error:
-        say(f"cannot check that this is not the pipeline's own destination: {error}")
-        return
-    if known.is_same(destination):
-        raise Refused(
-            f"the destination is the replica set {known.name} of the pipeline's own destination, and two sinks on one"
-            " namespace overtake each other; `towpath replay PIPELINE --rebuild` empties it and applies the log anew"
-        )
-
-
-def _replica_set(configurations: Configurations, connector: str, key: str) -> ReplicaSet | None:
-    """The replica set that a connector was deployed with."""
-    mark = configurations.get(connector, {}).get(key)
-    return ReplicaSet.parse(mark) if mark else None
-
-
-def refuse_written(inventory: Inventory, label: str, destination: ReplicaSet, targets: Iterable[str]) -> None:
-    for writer in writers(
-        inventory.configurations, destination, targets, except_for=name_of(inventory.pipeline, label)
-    ):
-        if writer.replay_of == inventory.pipeline.name:
-            raise Refused(
-                f"the replay {writer.label} already writes {writer.listed} there; to continue it, give --name"
-                f" {writer.label} and the options that it was started with; to give it up:"
-                f" towpath remove PIPELINE --replay {writer.label}"
+    for pattern in inventory.options.only:
+        if not any(chosen(pipeline, (pattern,)).matches(name) for name in names):
+            listed = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+            yield _error(
+                f"--only {pattern}: the log holds no such namespace (use the source's names)",
+                f"there are: {listed}",
             )
-        whose = (
-            f"the replay {writer.label} of {writer.replay_of}"
-            if writer.replay_of
-            else f"the connector {writer.connector}"
-        )
-        raise Refused(
-            f"{whose} already writes {writer.listed} there, and two sinks on one namespace overtake each other; give"
-            " another destination, or other namespaces with --only"
-        )
 
 
-def refuse_name_taken(pipeline: Pipeline, label: str, existing: Mapping[str, Topic]) -> None:
+def free_name(inventory: ReplayInventory) -> Iterator[Finding]:
     """A pipeline of that name would store its positions in the same place."""
-    name = name_of(pipeline, label)
-    if f"{name}.requests" in existing:
-        raise Refused(f"there is a pipeline called {name}; choose another label with --name")
+    name = name_of(inventory.pipeline, inventory.label)
+    if f"{name}.requests" in inventory.deployed.existing:
+        yield _error(f"there is a pipeline called {name}", "choose another label with --name")
+
+
+def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
+    """The destination is not a cluster of the pipeline: documents rebuilt at its source would be captured again."""
+    pipeline, deployed, target = inventory.pipeline, inventory.deployed, inventory.target.replica_set
+    for cluster, connector, key, unknown, finding, advice in (
+        (
+            deployed.source,
+            pipeline.source_connector,
+            SOURCE_SET,
+            "the destination is not the source",
+            "of the pipeline's source: what is replayed there would be captured again",
+            "give another replica set with --destination",
+        ),
+        (
+            deployed.destination,
+            pipeline.sink_connector,
+            DESTINATION_SET,
+            "this is not the pipeline's own destination",
+            "of the pipeline's own destination, and two sinks on one namespace overtake each other",
+            "`towpath replay PIPELINE --rebuild` empties it and applies the log anew",
+        ),
+    ):
+        try:
+            mark = deployed.configurations.get(connector, {}).get(key)
+            known = ReplicaSet.parse(mark) if mark else cluster.replica_set
+            if known.is_same(target):
+                yield _error(f"the destination is the replica set {known.name} {finding}", advice)
+        except MongoUnreachable as failure:  # a lost source is a reason for a replay, and cannot be its destination
+            yield _warning(f"cannot check that {unknown}: {failure}", "")
+
+
+def copied(inventory: Inventory) -> Iterator[Finding]:
+    if inventory.pipeline.copy.method == "none" and not inventory.options.force:
+        yield _error(
+            f'{inventory.pipeline.name} has [capture] copy = "none": its log lacks what the source held when it began,'
+            " and so would a destination rebuilt from it",
+            "--force rebuilds the rest",
+        )
+
+
+def without_gap(inventory: ReplayInventory) -> Iterator[Finding]:
+    gap, options = inventory.capture.gap, inventory.options
+    if gap is not None and (options.until is not None or not options.follow):
+        yield _error(
+            f"changes since {format_time(gap)} are missing in the log, and the resnapshot that replaces them is not"
+            " finished: documents deleted since are still in the log",
+            "`towpath resnapshot PIPELINE` continues it",
+        )
+
+
+def copy_over(inventory: ReplayInventory) -> Iterator[Finding]:
+    """A copy that is still running would be rebuilt in part. (A replay with --follow applies the rest later.)"""
+    capture, pattern = inventory.capture, chosen(inventory.pipeline, inventory.options.only)
+    copying = [name for name in capture.copying if pattern.matches(name)]
+    if (copying or not capture.copy_over) and not inventory.options.follow:
+        names = f" ({', '.join(copying[:_SHOWN])})" if copying else ""
+        yield _error(
+            f"the initial copy of the pipeline is still running{names}, so the log is not complete yet",
+            "wait until `towpath status` reports the copy as done, or replay with --follow, which applies the rest as"
+            " it comes",
+        )
+
+
+def point_in_time(inventory: ReplayInventory) -> Iterator[Finding]:
+    """The log is known to be complete up to --until."""
+    until, capture = inventory.options.until, inventory.capture
+    if until is None:
+        return
+    if capture.passed is None:
+        yield _error(
+            "--until needs the pipeline's source connector, which reports how far the log is complete, and there is"
+            f" none at {inventory.pipeline.connect_url}",
+            "`towpath deploy` the pipeline, or replay without --until",
+        )
+    elif capture.copied is None:
+        yield _error(
+            "--until: an older version of Towpath made the initial copy, and did not record when it was done",
+            "replay without --until",
+        )
+    elif until >= capture.passed:
+        yield _error(
+            f"--until {format_time(until)} is beyond what has been captured: everything before"
+            f" {format_time(capture.passed)} is in the log so far",
+            "give an earlier point in time, or wait",
+        )
+
+
+def one_writer(inventory: ReplayInventory) -> Iterator[Finding]:
+    """No other sink writes these namespaces at the destination."""
+    name, configurations = name_of(inventory.pipeline, inventory.label), inventory.deployed.configurations
+    for writer in writers(configurations, inventory.target.replica_set, inventory.targets, except_for=name):
+        if writer.replay_of == inventory.pipeline.name:
+            yield _error(
+                f"the replay {writer.label} already writes {writer.listed} there",
+                f"to continue it, give --name {writer.label} and the options that it was started with; to give it up:"
+                f" towpath remove PIPELINE --replay {writer.label}",
+            )
+            continue
+        replay = f"the replay {writer.label} of {writer.replay_of}"
+        yield _error(
+            f"{replay if writer.replay_of else f'the connector {writer.connector}'} already writes {writer.listed}"
+            " there, and two sinks on one namespace overtake each other",
+            "give another destination, or other namespaces with --only",
+        )
+
+
+def writable(inventory: Inventory) -> Iterator[Finding]:
+    """No view and no time-series collection is in the place of a collection."""
+    databases = sorted({target.partition(".")[0] for target in inventory.targets})
+    for collection in inventory.target.ask(partial(collections, databases=databases)):
+        if collection.namespace in inventory.targets and collection.kind != "collection":
+            place = f"{collection.namespace} is a {collection.kind} at the {inventory.target.side}"
+            yield _error(f"{place}: documents cannot be written to it", "")
+
+
+def empty_namespaces(inventory: ReplayInventory) -> Iterator[Finding]:
+    if inventory.counts and not inventory.options.empty:
+        yield _error(
+            "the destination holds documents already, and a replay needs empty namespaces:"
+            f" {format_counts(inventory.counts)}",
+            "pass --empty to delete them first (indexes and options stay), or replay other namespaces with --only",
+        )
+
+
+#: Before a new replay or rebuild begins, and before one is continued (`OF_MODE`, `OF_LABEL`).
+OF_MODE: Preconditions[Inventory] = required(exactly_once)
+OF_LABEL: Preconditions[ReplayInventory] = required(exactly_once, valid_label)
+OF_REBUILD: Preconditions[Inventory] = required(selected, copied, writable)
+OF_REPLAY: Preconditions[ReplayInventory] = required(
+    selected,
+    free_name,
+    elsewhere,
+    copied,
+    without_gap,
+    copy_over,
+    point_in_time,
+    one_writer,
+    writable,
+    empty_namespaces,
+)
 
 
 def document_counts(client: Client, targets: Iterable[str]) -> dict[str, int]:
-    """Namespace → its number of documents, where not 0. Raises `Refused` for a view or time series collection."""
+    """Namespace → its number of documents, where not 0."""
     counts: dict[str, int] = {}
     for target in targets:
         database, collection = target.split(".", 1)
-        for info in client[database].list_collections(filter={"name": collection}):
-            if info["type"] != "collection":
-                raise Refused(f"{target} is a {info['type']} at the {REPLAY_SIDE}: documents cannot be written to it")
         documents = client[database][collection]
         if documents.find_one({}, {"_id": 1}) is not None:
             counts[target] = max(1, documents.estimated_document_count())
     return counts
-
-
-def refuse_documents(counts: Mapping[str, int]) -> None:
-    """Raise `Refused` for namespaces that hold documents: a replay starts with empty namespaces."""
-    if counts:
-        raise Refused(
-            f"the destination holds documents already, and a replay needs empty namespaces: {format_counts(counts)}."
-            " Pass --empty to delete them first (indexes and options stay), or replay other namespaces with --only"
-        )
 
 
 def format_counts(counts: Mapping[str, int]) -> str:

@@ -1,81 +1,128 @@
-"""The steps of `towpath replay --rebuild`: empty the pipeline's own destination and apply the log to it again."""
+"""A rebuild: a pipeline's own destination is emptied, and its sink applies the log from the beginning.
+
+A marker at the destination is written first and deleted last, so that a rebuild can continue after a kill.
+"""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from bson.max_key import MaxKey
+from pymongo import ReadPreference, WriteConcern
+from pymongo.collection import Collection
 
 from connectors.control import statuses, stop_sink
-from towpath.bookkeeping import cutover
+from towpath.bookkeeping import cutover, positions
+from towpath.bookkeeping.positions import DATABASE, OFFSETS, REBUILDS
 from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused
+from towpath.finding import require
+from towpath.kafka.topics import Topics
 from towpath.log import dead_letters
+from towpath.log.bounds import still_in_log
 from towpath.log.integrity import LogCheck
-from towpath.mongo.client import connected
-from towpath.mongo_uri import without_credentials
-from towpath.replay import connector, rebuild_marker
-from towpath.replay import preconditions as refuse
-from towpath.replay.plan import namespaces
-from towpath.replay.rebuild_marker import Rebuild
-from towpath.replay.steps import Watcher, check_log, documents, length, question, run
+from towpath.log.lag import measure
+from towpath.mongo.client import Client, briefly, connected
+from towpath.pipeline import Pipeline
+from towpath.replay.plan import RebuildOptions, Start, namespaces
+from towpath.replay.preconditions import OF_MODE, OF_REBUILD, Inventory, document_counts
+from towpath.replay.sink_run import SinkRun
+from towpath.replay.steps import Confirm, Report, check_log, empty, question
 from towpath.replay.verdict import Verdict
 from towpath.session import Session
 from towpath.verification import full_verdict
 
 
-@dataclass(frozen=True, slots=True)
-class RebuildOptions:
-    """`timeout` is in seconds without progress."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuild(Start):
+    """The marker of a rebuild."""
 
-    only: tuple[str, ...]
-    force: bool
-    timeout: float
+    phase: Literal["emptying", "applying"] = "emptying"
+    """Whether the namespaces are being emptied or the log is being applied."""
 
 
-def rebuild(session: Session, options: RebuildOptions, watcher: Watcher) -> Verdict:
+def marker(client: Client, pipeline: Pipeline) -> Rebuild | None:
+    """The rebuild that is running or was interrupted; None if there is none."""
+    document = _markers(client).find_one({"_id": pipeline.name})
+    if document is None:
+        return None
+    return Rebuild(
+        only=tuple(document["only"]),
+        forced=bool(document["forced"]),
+        began=float(document["began"]),
+        letters=int(document["letters"]),
+        log={(part["topic"], part["partition"]): (part["first"], part["end"]) for part in document["log"]},
+        phase=document["phase"],
+    )
+
+
+def mark(client: Client, pipeline: Pipeline, rebuild: Rebuild) -> None:
+    """Write the marker at the start, and again for each phase."""
+    document = {
+        "only": list(rebuild.only),
+        "forced": rebuild.forced,
+        "began": rebuild.began,
+        "letters": rebuild.letters,
+        "log": [
+            {"topic": topic, "partition": partition, "first": first, "end": end}
+            for (topic, partition), (first, end) in sorted(rebuild.log.items())
+        ],
+        "phase": rebuild.phase,
+    }
+    _markers(client).replace_one({"_id": pipeline.name}, document, upsert=True)
+
+
+def _markers(client: Client) -> Collection[dict[str, Any]]:
+    database = client.get_database(
+        DATABASE, read_preference=ReadPreference.PRIMARY, write_concern=WriteConcern("majority")
+    )
+    return database[REBUILDS]
+
+
+def rebuild(session: Session, options: RebuildOptions, report: Report, confirm: Confirm) -> Verdict:
     """Run a rebuild to its end, or continue an interrupted one. Raises `Refused` for what is not supported."""
-    refuse.refuse_plain(session.pipeline)
+    inventory, pipeline = Inventory(session, options), session.pipeline
+    require(OF_MODE, inventory)
     session.require_deployed()
-    cutover.refuse(session.pipeline)
-    refuse_loop_on_resuming(session.pipeline, session.connect, session.topics)
-    with connected(session.pipeline.destination_uri, "destination") as client:
-        existing = rebuild_marker.marker(client, session.pipeline)
-    rebuild, check = _resume(session, options, existing, watcher) if existing else _begin(session, options, watcher)
+    cutover.refuse(pipeline)
+    refuse_loop_on_resuming(pipeline, session.connect, session.topics)
+    with connected(pipeline.destination_uri, "destination") as client:
+        existing = marker(client, pipeline)
+    rebuild, check = _resume(session, options, existing, report) if existing else _begin(inventory, report, confirm)
     if rebuild.phase == "emptying":
         rebuild = _empty(session, rebuild)
-    session.connect.resume(session.pipeline.sink_connector)
-    if any(connector.failures for connector in statuses(session.connect, [session.pipeline.sink_connector])):
-        session.connect.restart(session.pipeline.sink_connector, only_failed=True)
-    session.say(f"rebuild: {length(rebuild.log)}, to {without_credentials(session.pipeline.destination_uri)}")
-    progress = rebuild_marker.sink_progress(session.pipeline, rebuild, session.connect, session.topics)
-    run(progress, options.timeout, "rebuild", "`towpath status` shows it as well", session.say, watcher)
-    return _finish(session, rebuild, check, resumed=existing is not None)
-
-
-def _begin(session: Session, options: RebuildOptions, watcher: Watcher) -> tuple[Rebuild, LogCheck | None]:
-    """Check and confirm a new rebuild, and write its marker; nothing else is changed yet."""
-    pipeline = session.pipeline
-    topics = refuse.selected(pipeline, options.only, session.topics.all())
-    refuse.refuse_uncopied(pipeline, force=options.force)
-    log = session.topics.ends(topics)
-    check = check_log(
-        session, log, refuse.capture_state(pipeline, session.connect).copied, watcher, until=None, force=options.force
-    )
-    letters = dead_letters.end(pipeline, session.topics)
+    session.connect.resume(pipeline.sink_connector)
+    if any(connector.failures for connector in statuses(session.connect, [pipeline.sink_connector])):
+        session.connect.restart(pipeline.sink_connector, only_failed=True)
+    run = SinkRun(session, "rebuild", pipeline, pipeline.sink_connector, "destination", rebuild)
+    run.wait_until_applied(options.timeout, "`towpath status` shows it as well", report)
     with connected(pipeline.destination_uri, "destination") as client:
-        counts = refuse.document_counts(
-            client, [pipeline.renames.destination(name) for name in namespaces(pipeline, log)]
-        )
-        if counts:
-            watcher.confirm(question(counts, pipeline.destination_uri))
-        rebuild = Rebuild(options.only, check is not None, time.time(), letters, log)
-        rebuild_marker.mark(client, pipeline, rebuild)
+        _markers(client).delete_one({"_id": pipeline.name})
+    return Verdict.of(run, check, resumed=existing is not None)
+
+
+def _begin(inventory: Inventory, report: Report, confirm: Confirm) -> tuple[Rebuild, LogCheck | None]:
+    """Check and confirm a new rebuild, and write its marker; nothing else is changed yet."""
+    session, options, pipeline = inventory.session, inventory.options, inventory.pipeline
+    require(OF_REBUILD, inventory)
+    check = check_log(session, inventory.log, report, force=options.force)
+    letters = dead_letters.end(pipeline, session.topics)
+    if inventory.counts:
+        confirm(question(inventory.counts, pipeline.destination_uri))
+    rebuild = Rebuild(
+        only=options.only, forced=check is not None, began=time.time(), letters=letters, log=inventory.log
+    )
+    with connected(pipeline.destination_uri, "destination") as client:
+        mark(client, pipeline, rebuild)
     full_verdict.forget(session)
     return rebuild, check
 
 
 def _resume(
-    session: Session, options: RebuildOptions, existing: Rebuild, watcher: Watcher
+    session: Session, options: RebuildOptions, existing: Rebuild, report: Report
 ) -> tuple[Rebuild, LogCheck | None]:
     if set(existing.only) != set(options.only):
         patterns = " ".join(f"--only {pattern}" for pattern in existing.only) or "no --only"
@@ -84,43 +131,63 @@ def _resume(
             " options to continue it"
         )
     session.say("continuing the rebuild that was started before")
-    if not existing.forced:
-        return existing, None
-    copied = refuse.capture_state(session.pipeline, session.connect).copied
-    return existing, check_log(session, existing.log, copied, watcher, until=None, force=True)
+    return existing, check_log(session, existing.log, report, force=True) if existing.forced else None
 
 
 def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
-    """Stop the sink, delete the positions of the topics, empty their namespaces; in this order."""
+    """Stop the sink, delete the positions of the topics, empty their namespaces; in this order.
+
+    A task that Connect has lost track of, with an open transaction, then finds no position, and aborts.
+    """
     pipeline = session.pipeline
     session.say(f"stopping {pipeline.sink_connector}")
     stop_sink(pipeline, session.connect)
     with connected(pipeline.destination_uri, "destination") as client:
-        rebuild_marker.forget_positions(client, pipeline, rebuild.topics)
-        rebuild_marker.begin_late(client, pipeline, rebuild)
+        offsets = client.get_database(DATABASE, write_concern=WriteConcern("majority"))[OFFSETS]
+        for topic in rebuild.topics:
+            prefix = {"pipeline": pipeline.name, "topic": topic}
+            last = {**prefix, "partition": MaxKey()}
+            offsets.delete_many({"_id": {"$gte": prefix, "$lte": last}})  # uses the _id index
+        if rebuild.forced:  # otherwise the sink stops where the beginning is gone
+            positions.skip_to(client, pipeline, rebuild.late, datetime.now(UTC))
         targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, rebuild.log)]
-        rebuild_marker.empty(client, refuse.document_counts(client, targets), session.say)
+        empty(client, document_counts(client, targets), session.say)
         emptied = replace(rebuild, phase="applying")
-        rebuild_marker.mark(client, pipeline, emptied)
+        mark(client, pipeline, emptied)
     return emptied
 
 
-def _finish(session: Session, rebuild: Rebuild, check: LogCheck | None, *, resumed: bool) -> Verdict:
-    pipeline = session.pipeline
-    with connected(pipeline.destination_uri, "destination") as client:
-        rebuild_marker.unmark(client, pipeline)
-    return Verdict(
-        name="rebuild",
-        records=sum(end - first for first, end in rebuild.log.values()),
-        counted=False,
-        documents=documents(pipeline, pipeline.destination_uri, "destination", rebuild.log),
-        seconds=time.time() - rebuild.began,
-        until=None,
-        following=False,
-        check=check,
-        resumed=resumed,
-        uncopied=pipeline.copy.method == "none",
-        refused=connector.dead_letters_since(pipeline, session.topics, rebuild.letters),
-        letters=pipeline.dead_letter_topic,
-        deleted=connector.deleted_heads(pipeline, rebuild.log, session.topics),
-    )
+@dataclass(frozen=True, slots=True)
+class State:
+    """A rebuild with its progress, as `status` shows it."""
+
+    rebuild: Rebuild
+    done: int
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "since": self.rebuild.began,
+            "only": list(self.rebuild.only),
+            "phase": self.rebuild.phase,
+            "records_done": self.done,
+            "records": self.rebuild.offsets,
+        }
+
+    @property
+    def words(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(self.rebuild.began))
+        return f"since {since} UTC, {self.done:,} of about {self.rebuild.offsets:,} records applied"
+
+
+def read_state(pipeline: Pipeline, topics: Topics) -> State | None:
+    """The rebuild that is running. Raises `MongoUnreachable` when the destination, which stores it, does not answer."""
+    if not pipeline.exactly_once:
+        return None
+    with briefly(pipeline.destination_uri, "destination") as client:
+        rebuild = marker(client, pipeline)
+        if rebuild is None:
+            return None
+        offsets = {place: position.offset for place, position in positions.positions(client, pipeline).items()}
+    if rebuild.phase == "emptying":
+        return State(rebuild, 0)
+    return State(rebuild, rebuild.offsets - measure(topics, still_in_log(rebuild.log, topics), offsets).records)

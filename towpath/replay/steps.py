@@ -1,155 +1,126 @@
-"""The steps of `towpath replay` to another destination."""
+"""The steps of `towpath replay` to another destination, and its connector."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 
-from pymongo import MongoClient
+from pymongo import WriteConcern
 
-from towpath.deploy.inventory import Inventory
-from towpath.errors import MongoUnreachable, NotWhole, Refused, TowpathError
+from connectors.control import forget_offsets, statuses, wait_stopped
+from connectors.rest import Connect
+from towpath.bookkeeping import positions
+from towpath.deploy import credentials
+from towpath.deploy.deployment import put
+from towpath.errors import MongoUnreachable, NotWhole, Refused
+from towpath.events import Progress
+from towpath.finding import require
 from towpath.kafka.topics import Place
-from towpath.log import bounds, dead_letters
-from towpath.log.integrity import LogCheck, check
-from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, connected, replay_set
+from towpath.log import bounds, dead_letters, integrity
+from towpath.log.integrity import LogCheck
+from towpath.mongo.client import REPLAY_SIDE, Client, connected
 from towpath.mongo_uri import without_credentials
-from towpath.pipeline import ClusterTime, Pipeline
-from towpath.replay import connector, rebuild_marker
-from towpath.replay import preconditions as refuse
-from towpath.replay.connector import Progress, SinkProgress
-from towpath.replay.plan import Log, Plan, Replay, default_label, find, name_of, namespaces, refuse_label
+from towpath.pipeline import ClusterTime
+from towpath.replay.plan import Log, Plan, Replay, ReplayOptions, definition, find, format_time, name_of, namespaces
+from towpath.replay.preconditions import OF_LABEL, OF_REPLAY, ReplayInventory, capture_state, format_counts
+from towpath.replay.sink_run import SinkRun
 from towpath.replay.verdict import Verdict, missing_lines
 from towpath.session import Say, Session
-from towpath.text import counted, utc
+from towpath.text import utc
+from towpath.topic_settings import TOPIC_SETTINGS, retention_settings
 
-Client = MongoClient[dict[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class ReplayOptions:
-    """`uri` may contain a password; without a `label`, it is derived from the destination."""
-
-    uri: str
-    label: str | None
-    only: tuple[str, ...]
-    until: ClusterTime | None
-    follow: bool
-    empty: bool
-    force: bool
-    timeout: float
+_ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
+#: Receives the progress, as events.
+Report = Callable[[Progress], None]
+#: Asks a question: returns for a yes, raises for a no.
+Confirm = Callable[[str], None]
 
 
-class Watcher(Protocol):
-    """Shows the progress of a replay or a rebuild, and confirms that documents may be deleted."""
-
-    def checking(self) -> AbstractContextManager[Callable[[int, int], None]]:
-        """Receives how many records of the log have been checked, and of how many."""
-
-    def applying(self) -> AbstractContextManager[Callable[[Progress], None]]:
-        """Receives the progress of the sink."""
-
-    def confirm(self, question: str) -> None:
-        """Return for a yes, raise for a no."""
-
-
-def replay(session: Session, options: ReplayOptions, watcher: Watcher) -> Verdict:
+def replay(session: Session, options: ReplayOptions, report: Report, confirm: Confirm) -> Verdict:
     """Run a replay to its end, or continue an existing one. Raises `Refused` for what is not supported."""
     session.topics.brokers()  # first: without Kafka, Connect lets every request wait for 90 s
-    refuse.refuse_plain(session.pipeline)
-    with connected(options.uri, REPLAY_SIDE) as client:
-        destination = replay_set(client)
-    label = options.label or default_label(destination)
-    refuse_label(label)
+    inventory = ReplayInventory(session, options)
+    require(OF_LABEL, inventory)
+    label = inventory.label
     existing = find(session.connect, session.pipeline, label)
-    running = (
-        _resume(session, options, existing, destination, watcher)
-        if existing
-        else _begin(session, options, label, destination, watcher)
-    )
-    name = f"replay {label}"
-    session.say(f"{name}: {length(running.replay.plan.log)}, to {without_credentials(options.uri)}")
-    hint = f"`towpath remove PIPELINE --replay {label}` gives it up"
-    progress = connector.sink_progress(running.replay, session.connect, session.topics)
-    run(progress, options.timeout, name, hint, session.say, watcher)
-    return _finish(session, running, name, watcher)
+    replay, check = _resume(inventory, existing, report) if existing else _begin(inventory, report, confirm)
+    run = SinkRun(session, f"replay {label}", replay.sink, replay.name, REPLAY_SIDE, replay.plan)
+    run.wait_until_applied(options.timeout, f"`towpath remove PIPELINE --replay {label}` gives it up", report)
+    return _finish(run, replay, check, report, resumed=existing is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
-    replay: Replay
-    check: LogCheck | None
-    """What the log lacks; None when it is whole."""
-    resumed: bool
-
-
-def _begin(session: Session, options: ReplayOptions, label: str, destination: ReplicaSet, watcher: Watcher) -> _Running:
-    """Start a new replay: all checks, then its connector."""
-    pipeline, inventory = session.pipeline, Inventory(session.pipeline, session.connect, session.topics)
-    topics = refuse.selected(pipeline, options.only, inventory.existing)
-    refuse.refuse_name_taken(pipeline, label, inventory.existing)
-    refuse.refuse_source(inventory, destination, session.say)
-    refuse.refuse_own_destination(inventory, destination, session.say)
-    capture = refuse.capture_state(pipeline, session.connect)
-    refuse.refuse_uncopied(pipeline, force=options.force)
-    if not options.follow:
-        refuse.refuse_copying(pipeline, capture, options.only)
-    if options.until is not None:
-        refuse.refuse_until(pipeline, options.until, capture)
-    log = session.topics.ends(topics)
-    targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, log)]
-    refuse.refuse_written(inventory, label, destination, targets)
-    to_delete = _documents_to_delete(options, targets)
-    check = check_log(session, log, capture.copied, watcher, until=options.until, force=options.force)
-    if to_delete:
-        watcher.confirm(question(to_delete, options.uri))
+def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tuple[Replay, LogCheck | None]:
+    """Start a new replay: all checks, then its connector. Returns what the log lacks, too; None when it is whole."""
+    session, options, pipeline = inventory.session, inventory.options, inventory.pipeline
+    for finding in require(OF_REPLAY, inventory):
+        session.say(finding.finding)
+    log, copied = inventory.log, inventory.capture.copied
+    check = check_log(session, log, report, copied=copied, until=options.until, force=options.force)
+    if inventory.counts:
+        confirm(question(inventory.counts, options.uri))
         with connected(options.uri, REPLAY_SIDE) as client:
-            rebuild_marker.empty(client, to_delete, session.say)
-    letters = dead_letters.end(replace(pipeline, name=name_of(pipeline, label)), session.topics)
-    plan = Plan(options.only, options.until, options.follow, check is not None, time.time(), letters, log)
-    replay = Replay(pipeline, label, destination, options.uri, plan)
-    connector.begin(replay, session.connect, session.topics, session.say)
-    return _Running(replay, check, resumed=False)
+            empty(client, inventory.counts, session.say)
+    plan = Plan(
+        only=options.only,
+        until=options.until,
+        follow=options.follow,
+        forced=check is not None,
+        began=time.time(),
+        letters=dead_letters.end(replace(pipeline, name=name_of(pipeline, inventory.label)), session.topics),
+        log=log,
+    )
+    replay = Replay(pipeline, inventory.label, inventory.target.replica_set, options.uri, plan)
+    _create(replay, session)
+    return replay, check
 
 
-def _resume(
-    session: Session, options: ReplayOptions, existing: Replay, destination: ReplicaSet, watcher: Watcher
-) -> _Running:
+def _resume(inventory: ReplayInventory, existing: Replay, report: Report) -> tuple[Replay, LogCheck | None]:
     """Continue the replay with this label, which was interrupted or follows."""
-    plan, label = existing.plan, existing.label
+    session, options, plan, label = inventory.session, inventory.options, existing.plan, existing.label
     same_options = plan.matches(options.only, options.until, follow=options.follow)
-    if not existing.destination.is_same(destination) or not same_options:
+    if not existing.destination.is_same(inventory.target.replica_set) or not same_options:
         raise Refused(
             f"there is a replay {label} to {existing.destination} already, started with {plan.words}; give the same"
             " options to continue it, another --name for one beside it, or give it up: towpath remove PIPELINE"
             f" --replay {label}"
         )
     replay = replace(existing, uri=options.uri)
-    lost = connector.lost_partitions(replay, session.topics)
-    if lost:
+    with connected(options.uri, REPLAY_SIDE) as client:
+        applied = positions.positions(client, replay.sink)
+    if lost := bounds.breaks_within(plan.log, session.topics, applied):
         raise Refused(
-            "the log no longer holds what the replay had not applied yet: " + "; ".join(lost) + "; start again: towpath"
-            f" remove PIPELINE --replay {label}, then replay with --empty"
+            "the log no longer holds what the replay had not applied yet: "
+            + "; ".join(gap.description for gap in lost)
+            + f"; start again: towpath remove PIPELINE --replay {label}, then replay with --empty"
         )
     session.say(f"replay {label}: continuing the replay started at {utc(plan.began)}")
-    connector.resume(replay, session.connect, session.say)
-    copied = refuse.capture_state(session.pipeline, session.connect).copied
-    check = check_log(session, plan.log, copied, watcher, until=None, force=True) if plan.forced else None
-    return _Running(replay, check, resumed=True)
+    _run_again(replay, session)
+    return replay, check_log(session, plan.log, report, force=True) if plan.forced else None
 
 
 def check_log(
-    session: Session, log: Log, copied: ClusterTime | None, watcher: Watcher, *, until: ClusterTime | None, force: bool
+    session: Session,
+    log: Log,
+    report: Report,
+    *,
+    force: bool,
+    copied: ClusterTime | None = None,
+    until: ClusterTime | None = None,
 ) -> LogCheck | None:
-    """What the log lacks; None when it is whole. Unless `force`, prints what it lacks and raises `NotWhole`."""
-    with watcher.checking() as report:
-        result = check(session.pipeline, session.topics, namespaces(session.pipeline, log), copied, report)
-    result = replace(result, cut_short=_cut_short(session, log))
-    if until is not None:
-        refuse.refuse_too_early(until, result.earliest)
+    """What the log lacks; None when it is whole. Unless `force`, prints what it lacks and raises `NotWhole`.
+
+    `copied` is needed for `until` only: see `integrity.check`.
+    """
+    result = replace(_read_log(session, log, copied, report), cut_short=_cut_short(session, log))
+    if until is not None and result.earliest is not None and until < result.earliest:
+        second = datetime.fromtimestamp(result.earliest.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        raise Refused(
+            f"--until {format_time(until)} is before the earliest point in time that can be rebuilt: {result.earliest},"
+            f" or {second}. Before it, the log does not hold every state: the copy was not done, or Kafka compacted"
+            " the log"
+        )
     if result.is_whole:
         return None
     if not force:
@@ -167,6 +138,19 @@ def check_log(
     return result
 
 
+def _read_log(session: Session, log: Log, copied: ClusterTime | None, report: Report) -> LogCheck:
+    names = namespaces(session.pipeline, log)
+    result = integrity.check(
+        session.pipeline,
+        session.topics,
+        names,
+        copied,
+        lambda done, of: report(Progress(event="checking", done=done, of=of)),
+    )
+    report(Progress(event="checking", done=result.records, of=result.records, is_last=True))
+    return result
+
+
 def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
     """Partitions that were truncated or recreated, by the positions at the pipeline's destination.
 
@@ -179,79 +163,106 @@ def _cut_short(session: Session, log: Log) -> Mapping[Place, str]:
         return {}
 
 
-def _documents_to_delete(options: ReplayOptions, targets: Iterable[str]) -> dict[str, int]:
-    """Documents to delete, by namespace. Raises `Refused` for documents without --empty."""
-    with connected(options.uri, REPLAY_SIDE) as client:
-        counts = refuse.document_counts(client, targets)
-    if not options.empty:
-        refuse.refuse_documents(counts)
-    return counts
-
-
 def question(counts: Mapping[str, int], uri: str) -> str:
     """The confirmation question before documents are deleted."""
     count, address = sum(counts.values()), without_credentials(uri)
-    return f"Delete all {count:,} documents of {refuse.format_counts(counts)} at {address}?"
+    return f"Delete all {count:,} documents of {format_counts(counts)} at {address}?"
 
 
-def run(progress: SinkProgress, timeout: float, name: str, hint: str, say: Say, watcher: Watcher) -> None:
-    """Wait until the log is applied. Raises `TowpathError` on Ctrl-C, with what continues and `hint`."""
-    with watcher.applying() as report:
-        try:
-            progress.wait_until_applied(timeout, report, say)
-        except KeyboardInterrupt:
-            raise TowpathError(
-                f"{name}: goes on in Kafka Connect. Run the same command again to see its progress and to finish it;"
-                f" {hint}"
-            ) from None
+def empty(client: Client, targets: Mapping[str, int], say: Say) -> None:
+    """Delete all documents of these namespaces; indexes and options stay."""
+    for target, count in targets.items():
+        say(f"emptying {target}: {count:,} documents")
+        database, collection = target.split(".", 1)
+        client.get_database(database, write_concern=WriteConcern("majority"))[collection].delete_many({})
 
 
-def _finish(session: Session, running: _Running, name: str, watcher: Watcher) -> Verdict:
+def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report, *, resumed: bool) -> Verdict:
     """The verdict. Unless it follows, the replay ends and is removed."""
-    replay = running.replay
-    plan = replay.plan
+    session, plan = run.session, replay.plan
     if not plan.follow:
-        connector.stop(replay, session.connect)
-    verdict = Verdict(
-        name=name,
-        records=connector.counts(replay).records,
-        counted=True,
-        documents=documents(session.pipeline, replay.sink.destination_uri, REPLAY_SIDE, plan.log),
-        seconds=time.time() - plan.began,
-        until=plan.until,
-        following=plan.follow,
-        check=running.check,
-        resumed=running.resumed,
-        uncopied=session.pipeline.copy.method == "none",
-        refused=connector.dead_letters_since(replay.sink, session.topics, plan.letters),
-        letters=replay.dead_letter_topic,
-        deleted=connector.deleted_heads(session.pipeline, plan.log, session.topics),
-        earliest=None if plan.until is None else _overrun(session, plan.log, plan.until, watcher),
+        _stop(replay, session.connect)
+    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+        records = sum(task.counts.records for task in positions.task_states(client, replay.sink))
+    earliest = None
+    if plan.until is not None:  # Kafka may have compacted the log past it meanwhile
+        earliest = _read_log(
+            session, plan.log, capture_state(session.pipeline, session.connect).copied, report
+        ).earliest
+        earliest = earliest if earliest is not None and plan.until < earliest else None
+    verdict = Verdict.of(
+        run, check, resumed=resumed, records=records, until=plan.until, following=plan.follow, earliest=earliest
     )
     if not plan.follow:
-        connector.remove(replay, session.connect, session.topics, keep_letters=True, say=session.say)
+        remove(replay, session, keep_letters=True)
     return verdict
 
 
-def _overrun(session: Session, log: Log, until: ClusterTime, watcher: Watcher) -> ClusterTime | None:
-    """The earliest point in time that can be rebuilt now, if it is later than `until`."""
-    copied = refuse.capture_state(session.pipeline, session.connect).copied
-    with watcher.checking() as report:
-        earliest = check(session.pipeline, session.topics, namespaces(session.pipeline, log), copied, report).earliest
-    return earliest if earliest is not None and until < earliest else None
+def _create(replay: Replay, session: Session) -> None:
+    """Create what the replay needs, its connector last. Delete the positions of an earlier replay of this name."""
+    topics, pipeline = session.topics, replay.pipeline
+    settings = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
+    if replay.sink.dead_letter_topic not in topics.all():
+        topics.create(replay.sink.dead_letter_topic, 1, pipeline.replication_factor, settings)
+        session.say(f"created topic {replay.sink.dead_letter_topic}")
+    with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
+        positions.forget(client, replay.sink)
+        if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
+            positions.skip_to(client, replay.sink, replay.plan.late, datetime.now(UTC))
+    _write_secrets(replay)
+    put(session.connect, replay.name, definition(replay), replay.secrets, _ADVICE)
+    session.say(f"created connector {replay.name}")
 
 
-def documents(pipeline: Pipeline, uri: str, side: str, log: Log) -> dict[str, int]:
-    """Namespace at the destination → its number of documents, estimated."""
-    counts = {}
-    with connected(uri, side) as client:
-        for name in namespaces(pipeline, log):
-            target = pipeline.renames.destination(name)
-            database, collection = target.split(".", 1)
-            counts[target] = client[database][collection].estimated_document_count()
-    return counts
+def _write_secrets(replay: Replay) -> bool:
+    """Write the file from which the workers read the destination's URI; return whether it differed."""
+    text = credentials.replay_properties(replay.sink, replay.destination.name)
+    if differs := credentials.differs(replay.secrets, text):
+        credentials.write(replay.secrets, text)
+    return differs
 
 
-def length(log: Log) -> str:
-    records = sum(end - first for first, end in log.values())
-    return f"about {records:,} records of {counted(len({topic for topic, _ in log}), 'topic')}"
+def _run_again(replay: Replay, session: Session) -> None:
+    """Run an existing replay again with the current URI: restart it if it has failed, resume it if it was stopped."""
+    connect, say = session.connect, session.say
+    if _write_secrets(replay):
+        connect.restart(replay.name, only_failed=False)
+        say(f"wrote {replay.secrets} and restarted {replay.name}, for the new address or password")
+    (connector,) = statuses(connect, [replay.name])
+    if connector.failures:
+        connect.restart(replay.name, only_failed=True)
+        say(f"restarted {replay.name}, which had failed: {'; '.join(connector.failures)}")
+    if connector.state in ("STOPPED", "PAUSED"):
+        connect.resume(replay.name)
+        say(f"resumed {replay.name}, which was {connector.state}")
+
+
+def _stop(replay: Replay, connect: Connect) -> None:
+    """Stop the replay's connector; return when none of its tasks is left."""
+    connect.stop(replay.name)
+    wait_stopped(connect, replay.name)
+
+
+def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
+    """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
+
+    With `keep_letters` the topic stays unless it is empty. If the destination does not answer, the positions stay
+    there; the next replay of the same name deletes them.
+    """
+    connect, topics, say = session.connect, session.topics, session.say
+    if connect.config(replay.name) is not None:
+        _stop(replay, connect)
+        forget_offsets(connect, replay.name)
+        connect.delete(replay.name)
+        say(f"removed connector {replay.name}")
+    if replay.uri is not None:
+        try:
+            with connected(replay.uri, REPLAY_SIDE) as client:
+                positions.forget(client, replay.sink)
+        except MongoUnreachable as error:
+            say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
+    replay.secrets.unlink(missing_ok=True)
+    topic = topics.all().get(replay.sink.dead_letter_topic)
+    if topic is not None and not (keep_letters and any(first < end for first, end in topics.ends([topic]).values())):
+        topics.delete([topic.name])
+        say(f"deleted topic {topic.name}")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from towpath.events import Replayed
 from towpath.log.dead_letters import DeadLetter
-from towpath.log.integrity import BrokenKey, Headless, LogCheck
+from towpath.log.integrity import Headless, LogCheck
 from towpath.log.records import readable
 from towpath.pipeline import ClusterTime
-from towpath.replay.preconditions import format_time
+from towpath.replay.plan import format_time
+from towpath.replay.sink_run import SinkRun
 from towpath.text import counted, duration, utc
 
 _SHOWN, _IN_JSON = 20, 1_000  # items in text and in JSON
@@ -20,82 +22,79 @@ _SHOWN, _IN_JSON = 20, 1_000  # items in text and in JSON
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`records` were applied. The fields after `following` say why the destination is not whole."""
+    """`event` has the figures; the rest is for its text."""
 
-    name: str
-    records: int
+    event: Replayed
+    seconds: float
     counted: bool
     """Whether the tasks counted the records; else they are counted in offsets, with transaction markers."""
-    documents: Mapping[str, int]
-    """At the destination now: namespace → number of documents."""
-    seconds: float
-    until: ClusterTime | None
-    following: bool
-    check: LogCheck | None
-    """What the log lacked at the start; None when it was whole."""
     resumed: bool
     """Whether this run continued an earlier one; `seconds` then counts from its start."""
-    uncopied: bool
-    """Whether the log has no initial copy."""
+    check: LogCheck | None
+    """What the log lacked at the start; None when it was whole."""
     refused: Sequence[DeadLetter]
-    letters: str
-    """The topic of the dead letters."""
-    deleted: Sequence[str] = ()
-    """Descriptions of what retention deleted from the log meanwhile."""
-    earliest: ClusterTime | None = None
+    until: ClusterTime | None
+    earliest: ClusterTime | None
     """The earliest point in time that can be rebuilt now, if it is later than `until`."""
 
-    @property
-    def is_whole(self) -> bool:
-        return not (self.check or self.uncopied or self.refused or self.deleted or self.earliest)
-
-    @property
-    def event(self) -> Replayed:
-        return Replayed(
-            done=self.name,
-            whole=self.is_whole,
-            records=self.records,
-            documents=self.documents,
-            seconds=round(self.seconds, 1),
-            until=str(self.until) if self.until else None,
-            following=self.following,
-            refused=len(self.refused),
+    @classmethod
+    def of(
+        cls,
+        run: SinkRun,
+        check: LogCheck | None,
+        *,
+        resumed: bool,
+        records: int | None = None,
+        until: ClusterTime | None = None,
+        following: bool = False,
+        earliest: ClusterTime | None = None,
+    ) -> Verdict:
+        """`records`: as the tasks count them."""
+        documents, seconds = run.documents(), time.time() - run.start.began
+        uncopied = run.session.pipeline.copy.method == "none"
+        refused, deleted = run.dead_letters(), run.deleted_heads()
+        event = Replayed(
+            done=run.name,
+            whole=not (check or uncopied or refused or deleted or earliest),
+            records=run.start.offsets if records is None else records,
+            documents=documents,
+            seconds=round(seconds, 1),
+            until=str(until) if until else None,
+            following=following,
+            refused=len(refused),
             dead_letters=[
                 {"namespace": letter.namespace, "key": _key(letter.key), "code": letter.code, "reason": letter.reason}
-                for letter in self.refused[:_IN_JSON]
+                for letter in refused[:_IN_JSON]
             ],
-            dead_letter_topic=self.letters if self.refused else None,
-            uncopied=self.uncopied,
-            missing=missing_json(self.check),
-            deleted_meanwhile=self.deleted,
-            earliest=str(self.earliest) if self.earliest else None,
+            dead_letter_topic=run.sink.dead_letter_topic if refused else None,
+            uncopied=uncopied,
+            missing=missing_json(check),
+            deleted_meanwhile=deleted,
+            earliest=str(earliest) if earliest else None,
         )
+        return cls(event, seconds, records is not None, resumed, check, refused, until, earliest)
 
     def lines(self) -> Iterator[str]:
-        documents = f"{sum(self.documents.values()):,} documents in {counted(len(self.documents), 'namespace')}"
-        rate = f"{self.records / max(self.seconds, 0.001):,.0f} a second"
-        follows = ", and follows from now on" if self.following else ""
+        event = self.event
+        documents = f"{sum(event.documents.values()):,} documents in {counted(len(event.documents), 'namespace')}"
+        follows = ", and follows from now on" if event.following else ""
         until = f", as of {format_time(self.until)}" if self.until else ""
         about = "" if self.counted else "about "
-        took = f"{about}{self.records:,} records in {duration(self.seconds)}, {rate}"
+        rate = f"{event.records / max(self.seconds, 0.001):,.0f} a second"
+        took = f"{about}{event.records:,} records in {duration(self.seconds)}, {rate}"
         if self.resumed:
-            took = f"{about}{self.records:,} records since it started {duration(self.seconds)} ago"
-        yield f"{self.name}: applied {took}; {documents}{until}{follows}"
-        if self.uncopied:
+            took = f"{about}{event.records:,} records since it started {duration(self.seconds)} ago"
+        yield f"{event.done}: applied {took}; {documents}{until}{follows}"
+        if event.uncopied:
             yield 'missing  what the source held when the log began ([capture] copy = "none")'
         yield from missing_lines(self.check)
-        for head in self.deleted:
+        for head in event.deleted_meanwhile:
             yield f"deleted by retention meanwhile, and perhaps not applied: {head}"
         if self.earliest and self.until:
             yield (
                 f"Kafka has compacted the log past {format_time(self.until)} meanwhile, so documents may be missing;"
                 f" the earliest point in time that can be rebuilt now is {format_time(self.earliest)}"
             )
-        yield from self._letters()
-        if not self.is_whole:
-            yield f"{self.name}: not whole"
-
-    def _letters(self) -> Iterator[str]:
         for letter in self.refused[:_SHOWN]:
             code = f" ({letter.code})" if letter.code else ""
             yield f"refused  {letter.namespace} {_key(letter.key)}: {letter.reason}{code}"
@@ -103,7 +102,10 @@ class Verdict:
         if more > 0:
             yield f"         and {more:,} more"
         if self.refused:
-            yield f"{len(self.refused):,} records that the destination refused are in the topic {self.letters}"
+            count, topic = len(self.refused), self.event.dead_letter_topic
+            yield f"{count:,} records that the destination refused are in the topic {topic}"
+        if not event.whole:
+            yield f"{event.done}: not whole"
 
 
 def missing_lines(check: LogCheck | None) -> Iterator[str]:
@@ -115,7 +117,8 @@ def missing_lines(check: LogCheck | None) -> Iterator[str]:
     for (topic, number), reason in check.cut_short.items():
         yield f"missing  {topic}, partition {number}: {reason}"
     for key in check.broken[:_SHOWN]:
-        yield f"missing  {key.namespace} {_key(key.key)}: updates without their document, from {_place(key)} on"
+        place = f"{key.partition}:{key.offset}"
+        yield f"missing  {key.namespace} {_key(key.key)}: updates without their document, from {place} on"
     by_namespace = Counter(key.namespace for key in check.broken)
     if len(check.broken) > _SHOWN:
         yield f"         and {len(check.broken) - _SHOWN:,} more documents"
@@ -129,12 +132,7 @@ def missing_json(check: LogCheck | None) -> list[dict[str, Any]]:
         return []
     return [
         *(
-            {
-                "namespace": item.namespace,
-                "partition": item.partition,
-                "first_offset": item.first_offset,
-                "first_time_ms": item.first_time_ms,
-            }
+            {name: getattr(item, name) for name in ("namespace", "partition", "first_offset", "first_time_ms")}
             for item in check.headless
         ),
         *(
@@ -156,10 +154,6 @@ def _headless(partition: Headless) -> str:
     return (
         f"{partition.namespace}, partition {partition.partition}: retention has deleted {gone} (offsets up to {last:,})"
     )
-
-
-def _place(key: BrokenKey) -> str:
-    return f"{key.partition}:{key.offset}"
 
 
 def _key(raw: bytes | None) -> str:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
-from pymongo import MongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from towpath.errors import TowpathError
-from towpath.mongo.client import connected
+from towpath.mongo.client import Client, connected
 from towpath.pipeline import Pipeline
 from verifier.repair_commands import Command
 
@@ -71,19 +70,11 @@ class Step:
         return f"{next(iter(self.command.body))} {self.namespace}"
 
 
-def ignore_step(step: Step) -> None:
-    """Do nothing before a step."""
-
-
-def ignore_progress(done: int, total: int, description: str) -> None:
-    """Do nothing during an index build."""
-
-
 def run(
     pipeline: Pipeline,
     steps: Sequence[Step],
-    on_step: Callable[[Step], None] = ignore_step,
-    on_progress: Progress = ignore_progress,
+    on_step: Callable[[Step], None] = lambda step: None,
+    on_progress: Progress = lambda done, total, description: None,
 ) -> None:
     """Run these steps at the destination. `on_step` is called before each, `on_progress` during index builds.
 
@@ -95,7 +86,10 @@ def run(
         for step in steps:
             on_step(step)
             try:
-                _run_step(client, step, on_progress)
+                if step.builds:
+                    build(client, step.command, on_progress)
+                else:
+                    client[step.command.database].command(dict(step.command.body))
             except OperationFailure as error:
                 if error.code != _NOT_UNIQUE:
                     raise TowpathError(_failure(step, error)) from error
@@ -105,14 +99,7 @@ def run(
         raise TowpathError("\n".join(duplicates))
 
 
-def _run_step(client: MongoClient[dict[str, Any]], step: Step, on_progress: Progress) -> None:
-    if step.builds:
-        build(client, step.command, on_progress)
-    else:
-        client[step.command.database].command(dict(step.command.body))
-
-
-def _unprepare(client: MongoClient[dict[str, Any]], step: Step) -> None:
+def _unprepare(client: Client, step: Step) -> None:
     """Undo `prepareUnique`, with which the index would refuse new duplicates."""
     change = {"name": step.change["name"], "prepareUnique": False}
     client[step.command.database].command({"collMod": step.command.body["collMod"], "index": change})
@@ -144,7 +131,7 @@ def _failure(step: Step, error: OperationFailure) -> str:
     )
 
 
-def build(client: MongoClient[dict[str, Any]], command: Command, on_progress: Progress) -> None:
+def build(client: Client, command: Command, on_progress: Progress) -> None:
     """Run one `createIndexes` to its end. Raises `PyMongoError` when the server refuses it."""
     ended: Future[object] = Future()
 
@@ -163,7 +150,7 @@ def build(client: MongoClient[dict[str, Any]], command: Command, on_progress: Pr
             _report_progress(client, command, on_progress)
 
 
-def _report_progress(client: MongoClient[dict[str, Any]], command: Command, on_progress: Progress) -> None:
+def _report_progress(client: Client, command: Command, on_progress: Progress) -> None:
     """Report the progress of an index build: 0 of 0 for a user without the privilege `inprog`."""
     name = command.body["createIndexes"]
     match = {"command.createIndexes": name, "command.$db": command.database, "progress": {"$exists": True}}

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pymongo import MongoClient
-
 from connectors.rest import Connector
 from towpath.bookkeeping.cutover import Cutover
 from towpath.bookkeeping.positions import Counts, TaskState
@@ -15,6 +13,7 @@ from towpath.kafka.topics import Place
 from towpath.log.bounds import Break
 from towpath.log.dead_letters import DeadLetters
 from towpath.log.source_offsets import CollectionCopy, Ddl
+from towpath.mongo.client import Client
 from towpath.namespaces import topic_of
 
 #: Seconds of the log over which rates are computed.
@@ -202,9 +201,7 @@ def copied_by_ranges(prefix: str, copies: Iterable[CollectionCopy], rates: Mappi
     )
 
 
-def copied_by_debezium(
-    client: MongoClient[dict[str, Any]], records: Mapping[str, int], rates: Mapping[str, float]
-) -> tuple[Copied, ...]:
+def copied_by_debezium(client: Client, records: Mapping[str, int], rates: Mapping[str, float]) -> tuple[Copied, ...]:
     """`records`: namespace → records in the log; `rates`: namespace → records per second.
 
     Debezium itself reports no progress.

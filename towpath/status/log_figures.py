@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from towpath.kafka.disk import bytes_of_topics
-from towpath.kafka.topics import Place, Topics
+from towpath.kafka.topics import Place
 from towpath.log.unprotected import Figures, figures
 from towpath.namespaces import namespace_of
 from towpath.pipeline import Compaction, Pipeline
@@ -18,6 +18,7 @@ from towpath.session import Session
 from towpath.text import duration, size
 from towpath.topic_settings import is_compacted
 
+_MAX_ROWS = 20  # topics with a line of their own
 _CONTROL_RECORD = 1  # offset, of the record that ends the last transaction
 
 
@@ -49,12 +50,17 @@ class TopicLog:
 
 
 @dataclass(frozen=True, slots=True)
-class LogStatus:
+class LogReport:
     compaction: Compaction | None
     topics: tuple[TopicLog, ...]
+    findings: tuple[str, ...] = ()
+    """Risks of the settings."""
 
     @property
-    def warnings(self) -> Iterator[str]:
+    def warnings(self) -> list[str]:
+        return [*self._unprotected(), *self.findings]
+
+    def _unprotected(self) -> Iterator[str]:
         """Updates that the cleaner may soon reach although no whole document follows them."""
         if self.compaction is None:
             return
@@ -79,19 +85,36 @@ class LogStatus:
                     " `towpath compact`"
                 )
 
+    def as_json(self) -> dict[str, Any]:
+        return {"topics": [topic.as_json() for topic in self.topics], "warnings": self.warnings}
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Label and text of each row; topics with the most unprotected updates first."""
+        topics = sorted(self.topics, key=lambda topic: (-(topic.dirty or 0), topic.namespace))[:_MAX_ROWS]
+        for number, topic in enumerate(topics):
+            yield "" if number else "log", _line(topic, compacts=self.compaction is not None)
+        if len(self.topics) > _MAX_ROWS:
+            yield "", f"and {len(self.topics) - _MAX_ROWS:,} more topics"
+
 
 def _first(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1:,} more"
 
 
-def read_log(pipeline: Pipeline, topics: Topics, ends: Mapping[Place, tuple[int, int]]) -> LogStatus:
+def report(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogReport:
     """The log now. `ends`: (topic, partition) → its first offset and its end."""
+    pipeline, topics = session.pipeline, session.topics
     names, sizes = sorted({topic for topic, _ in ends}), bytes_of_topics(topics.bootstrap, topics.client)
     settings = topics.settings_of_all(names)
     committed = topics.committed_with_words(pipeline.compaction_group) if pipeline.compaction else {}
     reports = {place: (offset, report) for place, (offset, words) in committed.items() if (report := figures(words))}
-    logs = (_topic(pipeline, name, ends, settings[name], reports, sizes) for name in names)
-    return LogStatus(pipeline.compaction, tuple(logs))
+    logs = tuple(_topic(pipeline, name, ends, settings[name], reports, sizes) for name in names)
+    findings = [
+        f"{finding.subject}: {finding.finding}; {finding.advice}"
+        for topic in logs
+        for finding in guard(topic.namespace, topic.settings, topic.begins, pipeline)
+    ]
+    return LogReport(pipeline.compaction, logs, (*findings, *capture.warnings(session)))
 
 
 def _topic(
@@ -129,27 +152,6 @@ def _age(time_ms: int | None) -> float | None:
     return None if time_ms is None else max(0.0, round(time.time() - time_ms / 1000, 3))
 
 
-_MAX_ROWS = 20  # topics with a line of their own
-
-
-@dataclass(frozen=True, slots=True)
-class LogReport:
-    log: LogStatus
-    warnings: tuple[str, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        return {"topics": [topic.as_json() for topic in self.log.topics], "warnings": list(self.warnings)}
-
-    def rows(self) -> Iterator[tuple[str, str]]:
-        """Label and text of each row; topics with the most unprotected updates first."""
-        topics = sorted(self.log.topics, key=lambda topic: (-(topic.dirty or 0), topic.namespace))[:_MAX_ROWS]
-        for number, topic in enumerate(topics):
-            yield "" if number else "log", _line(topic, compacts=self.log.compaction is not None)
-        if len(self.log.topics) > _MAX_ROWS:
-            rest = len(self.log.topics) - _MAX_ROWS
-            yield "", f"and {rest:,} more topics"
-
-
 def _line(topic: TopicLog, *, compacts: bool) -> str:
     disk = "" if topic.bytes is None else f", {size(topic.bytes)}"
     line = f"{topic.namespace}: {topic.offsets:,} offsets{disk}"
@@ -161,13 +163,3 @@ def _line(topic: TopicLog, *, compacts: bool) -> str:
     off = "" if topic.compacted else "; not compacted yet"
     reported = duration(topic.told_seconds)
     return f"{line}, {topic.dirty:,} documents with unprotected updates{oldest}, reported {reported} ago{off}"
-
-
-def report(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogReport:
-    log = read_log(session.pipeline, session.topics, ends)
-    findings = [
-        f"{finding.subject}: {finding.finding}; {finding.advice}"
-        for topic in log.topics
-        for finding in guard(topic.namespace, topic.settings, topic.begins, session.pipeline)
-    ]
-    return LogReport(log, (*log.warnings, *findings, *capture.warnings(session)))

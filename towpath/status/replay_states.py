@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from connectors.control import statuses
-from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.errors import MongoUnreachable, TowpathError, fields
-from towpath.kafka.topics import Topics
 from towpath.log.bounds import still_in_log
 from towpath.log.lag import measure
 from towpath.mongo.client import REPLAY_SIDE, briefly
-from towpath.pipeline import Pipeline
-from towpath.replay import rebuild_marker
+from towpath.replay import rebuild
 from towpath.replay.plan import Replay, change_topics, find_all
 from towpath.session import Session
 
@@ -28,11 +24,11 @@ class State:
     replay: Replay
     state: str
     reasons: tuple[str, ...]
-    of: int
-    """Records of the log when the replay began."""
-    done: int | None = None
+    records: int
+    """Of the log when the replay began."""
+    records_done: int | None = None
     """Those that are applied; None while its destination does not answer."""
-    behind: int | None = None
+    records_behind: int | None = None
     """Records of the log that are not applied yet."""
     dead_letters: int = 0
     """Records in its dead-letter topic; a record can be there twice."""
@@ -41,53 +37,41 @@ class State:
     """The trouble as data, where it is an error: see `towpath.errors`."""
 
     def as_json(self) -> dict[str, Any]:
-        plan = self.replay.plan
+        plan = self.replay.plan.as_json()
+        figures = ("state", "reasons", "records_done", "records", "records_behind", "dead_letters", "trouble", "error")
         return {
             "label": self.replay.label,
             "connector": self.replay.name,
             "destination": str(self.replay.destination),
-            "only": list(plan.only),
-            "until": str(plan.until) if plan.until else None,
-            "follow": plan.follow,
-            "began": plan.began,
-            "state": self.state,
-            "reasons": list(self.reasons),
-            "records_done": self.done,
-            "records": self.of,
-            "records_behind": self.behind,
-            "dead_letters": self.dead_letters,
-            "trouble": self.trouble,
-            "error": self.error,
+            **{name: plan[name] for name in ("only", "until", "follow", "began")},
+            **{name: getattr(self, name) for name in figures},
         }
 
 
-def read_states(pipeline: Pipeline, connect: Connect, topics: Topics) -> tuple[State, ...]:
-    """All replays of the pipeline, as they are now."""
-    return tuple(_state(replay, connect, topics) for replay in find_all(connect, pipeline))
-
-
-def _state(replay: Replay, connect: Connect, topics: Topics) -> State:
-    (connector,) = statuses(connect, [replay.name])
+def _state(replay: Replay, session: Session) -> State:
+    topics = session.topics
+    (connector,) = statuses(session.connect, [replay.name])
     existing = topics.all()
-    letters = topics.ends(topic for name, topic in existing.items() if name == replay.dead_letter_topic)
+    letters = topics.ends(topic for name, topic in existing.items() if name == replay.sink.dead_letter_topic)
     state = State(
         replay,
         "FAILED" if connector.failures else connector.state,
         connector.failures,
-        of=sum(end - first for first, end in replay.plan.log.values()),
+        records=replay.plan.offsets,
         dead_letters=sum(end - max(first, replay.plan.letters) for first, end in letters.values()),
     )
     if replay.uri is None:
         trouble = f"{replay.secrets} cannot be read on this machine, so its destination cannot be queried"
-        return dataclasses.replace(state, trouble=trouble)
+        return replace(state, trouble=trouble)
     try:
         with briefly(replay.uri, REPLAY_SIDE) as client:
             applied = {place: position.offset for place, position in positions.positions(client, replay.sink).items()}
     except TowpathError as error:
-        return dataclasses.replace(state, trouble=str(error), error=fields(error))
+        return replace(state, trouble=str(error), error=fields(error))
     ends = topics.ends(change_topics(replay.pipeline, replay.plan.only, existing))
     remaining = measure(topics, still_in_log(replay.plan.log, topics), applied).records
-    return dataclasses.replace(state, done=state.of - remaining, behind=measure(topics, ends, applied).records)
+    behind = measure(topics, ends, applied).records
+    return replace(state, records_done=state.records - remaining, records_behind=behind)
 
 
 _HEALTHY = ("RUNNING", "UNASSIGNED", "RESTARTING")
@@ -98,7 +82,7 @@ class Replays:
     """All replays of a pipeline, and a rebuild that has not ended."""
 
     replays: tuple[State, ...] = ()
-    rebuild: rebuild_marker.State | None = None
+    rebuild: rebuild.State | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -117,9 +101,9 @@ class Replays:
 
 def report(session: Session) -> Replays:
     """The replays now. If the destination does not answer, the status itself reports that."""
-    replays = read_states(session.pipeline, session.connect, session.topics)
+    replays = tuple(_state(replay, session) for replay in find_all(session.connect, session.pipeline))
     try:
-        return Replays(replays, rebuild_marker.look(session.pipeline, session.topics))
+        return Replays(replays, rebuild.read_state(session.pipeline, session.topics))
     except MongoUnreachable:
         return Replays(replays)
 
@@ -127,16 +111,16 @@ def report(session: Session) -> Replays:
 def _description(state: State) -> str:
     plan = state.replay.plan
     text = f"to {state.replay.destination}: "
-    if state.done is None:
+    if state.records_done is None:
         text += f"progress unknown ({state.trouble})"
-    elif state.done < state.of:
-        text += f"{state.done:,} of about {state.of:,} records"
+    elif state.records_done < state.records:
+        text += f"{state.records_done:,} of about {state.records:,} records"
     elif plan.follow:
-        text += f"follows, {state.behind or 0:,} records behind"
+        text += f"follows, {state.records_behind or 0:,} records behind"
     else:
         text += "all of the log is applied; the same `towpath replay` ends it"
     if state.dead_letters:
-        text += f"; {state.dead_letters:,} dead letters in {state.replay.dead_letter_topic}"
+        text += f"; {state.dead_letters:,} dead letters in {state.replay.sink.dead_letter_topic}"
     if state.state != "RUNNING":
         text += f"; {state.state}" + (f": {'; '.join(state.reasons)}" if state.reasons else "")
     return text

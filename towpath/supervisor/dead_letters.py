@@ -120,11 +120,13 @@ class DeadLetterRetries:
             pause = self._pause(group[0])
             pause.failed(now)
             if pause.is_due(now):
-                self._forget_same(group)
-                group = [refusal for refusal in group if refusal.document_id in self._refusals and refusal.shown_id]
+                differing = self._differing(group)
+                for refusal in group:
+                    if refusal.document_id not in differing:
+                        del self._refusals[refusal.document_id]
                 pause.tried()
-                if group:
-                    self._start_repair(group[:1])
+                if target := next((r for r in group if r.document_id in differing and r.shown_id), None):
+                    self._start_repair([target])
                 return
 
     def _start_repair(self, group: list[Refusal]) -> None:
@@ -162,25 +164,14 @@ class DeadLetterRetries:
             if rest:
                 self._start_repair(rest)
         if len(repaired) < len(group):
-            self._rotate(group)
+            for refusal in group:  # to the end, so that another document of the cause is tried next
+                if (newest := self._refusals.pop(refusal.document_id, None)) is not None:
+                    self._refusals[refusal.document_id] = newest
             pause = self._pause(group[0]).failed(now)
             reason = next((result.reason for result in results if result.result == "left"), child.end_reason)
             remaining = counted(len(self._refusals), "document")
             when = f"; retried in {pause:.0f} s" if pause else ""
             yield f"still refused: {remaining}; {group[0].target.namespace}: {reason}{when}"
-
-    def _rotate(self, group: list[Refusal]) -> None:
-        """Move these to the end, so that another document of the cause is tried next."""
-        for refusal in group:
-            if (newest := self._refusals.pop(refusal.document_id, None)) is not None:
-                self._refusals[refusal.document_id] = newest
-
-    def _forget_same(self, group: Iterable[Refusal]) -> None:
-        refusals = list(group)
-        differing = self._differing(refusals)
-        for refusal in refusals:
-            if refusal.document_id not in differing:
-                self._refusals.pop(refusal.document_id, None)
 
     def _differing(self, refusals: Iterable[Refusal]) -> set[_DocumentId]:
         """Those whose documents differ now. Raises `MongoUnreachable` while a cluster does not answer."""

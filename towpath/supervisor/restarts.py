@@ -18,32 +18,30 @@ _AFTER_MISSED_DELETES = (("restart", MISSED_DELETES), ("verify",), ("repair",))
 _AFTER_LOG_GAP = (("restart", LOG_GAP), ("verify",), ("repair",))
 _RESNAPSHOT = (("resnapshot",), ("verify",))
 _CONFIG = (("check",), ("deploy",))
-_NO_HISTORY = "the source's history since the pipeline's position is gone"
-_UNUSABLE = "its configuration cannot work"
-#: Code of a failure that a restart does not cure → why it lasts, and what to run.
-_LASTING: Mapping[str, tuple[str, Verbs]] = {
-    **dict.fromkeys(bounds.CODES, ("the log does not continue at the sink's position", _AFTER_LOG_GAP)),
-    "TWP-DELETES-MISSED": ("deletes may be gone from the log", _AFTER_MISSED_DELETES),
-    "TWP-HISTORY-LOST": (_NO_HISTORY, _RESNAPSHOT),
-    "TWP-COPY-TOO-SLOW": ("the copy would outlive the oplog: raise its limit in the file", (("deploy",),)),
-    "TWP-CONFIG": (_UNUSABLE, _CONFIG),
-    "TWP-COLLATION": (_UNUSABLE, _CONFIG),
-    "TWP-SHARED-POSITION": ("another connector applies the same log: remove one of the two", (("restart",),)),
-    "TWP-NOT-EXACTLY-ONCE": ("its worker writes without transactions", (("check",),)),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """A failure that a restart does not cure."""
+    """A failure that a restart does not cure: why it lasts, and what to run."""
 
     why: str
     verbs: Verbs
 
 
+_LASTING: Mapping[str, Lasting] = {
+    **dict.fromkeys(bounds.CODES, Lasting("the log does not continue at the sink's position", _AFTER_LOG_GAP)),
+    "TWP-DELETES-MISSED": Lasting("deletes may be gone from the log", _AFTER_MISSED_DELETES),
+    "TWP-HISTORY-LOST": Lasting("the source's history since the pipeline's position is gone", _RESNAPSHOT),
+    "TWP-COPY-TOO-SLOW": Lasting("the copy would outlive the oplog: raise its limit in the file", (("deploy",),)),
+    **dict.fromkeys(("TWP-CONFIG", "TWP-COLLATION"), Lasting("its configuration cannot work", _CONFIG)),
+    "TWP-SHARED-POSITION": Lasting("another connector applies the same log: remove one of the two", (("restart",),)),
+    "TWP-NOT-EXACTLY-ONCE": Lasting("its worker writes without transactions", (("check",),)),
+}
+
+
 def lasting(codes: Iterable[str]) -> Lasting | None:
     """The first of these failure codes that a restart does not cure; None when a restart may cure all of them."""
-    return next((Lasting(*_LASTING[code]) for code in codes if code in _LASTING), None)
+    return next((_LASTING[code] for code in codes if code in _LASTING), None)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from towpath import state_files
-from towpath.compaction import preconditions
+from towpath.compaction.preconditions import interval
 from towpath.events import Definition, Difference, Note, Round, parse
 from towpath.session import Session
 from towpath.state_files import FOLLOW, lock
@@ -55,11 +55,11 @@ class Services:
 
     @classmethod
     def of(cls, session: Session, events: Events) -> Services:
-        keeps, compaction = session.pipeline.run, session.pipeline.compaction
-        rounds = _SILENT_ROUNDS * preconditions.interval(compaction, None) / 1000 if compaction else 0.0
+        run, compaction = session.pipeline.run, session.pipeline.compaction
+        rounds = _SILENT_ROUNDS * interval(compaction) / 1000 if compaction else 0.0
         max_silence = max(_MAX_SILENCE["compact"], rounds)
-        compact = [Service("compact", ("--json",), max_silence=max_silence)] if keeps.compact else []
-        verify = [Service("verify", ("--follow", "--json"), max_silence=_MAX_SILENCE["verify"])] if keeps.verify else []
+        compact = [Service("compact", ("--json",), max_silence=max_silence)] if run.compact else []
+        verify = [Service("verify", ("--follow", "--json"), max_silence=_MAX_SILENCE["verify"])] if run.verify else []
         return cls(session, events, compact + verify)
 
     @property

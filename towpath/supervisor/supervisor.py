@@ -50,7 +50,7 @@ class Supervisor:
     remedies: dict[str, str] = field(default_factory=dict)
     """Connector → commands to run, where no restart helps."""
     ddl: tuple[UnreplicatedDdl, ...] = ()
-    standing: VerdictContext | None = None
+    verdict_context: VerdictContext | None = None
     """What verdicts are compared with; None before it was first read."""
     since: float = field(default_factory=time.monotonic)
     _pauses: dict[str, Backoff] = field(default_factory=dict)
@@ -156,7 +156,7 @@ class Supervisor:
 
     def _check_warnings(self) -> None:
         assert self.status is not None
-        self.standing = VerdictContext.read(self.session, self.status.topic_ids)
+        self.verdict_context = VerdictContext.read(self.session, self.status.topic_ids)
         before = {change.ddl.mark for change in self.ddl}
         self.ddl = unreplicated.unsettled(self.session, self.status.ddl)
         for change in self.ddl:
@@ -205,8 +205,8 @@ class Supervisor:
 
     def _verified(self) -> Verified:
         try:
-            self.standing = self.standing or VerdictContext.read(self.session)
-            return Verified.of(self.session.pipeline.name, self.standing)
+            self.verdict_context = self.verdict_context or VerdictContext.read(self.session)
+            return Verified.of(self.session.pipeline.name, self.verdict_context)
         except TowpathError as error:
             self._report_trouble("verdict", str(error), error)
             return Verified()
