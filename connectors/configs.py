@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from towpath import mongo_uri
+from towpath.mongo import uri as mongo_uri
 from towpath.namespaces import Selection
 from towpath.pipeline import Pipeline
 from towpath.topic_settings import change_settings

@@ -16,8 +16,8 @@ import httpx
 import tenacity
 
 from connectors.failures import Failure
-from towpath.connect_login import NO_LOGIN, Login
 from towpath.errors import ConnectError, ConnectorFailed, ConnectUnreachable, NoSuchConnector, Unresolved
+from towpath.pipeline import NO_LOGIN, ConnectLogin
 
 T = TypeVar("T")
 
@@ -117,7 +117,7 @@ class Connect:
     Connect's own message when the answer is not a success; what Connect itself calls passing is asked again for 60 s.
     """
 
-    def __init__(self, url: str, login: Login = NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, url: str, login: ConnectLogin = NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
         self.url, self._login = url.rstrip("/"), login
         try:
             self._client = httpx.Client(

@@ -12,10 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from towpath.kafka.client import LARGEST_RECORD
 from towpath.pipeline import Compaction, Pipeline
-
-#: 16 MiB is the largest document; a record adds its key, headers and the update's own wrapping.
-LARGEST_RECORD = 17 * 1024 * 1024
 
 #: What every topic of the record contract is set to. The broker's time is the record's time, so that retention and
 #: compaction go by when a record came in, however far capture lags behind.

@@ -12,10 +12,10 @@ import httpx
 import platformdirs
 from pydantic import ValidationError
 
-from towpath import mongo_uri
 from towpath.config.credential_files import beside, connect_login, kafka_client, refuse_files, refuse_open, shown
 from towpath.config.schema import Cluster, PipelineFile
 from towpath.errors import BadPipelineFile
+from towpath.mongo import uri as mongo_uri
 from towpath.namespaces import Renames, is_pattern
 from towpath.pipeline import Compaction, Copy, Mode, Pipeline, RunOptions
 

@@ -7,9 +7,9 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from towpath import mongo_uri
 from towpath.errors import TowpathError
-from towpath.mongo_uri import with_option
+from towpath.mongo import uri as mongo_uri
+from towpath.mongo.uri import with_option
 from towpath.pipeline import Pipeline
 
 _DESTINATION = "destination"

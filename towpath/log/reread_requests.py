@@ -16,12 +16,12 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from connectors.rest import Connect
 from towpath.errors import Refused, TopicError
+from towpath.kafka.client import LARGEST_RECORD
 from towpath.kafka.consume import messages
 from towpath.kafka.topics import Topic, Topics, interruptible
 from towpath.log.source_offsets import read_state
 from towpath.namespaces import topic_of
 from towpath.pipeline import Pipeline
-from towpath.topic_settings import LARGEST_RECORD
 
 #: The limits of one request. A single larger `_id` has a request of its own.
 MOST_IDS, MOST_BYTES = 1_000, 512 * 1024

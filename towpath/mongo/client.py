@@ -16,7 +16,7 @@ from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailu
 from pymongo.uri_parser import parse_uri
 
 from towpath.errors import MongoUnreachable, Refused
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import ClusterTime
 from towpath.tls import Trouble, Trust, trouble
 

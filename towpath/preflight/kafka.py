@@ -9,12 +9,13 @@ from towpath.deploy import preconditions
 from towpath.deploy.inventory import Inventory
 from towpath.errors import TopicError
 from towpath.finding import Finding, Precondition, error, ok, warning
+from towpath.kafka.client import LARGEST_RECORD
 from towpath.kafka.topics import Topic
 from towpath.namespaces import topic_of
 from towpath.pipeline import Pipeline
 from towpath.preflight import log, source
 from towpath.text import counted
-from towpath.topic_settings import LARGEST_RECORD, change_settings
+from towpath.topic_settings import change_settings
 
 SUBJECT = "kafka"
 _SHOWN = 3

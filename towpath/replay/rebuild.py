@@ -12,7 +12,7 @@ from towpath.errors import Refused
 from towpath.log import dead_letters
 from towpath.log.integrity import LogCheck
 from towpath.mongo.client import connected
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.replay import connector, rebuild_marker
 from towpath.replay import preconditions as refuse
 from towpath.replay.plan import namespaces

@@ -16,7 +16,7 @@ from towpath.kafka.topics import Place
 from towpath.log import bounds, dead_letters
 from towpath.log.integrity import LogCheck, check
 from towpath.mongo.client import REPLAY_SIDE, ReplicaSet, connected, replay_set
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.replay import connector, rebuild_marker
 from towpath.replay import preconditions as refuse

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from towpath.kafka.client import LARGEST_RECORD
 from towpath.stack import mongod, state
 from towpath.stack.errors import FolderUnusable
 from towpath.stack.options import StackOptions, bootstrap, controller_of, metrics_of, sasl_bootstrap
@@ -94,9 +95,6 @@ def _mongod(name: str, side: str, options: StackOptions, ports: Mapping[str, int
     words = mongod.command(parts.mongod, place, ports[name], side, options.sizes, parameters=options.mongod)
     return words + (options.secured.mongod(side) if options.secured else ())
 
-
-LARGEST_RECORD = 17 * 1024 * 1024
-"""Bytes: a document of 16 MiB, and room for key, headers and batch around it."""
 
 _LOGGING = Path(__file__).parent / "log4j2.yaml"
 _METRICS = Path(__file__).parent / "metrics.yaml"
