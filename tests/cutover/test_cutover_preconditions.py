@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
+from tests.support import mongod
 from towpath.cutover.gate import Limits, run_checks
 from towpath.cutover.preconditions import Preconditions
 from towpath.cutover.steps import CutoverOptions
 from towpath.events import Check
 from towpath.session import opened
-from towpath.stack import mongod
 
 pytestmark = pytest.mark.servers
 
