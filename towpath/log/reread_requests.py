@@ -14,12 +14,10 @@ import bson
 from bson.raw_bson import RawBSONDocument
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from connectors.rest import Connect
 from towpath.errors import Refused, TopicError
 from towpath.kafka.client import LARGEST_RECORD
 from towpath.kafka.consume import messages
 from towpath.kafka.topics import Topic, Topics, interruptible
-from towpath.log.source_offsets import read_state
 from towpath.namespaces import topic_of
 from towpath.pipeline import Pipeline
 
@@ -122,14 +120,6 @@ def _document(elements: bytes) -> bytes:
     return struct.pack("<i", len(elements) + 5) + elements + b"\0"
 
 
-def is_answered(pipeline: Pipeline, connect: Connect, namespace: str, offset: int) -> bool:
-    """Whether the request at an offset, as `write` returned it, is answered: its documents are in the log.
-
-    They are at the destination once the sink has applied the log up to its end (`towpath.barrier`).
-    """
-    return read_state(connect, pipeline.source_connector_of(namespace)).has_answered(offset)
-
-
 def end(pipeline: Pipeline, topics: Topics, existing: Mapping[str, Topic]) -> int:
     """The offset after the last request; 0 without a request topic."""
     return _bounds(pipeline, topics)[1] if pipeline.request_topic in existing else 0
@@ -147,12 +137,11 @@ def waiting(pipeline: Pipeline, topics: Topics, connector: str, answered: int, u
     if answered >= upto:
         return None
     start = max(answered, _bounds(pipeline, topics)[0])  # retention may have deleted requests
-    if start >= upto:
-        return None
-    for message in _read(pipeline.request_topic, topics, start, upto):
-        namespace = namespace_in(message.value())
-        if pipeline.selection.matches(namespace) and pipeline.source_connector_of(namespace) == connector:
-            return message.offset()
+    with topics.reader() as consumer:
+        for _, message in messages(consumer, {(pipeline.request_topic, 0): (start, upto)}):
+            namespace = namespace_in(message.value())
+            if pipeline.selection.matches(namespace) and pipeline.source_connector_of(namespace) == connector:
+                return message.offset()
     return None
 
 
@@ -163,8 +152,3 @@ def namespace_in(value: bytes | None) -> str:
         return str(request.get("namespace", "")) if request.get("ids") else ""
     except bson.errors.InvalidBSON:
         return ""
-
-
-def _read(topic: str, topics: Topics, start: int, upto: int) -> Iterator[Message]:
-    with topics.reader() as consumer:
-        yield from (message for _, message in messages(consumer, {(topic, 0): (start, upto)}))
