@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import ssl
 import struct
 from collections.abc import Iterable, Mapping
@@ -207,6 +208,10 @@ class Pipeline:
     def request_topic(self) -> str:
         """The topic of the re-read requests to MongoSource."""
         return f"{self.name}.requests"
+
+    def is_change_topic(self, topic: str) -> bool:
+        """Whether a topic holds the changes of a namespace of the pipeline."""
+        return re.fullmatch(self.selection.topic_regex(self.name), topic) is not None
 
     @property
     def heartbeat_topics(self) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ broker that is fenced, because it was unresponsive or killed, mistakes a partiti
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -54,8 +53,7 @@ def pipeline_ends(pipeline: Pipeline, topics: Topics, *, stable: bool = True) ->
 
 def change_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> list[Topic]:
     """Every change topic of the pipeline."""
-    pattern = pipeline.selection.topic_regex(pipeline.name)
-    return [topic for name, topic in existing.items() if re.fullmatch(pattern, name)]
+    return [topic for name, topic in existing.items() if pipeline.is_change_topic(name)]
 
 
 @contextmanager
