@@ -26,12 +26,12 @@ _TIMEOUT = httpx.Timeout(10, read=90)  # validation of a connector connects to i
 #: Status → what is wrong, and what to do.
 _REFUSALS = {
     401: (
-        "Kafka Connect asks for a user and a password, or refuses those that it was given",
+        "Kafka Connect requires a user and a password, or refuses the given ones",
         "write user:password into the file of [connect] user_file",
     ),
     403: (
         "Kafka Connect, or a proxy before it, does not allow this to the user",
-        "let it, or name another in the file of [connect] user_file",
+        "allow it, or name another user in the file of [connect] user_file",
     ),
 }
 
@@ -212,7 +212,7 @@ class Connect:
         try:
             return read(answer)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise self._no_connect(method, path, "the answer is JSON, but not what Kafka Connect says") from error
+            raise self._no_connect(method, path, "the answer is JSON, but not Kafka Connect's") from error
 
     def _no_connect(self, method: str, path: str, what: str) -> ConnectError:
         return ConnectError(what, "is this Kafka Connect? ([connect] url)", where=f"{method} {self.url}{path}")
@@ -237,7 +237,7 @@ class Connect:
                 raise self._no_connect(method, path, "the answer is not JSON") from error
         if answer.status_code == 404 and is_page(answer):
             raise ConnectUnreachable(
-                "404, and not in Kafka Connect's words: its worker is still starting, or something else listens there"
+                "404, and not from Kafka Connect itself: its worker is still starting, or something else listens there"
                 " ([connect] url)",
                 where=f"{method} {self.url}{path}",
                 status=404,

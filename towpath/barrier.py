@@ -88,17 +88,17 @@ def uncaptured(name: str, state: SourceState, moment: ClusterTime, selection: st
     """
     position = state.position
     if state.phase == "copy":
-        return f"{name} is still copying what was there at its start{_first_of(state.copying)}"
+        return f"{name} is still making the initial copy{_first_of(state.copying)}"
     if position is None:
         return f"{name} has not captured anything yet"
     if position.snapshot_running:
-        return f"{name} is still copying what was there at its start"
+        return f"{name} is still making the initial copy"
     if selection is not None and state.selection != selection:
-        return f"{name} has not taken up yet which collections belong to the pipeline now"
+        return f"{name} has not applied the present [collections] yet"
     if state.copying:
-        return f"{name} is still copying what came into the pipeline{_first_of(state.copying)}"
+        return f"{name} is still copying collections new to the pipeline{_first_of(state.copying)}"
     if not position.has_passed(moment):
-        return f"{name} has captured up to {position.time}, and {moment} was asked for"
+        return f"{name} has captured up to {position.time}, and must pass {moment}"
     return ""
 
 
@@ -161,11 +161,11 @@ def _wait_applied(pipeline: Pipeline, topics: Topics, waiting: Wait, ends: dict[
                 raise NotYet(f"{first} ({len(unapplied)} partitions are behind)")
 
         waiting.until(all_applied)
-    bounds.refuse(pipeline, topics)  # records that are gone look like applied ones
+    bounds.refuse(pipeline, topics)  # lost records look like applied ones
 
 
-_LATE = 10.0  # seconds behind after which a message says so
-_KEPT = 1_000  # points in time of which the ends of the log are kept
+_LATE = 10.0  # seconds behind after which a message reports it
+_KEPT = 1_000  # points in time whose ends of the log are kept
 
 
 @dataclass(slots=True)
@@ -241,7 +241,7 @@ def asking(session: Session) -> Iterator[Passing | None]:
         return
     except TowpathError as error:
         raise TowpathError(
-            f"{error}; the verifier asks how far the pipeline is; to go by the tries alone, pass --alone"
+            f"{error}; the verifier needs the pipeline's position; to rely on repeated comparisons alone, pass --alone"
         ) from error
     with passing(session) as passed:
         yield passed

@@ -1,4 +1,4 @@
-"""Files with credentials, keys and CAs: read, and refused when other users can read the secrets in them."""
+"""Files with credentials, keys and CAs. Files with secrets that other users can read are refused."""
 
 from __future__ import annotations
 

@@ -40,20 +40,20 @@ def _make(installed: Parts, place: Path) -> None:
             archives.rename(place)
 
 
-def _run_once(found: Parts, archives: Path, folder: Path) -> None:
+def _run_once(installed: Parts, archives: Path, folder: Path) -> None:
     """Run a broker and a worker once, from start to end."""
     state.prepare(folder, archives.name, "secrets")
     broker, controller, worker = state.free_ports(3)
     values = {
         plan.BROKER: plan.broker_properties(folder / "data", broker, [controller]),
-        plan.WORKER: plan.worker_properties(folder, f"{state.HOST}:{broker}", worker, found.plugins),
+        plan.WORKER: plan.worker_properties(folder, f"{state.HOST}:{broker}", worker, installed.plugins),
     }
     files = {main: plan.write_properties(folder / main, properties) for main, properties in values.items()}
     log = folder / "log"
-    processes.run_to_end("kafka's StorageTool", plan.format_command(found, files[plan.BROKER]), log)
+    processes.run_to_end("kafka's StorageTool", plan.format_command(installed, files[plan.BROKER]), log)
     planned = [
-        Process("kafka", "kafka", _writing(found, archives, plan.BROKER, files[plan.BROKER]), broker, log),
-        Process("connect", "connect", _writing(found, archives, plan.WORKER, files[plan.WORKER]), worker, log),
+        Process("kafka", "kafka", _writing(installed, archives, plan.BROKER, files[plan.BROKER]), broker, log),
+        Process("connect", "connect", _writing(installed, archives, plan.WORKER, files[plan.WORKER]), worker, log),
     ]
     running: list[Process] = []
     try:
@@ -66,6 +66,6 @@ def _run_once(found: Parts, archives: Path, folder: Path) -> None:
             processes.stop([process], _GRACE_S)
 
 
-def _writing(found: Parts, archives: Path, main: str, configuration: Path) -> tuple[str, ...]:
-    program, *words = plan.java_command(found, 512, main, str(configuration))
+def _writing(installed: Parts, archives: Path, main: str, configuration: Path) -> tuple[str, ...]:
+    program, *words = plan.java_command(installed, 512, main, str(configuration))
     return (program, f"-XX:ArchiveClassesAtExit={plan.archive(archives, main)}", *words)
