@@ -32,19 +32,15 @@ _SEGMENTS = 2  # lags until the cleaner must run
 _WEEK_MS = 7 * 24 * 3_600_000
 
 
-def retention_settings(retention_ms: int) -> dict[str, str]:
-    return {"retention.ms": str(retention_ms)}
-
-
 def request_settings(pipeline: Pipeline) -> dict[str, str]:
     """Of the request topic. With compaction, which writes requests continuously, it keeps a week at most."""
     is_long = not 0 <= pipeline.retention_ms < _WEEK_MS
-    return plain_settings(pipeline) | (retention_settings(_WEEK_MS) if pipeline.compaction and is_long else {})
+    return plain_settings(pipeline) | ({"retention.ms": str(_WEEK_MS)} if pipeline.compaction and is_long else {})
 
 
 def plain_settings(pipeline: Pipeline) -> dict[str, str]:
     """Of the dead-letter topic, and of a log that is not compacted."""
-    return TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
+    return TOPIC_SETTINGS | {"retention.ms": str(pipeline.retention_ms)}
 
 
 def change_settings(pipeline: Pipeline) -> dict[str, str]:

@@ -130,7 +130,7 @@ def test_what_wait_waits_for(offsets: list[dict[str, Any]], expected: str) -> No
 
 
 def test_what_wait_waits_for_with_debezium_s_own_connector() -> None:
-    assert "still copying" in words(debezium(300, initsync=True), selection=None)
+    assert "still making the initial copy" in words(debezium(300, initsync=True), selection=None)
     assert words(debezium(201), selection=None) == ""
 
 

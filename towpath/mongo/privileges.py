@@ -38,12 +38,8 @@ class Privileges:
         listed = ", ".join(f'{{role: "{role}", db: "{db}"}}' for role, db in roles)
         return f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{listed}])'
 
-    def missing_everywhere(self, actions: Iterable[str]) -> list[str]:
-        """The `actions` that are not granted on all databases at once."""
-        return [action for action in actions if not self._allows(action, "", "")]
-
     def missing(self, actions: Iterable[str], namespace: str) -> list[str]:
-        """The `actions` that are not granted on a namespace."""
+        """The `actions` that are not granted on a namespace; an empty one stands for all databases at once."""
         database, _, collection = namespace.partition(".")
         return [action for action in actions if not self._allows(action, database, collection)]
 

@@ -37,7 +37,7 @@ def _actions(inventory: Inventory) -> tuple[str, ...]:
 def _missing(inventory: Inventory) -> list[str]:
     """The `_actions` that are not granted to the user on all databases."""
     granted = inventory.source.privileges
-    return granted.missing_everywhere(_actions(inventory)) if granted else []
+    return granted.missing(_actions(inventory), "") if granted else []
 
 
 def privileged(inventory: Inventory) -> Iterator[Finding]:

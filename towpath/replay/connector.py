@@ -22,14 +22,14 @@ from towpath.log.lag import gaps, peek
 from towpath.mongo.client import REPLAY_SIDE, connected
 from towpath.pipeline import Pipeline
 from towpath.replay.plan import Log, Replay, change_topics, definition, late_starts
-from towpath.topic_settings import TOPIC_SETTINGS, retention_settings
+from towpath.topic_settings import plain_settings
 
 _ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
 
 
 def begin(replay: Replay, connect: Connect, topics: Topics, say: Callable[[str], None]) -> None:
     """Create what the replay needs, its connector last. Delete the positions of an earlier replay of this name."""
-    settings = TOPIC_SETTINGS | retention_settings(replay.pipeline.retention_ms)
+    settings = plain_settings(replay.pipeline)
     if replay.dead_letter_topic not in topics.all():
         topics.create(replay.dead_letter_topic, 1, replay.pipeline.replication_factor, settings)
         say(f"created topic {replay.dead_letter_topic}")
