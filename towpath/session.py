@@ -45,7 +45,7 @@ class Session:
     def require_deployed(self) -> None:
         """Raise `NoSuchConnector` unless the pipeline has been deployed, `KafkaUnreachable` when no broker answers.
 
-        Kafka is asked first: without it Connect lets every request wait for 90 s and then answers 500.
+        Kafka is queried first: without it Connect answers every request with 500, after 90 s.
         """
         self.topics.brokers()
         connectors = statuses(self.connect, self.pipeline.connectors)

@@ -64,7 +64,7 @@ def refuse_unable(pipeline: Pipeline) -> None:
     """Raise `Refused` for a pipeline whose source connector does not support re-reads."""
     if not pipeline.has_own_source:
         raise Refused(
-            f"{pipeline.name} captures with Debezium's own connector, which reads nothing again;"
+            f"{pipeline.name} captures with Debezium's own connector, which does not support re-reads;"
             ' use mode = "exactly-once", or copy = "towpath"'
         )
 
@@ -76,12 +76,12 @@ def refuse_unanswered(pipeline: Pipeline, topics: Topics, namespace: str) -> Non
         raise Refused(f"{namespace} is not in the pipeline {pipeline.name}; see [collections]")
     existing = topics.all()
     if pipeline.request_topic not in existing:
-        raise Refused(f"there is no topic {pipeline.request_topic} at {topics.bootstrap}; `towpath deploy` makes it")
+        raise Refused(f"there is no topic {pipeline.request_topic} at {topics.bootstrap}; `towpath deploy` creates it")
     topic = topic_of(pipeline.name, namespace)
     if topic not in existing:
         raise Refused(
-            f"nothing was ever captured of {namespace}: there is no topic {topic} at {topics.bootstrap}; is that its"
-            " name at the source? (`towpath deploy` makes the topics of collections that are there)"
+            f"nothing of {namespace} was ever captured: there is no topic {topic} at {topics.bootstrap}; is that its"
+            " name at the source? (`towpath deploy` creates the topics of existing collections)"
         )
 
 

@@ -222,7 +222,7 @@ def write_properties(file: Path, values: Mapping[str, str]) -> Path:
 
 
 def _escaped(value: str) -> str:
-    """A value as Java reads it back: backslashes doubled, what is not ASCII as \\uXXXX."""
+    """A value escaped for Java: backslashes are doubled, and characters outside ASCII become \\uXXXX."""
     doubled = value.replace("\\", "\\\\")
     units = doubled.encode("utf-16-be")
     pairs = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))
