@@ -1,7 +1,7 @@
 """The connectors of a pipeline: `source.json` and `sink.json`, or `plain-source.json` and `plain-sink.json`, filled in.
 
 The JSON files hold every decision that is the same for all pipelines; `%(…)s` marks what the pipeline file decides.
-No secret is in them: `${file:…}` is resolved by the Connect worker (FileConfigProvider).
+They hold no secrets: the Connect worker resolves `${file:…}` (FileConfigProvider).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from towpath import mongo_uri
+from towpath.mongo import uri as mongo_uri
 from towpath.namespaces import Selection
 from towpath.pipeline import Pipeline
 from towpath.topic_settings import change_settings
 
-#: A poll is bounded only by its number of records, and a record can have 16 MB: this many fit into a worker's heap.
+#: Only the number of records bounds a poll, and a record can have 16 MB: so many fit into a worker's heap.
 #: A transaction takes full polls until its batch is full, so this is lowered to a divisor of `batch_records`.
 POLL_RECORDS = 4
 

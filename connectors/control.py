@@ -1,4 +1,4 @@
-"""Connectors that are there: their states, waited for, stopped, resumed, their offsets moved and forgotten."""
+"""Deployed connectors: waits for their states, stops them, moves and forgets their offsets."""
 
 from __future__ import annotations
 
@@ -30,11 +30,19 @@ def _status(connect: Connect, name: str) -> Connector:
         return Connector(name, "MISSING", "", ())
 
 
+def missing(connect: Connect, connectors: Iterable[Connector], advice: str) -> NoSuchConnector | None:
+    """The error for the first connector that does not exist; None when all do."""
+    for connector in connectors:
+        if connector.state == "MISSING" and connect.config(connector.name) is None:
+            return NoSuchConnector(f"there is no connector {connector.name} at {connect.url}", advice=advice)
+    return None
+
+
 @dataclass(slots=True)
 class Wait:
-    """Waits until something has come about, a connector has failed, or the time is over; times are in seconds.
+    """Waits for a condition, until a connector has failed or the time is over; times are in seconds.
 
-    Trouble that may pass, such as a worker that rebalances or does not answer, is waited out until the time is over.
+    It goes on waiting during trouble that may pass, such as a worker that rebalances or does not answer.
     """
 
     connect: Connect
@@ -42,63 +50,59 @@ class Wait:
     """The connectors that must not fail."""
     timeout: float
     late: str
-    """What the message begins with when the time is over."""
+    """The beginning of the message when the time is over."""
     pause: float = 0.2
     failed_for: float = 5.0
-    """A failure may be that of the tasks that a change is about to replace."""
+    """How long a failure must last: it may be of tasks that a change is about to replace."""
     passing: tuple[type[TowpathError], ...] = (ConnectUnreachable, Passing)
     say: Callable[[str], object] = lambda _: None
     _end: float = field(init=False)
-    _told: bool = field(default=False, init=False)
-    _well: float = field(default_factory=time.monotonic, init=False)
+    _reported: bool = field(default=False, init=False)
+    _healthy_at: float = field(default_factory=time.monotonic, init=False)
 
     def __post_init__(self) -> None:
         self.extend()
 
     def extend(self) -> None:
-        """The time begins anew."""
+        """Start the time again."""
         self._end = time.monotonic() + self.timeout
 
-    def until(self, look: Callable[[], T]) -> T:
-        """What `look` returns, as soon as it does not raise `NotYet` with what it saw.
+    def until(self, condition: Callable[[], T]) -> T:
+        """The result of `condition`, once it no longer raises `NotYet` with the state that it found.
 
         Raises `NoSuchConnector` and `TowpathError` with the reason for connectors that are gone or have failed, and
-        what was raised last when the time is over.
+        the last error when the time is over.
         """
         while True:
             try:
-                return look()
+                return condition()
             except TowpathError as error:
                 if isinstance(error, NoSuchConnector) or not isinstance(error, (NotYet, *self.passing)):
                     raise
                 self._go_on(error)
 
     def _go_on(self, last: TowpathError) -> None:
-        found, failed = list[Connector](), None
+        connectors, failed = list[Connector](), None
         try:
-            found = statuses(self.connect, self.names)
-            failed = self._failure(found)
+            connectors = statuses(self.connect, self.names)
+            failed = self._failure(connectors)
         except self.passing as error:
             last = error
         is_trouble = not isinstance(last, NotYet)
-        if is_trouble and not self._told:
+        if is_trouble and not self._reported:
             self.say(f"{last}; waiting for it, up to {self.timeout:.0f} s")
-        self._told = is_trouble
+        self._reported = is_trouble
         now = time.monotonic()
-        self._well = self._well if failed else now
-        if failed and now >= self._well + self.failed_for:
+        self._healthy_at = self._healthy_at if failed else now
+        if failed and now >= self._healthy_at + self.failed_for:
             raise failed
         if now > self._end:
-            standing = ", ".join(f"{c.name} is {c.state} with {len(c.tasks)} tasks" for c in found if not c.running)
-            raise type(last)(f"{self.late}: {'; '.join(filter(None, (str(last), standing)))}") from last
+            states = ", ".join(f"{c.name} is {c.state} with {len(c.tasks)} tasks" for c in connectors if not c.running)
+            raise type(last)(f"{self.late}: {'; '.join(filter(None, (str(last), states)))}") from last
         time.sleep(self.pause)
 
-    def _failure(self, found: Iterable[Connector]) -> TowpathError | None:
-        for connector in found:
-            if connector.state == "MISSING" and self.connect.config(connector.name) is None:
-                words = f"there is no connector {connector.name} at {self.connect.url}"
-                return NoSuchConnector(words, advice="was it removed meanwhile?")
-        return failure(found)
+    def _failure(self, connectors: Iterable[Connector]) -> TowpathError | None:
+        return missing(self.connect, connectors, "was it removed meanwhile?") or failure(connectors)
 
 
 def wait_running(connect: Connect, pipeline: Pipeline, timeout: float, names: Iterable[str] | None = None) -> None:
@@ -119,23 +123,17 @@ def wait_stopped(connect: Connect, name: str) -> None:
     """Wait until a connector is STOPPED, and its tasks are gone."""
 
     def stopped() -> None:
-        (found,) = statuses(connect, [name])
-        if found.state != "STOPPED" or found.tasks:
+        (connector,) = statuses(connect, [name])
+        if connector.state != "STOPPED" or connector.tasks:
             raise NotYet("")
 
     Wait(connect, [name], _STOPS, f"not stopped after {_STOPS:.0f} s", failed_for=math.inf).until(stopped)
 
 
 def stop_sink(pipeline: Pipeline, connect: Connect) -> None:
-    """Stop the pipeline's sink; once this returns, none of its tasks is left that Connect knows of."""
+    """Stop the pipeline's sink; when this returns, Connect has none of its tasks any more."""
     connect.stop(pipeline.sink_connector)
     wait_stopped(connect, pipeline.sink_connector)
-
-
-def resume_sink(pipeline: Pipeline, connect: Connect, timeout: float) -> None:
-    """Resume the pipeline's sink where its positions are, and wait until it runs; `timeout` in seconds."""
-    connect.resume(pipeline.sink_connector)
-    wait_running(connect, pipeline, timeout, [pipeline.sink_connector])
 
 
 #: A sink's consumers leave their group a while after its tasks have stopped; until then Connect answers 500.
@@ -151,7 +149,7 @@ _while_leaving = tenacity.retry(
 def forget_offsets(connect: Connect, name: str) -> None:
     """Forget a STOPPED connector's positions, if it has any.
 
-    Connect answers 500 for ever about a source connector that was made STOPPED and never had a task.
+    For a source connector that was created STOPPED and never had a task, Connect always answers 500 to the deletion.
     """
     if connect.offsets(name):
         connect.forget_offsets(name)
@@ -159,5 +157,5 @@ def forget_offsets(connect: Connect, name: str) -> None:
 
 @_while_leaving
 def move_offsets(connect: Connect, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Have a STOPPED sink's consumers go on at these offsets."""
+    """Make a STOPPED sink's consumers continue at these offsets."""
     connect.move_offsets(name, offsets)

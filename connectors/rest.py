@@ -1,6 +1,6 @@
 """The Connect REST API, typed: every endpoint, URL and status code that Towpath uses is in this file.
 
-An answer is read to its last byte or given up; anything but what Connect answers is a `ConnectError`.
+Every answer is read to its end within a time limit. An answer that is not Connect's is a `ConnectError`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import httpx
 import tenacity
 
 from connectors.failures import Failure
-from towpath.connect_login import NO_LOGIN, Login
 from towpath.errors import ConnectError, ConnectorFailed, ConnectUnreachable, NoSuchConnector, Unresolved
+from towpath.pipeline import NO_LOGIN, ConnectLogin
 
 T = TypeVar("T")
 
@@ -26,12 +26,12 @@ _TIMEOUT = httpx.Timeout(10, read=90)  # validation of a connector connects to i
 #: Status → what is wrong, and what to do.
 _REFUSALS = {
     401: (
-        "Kafka Connect asks for a user and a password, or refuses those that it was given",
+        "Kafka Connect requires a user and a password, or refuses the given ones",
         "write user:password into the file of [connect] user_file",
     ),
     403: (
         "Kafka Connect, or a proxy before it, does not allow this to the user",
-        "let it, or name another in the file of [connect] user_file",
+        "allow it, or name another user in the file of [connect] user_file",
     ),
 }
 
@@ -62,18 +62,18 @@ class Connector:
 
     @property
     def causes(self) -> tuple[Failure, ...]:
-        """Of itself and its tasks, each once."""
+        """The failures of the connector and its tasks, each once."""
         traces = [self.trace if self.state == "FAILED" else ""] + [t.trace for t in self.tasks if t.state == "FAILED"]
         return tuple(dict.fromkeys(Failure.of(trace) for trace in traces if trace))
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """The same in words."""
+        """The messages of `causes`."""
         return tuple(cause.what for cause in self.causes)
 
 
 def failure(connectors: Iterable[Connector], advice: str = "") -> ConnectorFailed | None:
-    """What has failed of these, as an error; None when nothing has."""
+    """The failures of these connectors as one error; None when none has failed."""
     failed = [connector for connector in connectors if connector.causes]
     if not failed:
         return None
@@ -83,23 +83,22 @@ def failure(connectors: Iterable[Connector], advice: str = "") -> ConnectorFaile
 
 
 class Passing(ConnectError):
-    """The workers share out the work again, or the topic of configurations has no leader: the same request succeeds a
-    moment later."""
+    """The workers rebalance, or the topic of configurations has no leader: the same request succeeds a moment later."""
 
 
-#: Connect answers some failures with 500 or 400 and words only. What it says when it could not read a configuration,
-#: or could not write it (AbstractHerder, KafkaConfigBackingStore), and of a file that a configuration refers to.
+#: Connect answers some failures with 500 or 400 and only a message: when it could not read or write a configuration
+#: (AbstractHerder, KafkaConfigBackingStore), and about a file that a configuration refers to.
 _PASSING = re.compile("a rebalance is expected|the request can be safely retried")
 _UNRESOLVED = re.compile(r"Could not read properties|\$\{file:")
 
 
 def _kind(answer: httpx.Response) -> type[ConnectError]:
-    words = message(answer)
-    if answer.status_code == 409 or (answer.status_code == 500 and _PASSING.search(words)):
+    text = message(answer)
+    if answer.status_code == 409 or (answer.status_code == 500 and _PASSING.search(text)):
         return Passing
     if answer.status_code == 404 and is_about_connector(answer):
         return NoSuchConnector
-    return Unresolved if _UNRESOLVED.search(words) else ConnectError
+    return Unresolved if _UNRESOLVED.search(text) else ConnectError
 
 
 _retry_passing = tenacity.retry(
@@ -114,10 +113,10 @@ class Connect:
     """A Connect cluster behind the URL of one of its workers.
 
     Every call raises `ConnectUnreachable` when nobody answers and `ConnectError` with method, path, status and
-    Connect's own message when the answer is not a success; what Connect itself calls passing is asked again for 60 s.
+    Connect's own message when the answer is not a success. Failures that Connect calls temporary are retried for 60 s.
     """
 
-    def __init__(self, url: str, login: Login = NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(self, url: str, login: ConnectLogin = NO_LOGIN, transport: httpx.BaseTransport | None = None) -> None:
         self.url, self._login = url.rstrip("/"), login
         try:
             self._client = httpx.Client(
@@ -133,28 +132,28 @@ class Connect:
         self._client.close()
 
     def version(self) -> str:
-        return self._said("GET", "/", lambda found: of(str, found["version"]))
+        return self._read("GET", "/", lambda root: of(str, root["version"]))
 
     def kafka_cluster(self) -> str:
-        """The id of the Kafka cluster that the workers work with."""
-        return self._said("GET", "/", lambda found: of(str, found["kafka_cluster_id"]))
+        """The id of the workers' Kafka cluster."""
+        return self._read("GET", "/", lambda root: of(str, root["kafka_cluster_id"]))
 
     def plugins(self) -> dict[str, str]:
         """Class name → version of every plugin that the worker has, transforms and converters included."""
-        return self._said(
+        return self._read(
             "GET",
             "/connector-plugins",
-            lambda found: {str(plugin["class"]): str(plugin.get("version")) for plugin in found},
+            lambda plugins: {str(plugin["class"]): str(plugin.get("version")) for plugin in plugins},
             params={"connectorsOnly": "false"},
         )
 
     def names(self) -> list[str]:
-        return self._said("GET", "/connectors", names)
+        return self._read("GET", "/connectors", names)
 
     def config(self, name: str) -> dict[str, str] | None:
         """The configuration as it was put, `${…}` unresolved; None if there is no such connector."""
         try:
-            return self._said("GET", f"/connectors/{name}/config", settings)
+            return self._read("GET", f"/connectors/{name}/config", settings)
         except NoSuchConnector:
             return None
 
@@ -167,29 +166,26 @@ class Connect:
         self._ask("POST", "/connectors", json={"name": name, "config": dict(config), "initial_state": "STOPPED"})
 
     def errors(self, name: str, config: Mapping[str, str]) -> dict[str, list[str]]:
-        """What Connect and the connector itself have against the configuration: key → messages; empty when nothing."""
+        """The objections of Connect and the connector to the configuration: key → messages; empty without any."""
         plugin = config["connector.class"].rsplit(".", 1)[-1]
         whole = {**config, "name": name}
-        return self._said("PUT", f"/connector-plugins/{plugin}/config/validate", faults, json=whole)
+        return self._read("PUT", f"/connector-plugins/{plugin}/config/validate", faults, json=whole)
 
     def status(self, name: str) -> Connector:
-        return self._said("GET", f"/connectors/{name}/status", lambda found: _connector(name, found))
+        return self._read("GET", f"/connectors/{name}/status", lambda status: _connector(name, status))
 
     def offsets(self, name: str) -> list[dict[str, Any]]:
-        """What the connector has committed: `[{"partition": {…}, "offset": {…}}, …]`."""
-        return self._said("GET", f"/connectors/{name}/offsets", offsets)
+        """The connector's committed offsets: `[{"partition": {…}, "offset": {…}}, …]`."""
+        return self._read("GET", f"/connectors/{name}/offsets", offsets)
 
     def forget_offsets(self, name: str) -> None:
         """Remove all offsets of a connector, which must be STOPPED."""
         self._ask("DELETE", f"/connectors/{name}/offsets")
 
     def move_offsets(self, name: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Have a sink, which must be STOPPED, go on at these offsets: (topic, partition) → the next to read."""
+        """Make a sink, which must be STOPPED, continue at these offsets: (topic, partition) → the next to read."""
         moved = [
-            {
-                "partition": {"kafka_topic": topic, "kafka_partition": partition},
-                "offset": {"kafka_offset": offset},
-            }
+            {"partition": {"kafka_topic": topic, "kafka_partition": partition}, "offset": {"kafka_offset": offset}}
             for (topic, partition), offset in offsets.items()
         ]
         self._ask("PATCH", f"/connectors/{name}/offsets", json={"offsets": moved})
@@ -210,13 +206,13 @@ class Connect:
     def delete(self, name: str) -> None:
         self._ask("DELETE", f"/connectors/{name}")
 
-    def _said(self, method: str, path: str, read: Callable[[Any], T], **request: Any) -> T:
-        """What an answer says. Raises `ConnectError` for JSON of another shape than Connect's."""
-        found = self._ask(method, path, **request)
+    def _read(self, method: str, path: str, read: Callable[[Any], T], **request: Any) -> T:
+        """The answer as `read` decodes it. Raises `ConnectError` for JSON of another shape than Connect's."""
+        answer = self._ask(method, path, **request)
         try:
-            return read(found)
+            return read(answer)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise self._no_connect(method, path, "the answer is JSON, but not what Kafka Connect says") from error
+            raise self._no_connect(method, path, "the answer is JSON, but not Kafka Connect's") from error
 
     def _no_connect(self, method: str, path: str, what: str) -> ConnectError:
         return ConnectError(what, "is this Kafka Connect? ([connect] url)", where=f"{method} {self.url}{path}")
@@ -235,47 +231,45 @@ class Connect:
         except (httpx.RequestError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error
         if answer.is_success:
-            return self._decoded(answer, method, path) if answer.content else None
+            try:
+                return answer.json() if answer.content else None
+            except (ValueError, RecursionError) as error:
+                raise self._no_connect(method, path, "the answer is not JSON") from error
         if answer.status_code == 404 and is_page(answer):
             raise ConnectUnreachable(
-                "404, and not in Kafka Connect's words: its worker is still starting, or something else listens there"
+                "404, and not from Kafka Connect itself: its worker is still starting, or something else listens there"
                 " ([connect] url)",
                 where=f"{method} {self.url}{path}",
                 status=404,
             )
-        words, advice = _REFUSALS.get(answer.status_code) or (message(answer), "")
-        what, where = f"{answer.status_code}: {words}", f"{method} {self.url}{path}"
+        reason, advice = _REFUSALS.get(answer.status_code) or (message(answer), "")
+        what, where = f"{answer.status_code}: {reason}", f"{method} {self.url}{path}"
         raise _kind(answer)(what, advice, where=where, status=answer.status_code)
 
     def _unreachable(self, error: Exception) -> ConnectUnreachable:
         trouble = self._login.trouble(self.url)
-        words, advice = (trouble.what, trouble.advice) if trouble else (str(error), "is a worker running there?")
-        what = f"cannot reach Kafka Connect at {self.url}: {words}"
+        reason, advice = (trouble.what, trouble.advice) if trouble else (str(error), "is a worker running there?")
+        what = f"cannot reach Kafka Connect at {self.url}: {reason}"
         return ConnectUnreachable(what, f"{advice} ([connect] url)", where=self.url)
 
-    def _decoded(self, answer: httpx.Response, method: str, path: str) -> Any:
-        try:
-            return answer.json()
-        except (ValueError, RecursionError) as error:
-            raise self._no_connect(method, path, "the answer is not JSON") from error
+
+def _connector(name: str, status: Any) -> Connector:
+    tasks = tuple(Task(int(task["id"]), *_state(task)) for task in status["tasks"])
+    state, worker, trace = _state(status["connector"])
+    return Connector(name, state, worker, tasks, trace)
 
 
-def _connector(name: str, found: Any) -> Connector:
-    told = found["connector"]
-    tasks = tuple(_task(task) for task in found["tasks"])
-    return Connector(name, of(str, told["state"]), str(told["worker_id"]), tasks, str(told.get("trace", "")))
+def _state(status: Any) -> tuple[str, str, str]:
+    """(state, worker, trace) of a connector or task"""
+    return of(str, status["state"]), str(status["worker_id"]), str(status.get("trace", ""))
 
 
-def _task(told: Any) -> Task:
-    return Task(int(told["id"]), of(str, told["state"]), str(told["worker_id"]), str(told.get("trace", "")))
-
-
-_WHOLE = 120.0  # seconds until an answer has to be there to its last byte, however steadily it drips
+_WHOLE = 120.0  # seconds until the last byte of an answer must have come, however steadily it drips
 _LARGEST = 256 << 20  # bytes; the largest answer, all offsets of a copy of many ranges, is far below
 
 
 def read(answer: httpx.Response) -> httpx.Response:
-    """An answer with its whole body. Raises `TimeoutError` when its end does not come, or is too far off."""
+    """An answer with its whole body. Raises `TimeoutError` when it does not end in time, or is too large."""
     end, size = time.monotonic() + _WHOLE, 0
     parts: list[bytes] = []
     for part in answer.iter_bytes():
@@ -286,21 +280,21 @@ def read(answer: httpx.Response) -> httpx.Response:
     return httpx.Response(answer.status_code, content=b"".join(parts))
 
 
-def names(found: Any) -> list[str]:
-    return sorted(of(str, name) for name in of(list, found))
+def names(answer: Any) -> list[str]:
+    return sorted(of(str, name) for name in of(list, answer))
 
 
-def settings(found: Any) -> dict[str, str]:
-    return {of(str, key): of(str, value) for key, value in found.items()}
+def settings(answer: Any) -> dict[str, str]:
+    return {of(str, key): of(str, value) for key, value in answer.items()}
 
 
-def faults(found: Any) -> dict[str, list[str]]:
-    values = [item["value"] for item in found["configs"] if item["value"]]  # Debezium lists settings without one
+def faults(answer: Any) -> dict[str, list[str]]:
+    values = [item["value"] for item in answer["configs"] if item["value"]]  # Debezium lists settings without one
     return {value["name"]: [of(str, error) for error in value["errors"]] for value in values if value["errors"]}
 
 
-def offsets(found: Any) -> list[dict[str, Any]]:
-    items = [item for item in of(list, found["offsets"]) if item["offset"] is not None]
+def offsets(answer: Any) -> list[dict[str, Any]]:
+    items = [item for item in of(list, answer["offsets"]) if item["offset"] is not None]
     return [{"partition": of(dict, item["partition"]), "offset": of(dict, item["offset"])} for item in items]
 
 
@@ -312,21 +306,21 @@ def of(kind: type[T], value: Any) -> T:
 
 def message(answer: httpx.Response) -> str:
     try:
-        said = str(answer.json()["message"])
+        text = str(answer.json()["message"])
     except (ValueError, KeyError, TypeError, RecursionError):
-        said = answer.text[:200] or answer.reason_phrase or "without a word"
-    return "".join(character if character.isprintable() else " " for character in said).strip()
+        text = answer.text[:200] or answer.reason_phrase or "without a word"
+    return "".join(character if character.isprintable() else " " for character in text).strip()
 
 
 def is_page(answer: httpx.Response) -> bool:
-    """Whether it is the web server's own page, which answers before the worker has begun."""
+    """Whether it is the web server's own page, which answers before the worker has started."""
     return answer.content.lstrip().startswith(b"<")
 
 
-def is_about_connector(missing: httpx.Response) -> bool:
-    """Whether a 404 is Connect's word on a connector, and not that of a web server, or on a path that nobody knows."""
+def is_about_connector(answer: httpx.Response) -> bool:
+    """Whether a 404 is Connect's answer about a connector, and not about an unknown path, or that of a web server."""
     try:
-        told = missing.json()
-        return bool(told["error_code"] == 404 and told["message"] != "HTTP 404 Not Found")
+        error = answer.json()
+        return bool(error["error_code"] == 404 and error["message"] != "HTTP 404 Not Found")
     except (ValueError, KeyError, TypeError, RecursionError):
         return False

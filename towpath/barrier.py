@@ -34,9 +34,9 @@ def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, s
     soon as a connector has failed. `say` receives a message at the start of each step.
     """
     waiting = _waiting(pipeline, connect, timeout, say)
-    moment = _source_time(pipeline)
+    target = _source_time(pipeline)
     requests_end = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
-    _wait_captured(pipeline, waiting, moment, say)
+    _wait_captured(pipeline, waiting, target, say)
     if requests_end:
         say("waiting until all requested documents are re-read")
         _wait_answered(pipeline, topics, waiting, requests_end)
@@ -62,43 +62,43 @@ def _source_time(pipeline: Pipeline) -> ClusterTime:
         return operation_time(client)
 
 
-def _wait_captured(pipeline: Pipeline, waiting: Wait, moment: ClusterTime, say: Callable[[str], None]) -> None:
-    say(f"waiting until capture has passed {moment}, the source's time now")
+def _wait_captured(pipeline: Pipeline, waiting: Wait, target: ClusterTime, say: Callable[[str], None]) -> None:
+    say(f"waiting until capture has passed {target}, the source's time now")
 
     def captured() -> None:
-        if reason := _uncaptured(pipeline, waiting.connect, moment):
+        if reason := _uncaptured(pipeline, waiting.connect, target):
             raise NotYet(reason)
 
     waiting.until(captured)
 
 
-def _uncaptured(pipeline: Pipeline, connect: Connect, moment: ClusterTime) -> str:
-    """Why the first lagging source connector has not passed `moment`; empty when all have."""
+def _uncaptured(pipeline: Pipeline, connect: Connect, target: ClusterTime) -> str:
+    """Why the first lagging source connector has not passed `target`; empty when all have."""
     for name in pipeline.source_connectors:
         config = (connect.config(name) or {}) if pipeline.has_own_source else {}
-        if reason := uncaptured(name, read_state(connect, name), moment, config.get(SELECTION)):
+        if reason := uncaptured(name, read_state(connect, name), target, config.get(SELECTION)):
             return reason
     return ""
 
 
-def uncaptured(name: str, state: SourceState, moment: ClusterTime, selection: str | None) -> str:
-    """Why a source connector has not captured everything up to the cluster time `moment`; empty when it has.
+def uncaptured(name: str, state: SourceState, target: ClusterTime, selection: str | None) -> str:
+    """Why a source connector has not captured everything up to the cluster time `target`; empty when it has.
 
     `selection` is the setting that MongoSource must have applied; None for Debezium's own connector.
     """
     position = state.position
     if state.phase == "copy":
-        return f"{name} is still copying what was there at its start{_first_of(state.copying)}"
+        return f"{name} is still making the initial copy{_first_of(state.copying)}"
     if position is None:
         return f"{name} has not captured anything yet"
     if position.snapshot_running:
-        return f"{name} is still copying what was there at its start"
+        return f"{name} is still making the initial copy"
     if selection is not None and state.selection != selection:
-        return f"{name} has not taken up yet which collections belong to the pipeline now"
+        return f"{name} has not applied the present [collections] yet"
     if state.copying:
-        return f"{name} is still copying what came into the pipeline{_first_of(state.copying)}"
-    if not position.has_passed(moment):
-        return f"{name} has captured up to {position.time}, and {moment} was asked for"
+        return f"{name} is still copying collections new to the pipeline{_first_of(state.copying)}"
+    if not position.has_passed(target):
+        return f"{name} has captured up to {position.time}, and must pass {target}"
     return ""
 
 
@@ -161,16 +161,16 @@ def _wait_applied(pipeline: Pipeline, topics: Topics, waiting: Wait, ends: dict[
                 raise NotYet(f"{first} ({len(unapplied)} partitions are behind)")
 
         waiting.until(all_applied)
-    bounds.refuse(pipeline, topics)  # records that are gone look like applied ones
+    bounds.refuse(pipeline, topics)  # lost records look like applied ones
 
 
-_LATE = 10.0  # seconds behind after which a message says so
-_KEPT = 1_000  # points in time of which the ends of the log are kept
+_LATE = 10.0  # seconds behind after which a message reports it
+_KEPT = 1_000  # points in time whose ends of the log are kept
 
 
 @dataclass(slots=True)
 class Passing:
-    """The barrier of `towpath wait` without waiting: `passed(moment)` checks once."""
+    """The barrier of `towpath wait` without waiting: `passed(target)` checks once."""
 
     session: Session
     done: Callable[[], dict[Place, int]]
@@ -180,17 +180,17 @@ class Passing:
     _reported: bool = False
     _behind_since: float | None = None
 
-    def __call__(self, moment: Timestamp) -> bool:
+    def __call__(self, target: Timestamp) -> bool:
         try:
-            return self._passed(moment)
+            return self._passed(target)
         except (TowpathError, PyMongoError) as error:  # it may succeed when the next document is due
             if not self._reported:
                 self.session.say(f"cannot read the pipeline's position: {error}; differences wait for it")
             self._reported = True
             return False
 
-    def _passed(self, moment: Timestamp) -> bool:
-        at = ClusterTime(moment.time, moment.inc)
+    def _passed(self, target: Timestamp) -> bool:
+        at = ClusterTime(target.time, target.inc)
         ends = self._ends.get(at)
         if ends is None:
             if not self._captured(at):
@@ -208,19 +208,14 @@ class Passing:
         contents = peek(self.session.topics, unapplied, limit=0)
         return not any(gap.records for gap in contents.values())  # else control records only
 
-    def _captured(self, moment: ClusterTime) -> bool:
-        if reason := _uncaptured(self.session.pipeline, self.session.connect, moment):
-            self._report_late(reason)
-            return False
-        self._behind_since = None
-        return True
-
-    def _report_late(self, reason: str) -> None:
-        """Report once that capture lags, when it has done so for `_LATE` seconds."""
-        self._behind_since = self._behind_since or time.monotonic()
-        if not self._reported and time.monotonic() - self._behind_since > _LATE:
+    def _captured(self, target: ClusterTime) -> bool:
+        """Whether capture has passed `target`. Reports once when it has lagged for `_LATE` seconds."""
+        reason = _uncaptured(self.session.pipeline, self.session.connect, target)
+        self._behind_since = (self._behind_since or time.monotonic()) if reason else None
+        if self._behind_since and not self._reported and time.monotonic() - self._behind_since > _LATE:
             self.session.say(f"differences wait for the pipeline: {reason}")
             self._reported = True
+        return not reason
 
 
 @contextlib.contextmanager
@@ -241,7 +236,7 @@ def asking(session: Session) -> Iterator[Passing | None]:
         return
     except TowpathError as error:
         raise TowpathError(
-            f"{error}; the verifier asks how far the pipeline is; to go by the tries alone, pass --alone"
+            f"{error}; the verifier needs the pipeline's position; to rely on repeated comparisons alone, pass --alone"
         ) from error
     with passing(session) as passed:
         yield passed

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import base64
+import re
+import ssl
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import bson
 
-from towpath.connect_login import NO_LOGIN, Login
 from towpath.errors import TowpathError
-from towpath.kafka_client import ANYBODY, KafkaClient
+from towpath.kafka.client import ANYBODY, KafkaClient
 from towpath.namespaces import Renames, Selection
+from towpath.tls import Trouble, Trust, trouble
 
 #: How records are applied: exactly once, in transactions (MongoSink), or at least once (mongo-kafka's sink).
 Mode = Literal["exactly-once", "plain"]
@@ -52,6 +55,37 @@ class RunOptions:
     verify: bool
     repair: bool
     """Whether dead letters are re-read once the destination accepts them."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ConnectLogin:
+    """Credentials for Connect's REST API: user and password, and PEM files for TLS; empty where not needed."""
+
+    user: str = ""
+    password: str = ""
+    ca: str = ""
+    certificate: str = ""
+
+    @property
+    def basic(self) -> tuple[str, str] | None:
+        return (self.user, self.password) if self.user else None
+
+    def context(self) -> ssl.SSLContext | bool:
+        """The TLS context that verifies the worker's certificate. Raises `OSError` for files that cannot be used."""
+        return self._trust(tls=True).context() if self.ca or self.certificate else True
+
+    def trouble(self, url: str) -> Trouble | None:
+        """What is wrong with TLS at this URL."""
+        parts = urlsplit(url)
+        tls = parts.scheme == "https"
+        return trouble([(parts.hostname or "", parts.port or (443 if tls else 80))], self._trust(tls=tls))
+
+    def _trust(self, *, tls: bool) -> Trust:
+        names = "[connect] ca", "[connect] certificate"
+        return Trust(tls, self.ca, self.certificate, "", "https:// in [connect] url", *names)
+
+
+NO_LOGIN = ConnectLogin()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -93,7 +127,7 @@ class Pipeline:
     """None for a log that keeps every record."""
     kafka_client: KafkaClient = ANYBODY
     """The login of all Kafka clients, including those that Connect creates for the connectors."""
-    connect_login: Login = NO_LOGIN
+    connect_login: ConnectLogin = NO_LOGIN
     """The login for Connect's REST API."""
     run: RunOptions = RunOptions(compact=False, verify=False, repair=True)
 
@@ -174,6 +208,10 @@ class Pipeline:
     def request_topic(self) -> str:
         """The topic of the re-read requests to MongoSource."""
         return f"{self.name}.requests"
+
+    def is_change_topic(self, topic: str) -> bool:
+        """Whether a topic holds the changes of a namespace of the pipeline."""
+        return re.fullmatch(self.selection.topic_regex(self.name), topic) is not None
 
     @property
     def heartbeat_topics(self) -> tuple[str, ...]:

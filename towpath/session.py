@@ -10,10 +10,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from pymongo.errors import PyMongoError
 
-from connectors.control import statuses
+from connectors.control import missing, statuses
 from connectors.rest import Connect
 from towpath.config import loading as pipeline_file
-from towpath.errors import NoSuchConnector, TowpathError
+from towpath.errors import TowpathError
 from towpath.kafka.topics import Topics
 from towpath.mongo.client import kept_open
 from towpath.pipeline import Pipeline
@@ -45,15 +45,12 @@ class Session:
     def require_deployed(self) -> None:
         """Raise `NoSuchConnector` unless the pipeline has been deployed, `KafkaUnreachable` when no broker answers.
 
-        Kafka is asked first: without it Connect lets every request wait for 90 s and then answers 500.
+        Kafka is queried first: without it Connect answers every request with 500, after 90 s.
         """
         self.topics.brokers()
-        for connector in statuses(self.connect, self.pipeline.connectors):
-            if connector.state == "MISSING" and self.connect.config(connector.name) is None:
-                raise NoSuchConnector(
-                    f"there is no connector {connector.name} at {self.connect.url}",
-                    advice="has the pipeline been deployed?",
-                )
+        connectors = statuses(self.connect, self.pipeline.connectors)
+        if error := missing(self.connect, connectors, "has the pipeline been deployed?"):
+            raise error
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Files that are kept on this machine about a pipeline: written whole, locked, and what is said when that cannot be."""
+"""Files about a pipeline on this machine: written atomically, and locked."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ import platformdirs
 from towpath.errors import TowpathError
 from verifier import Options
 
+#: The lock of `verify --follow`.
+FOLLOW = "follow"
 _NEW = ".new"
-_LEFT = 60.0  # seconds after which a file that nobody holds is taken for left behind
+_STALE = 60.0  # seconds after which a temporary file that nobody locks is removed
 
 
 def folder(pipeline: str) -> Path:
-    """Where a pipeline's state is kept on this machine; nobody else may look into it. Raises `TowpathError`."""
+    """The folder of a pipeline's state on this machine, which only its owner can read. Raises `TowpathError`."""
     place = platformdirs.user_state_path("towpath") / pipeline
-    with told(place):
+    with file_errors(place):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         place.chmod(0o700)
     return place
@@ -33,45 +35,45 @@ def folder(pipeline: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A file that is being written. Raises `TowpathError` when it cannot be."""
+    """A file that is being written. Raises `TowpathError` on failure."""
 
     place: Path
     _file: TextIO
 
     def write(self, text: str) -> None:
-        with told(self.place):
+        with file_errors(self.place):
             self._file.write(text)
 
 
 @contextmanager
 def writing(place: Path, turn: AbstractContextManager[object] | None = None) -> Iterator[Writing]:
-    """A file that takes the place of `place` once everything is written to it; only its owner can read it.
+    """A new file that replaces `place` at the end of the `with`; only its owner can read it.
 
-    It does so inside of `turn`. Several may write at once: the last to end counts. Whatever goes wrong, what was there
-    before is whole. Raises `TowpathError` when it cannot be written.
+    `turn` is entered while it is replaced. With several writers the last one to end wins. On any failure the old file
+    stays whole. Raises `TowpathError` when the file cannot be written.
     """
-    with told(place):
+    with file_errors(place):
         _sweep(place)
         number, name = tempfile.mkstemp(prefix=f".{place.name}.", suffix=_NEW, dir=place.parent)
         file = os.fdopen(number, "w")
-        fcntl.flock(file, fcntl.LOCK_EX)  # so that nobody takes it for left behind
+        fcntl.flock(file, fcntl.LOCK_EX)  # so that no other writer removes it
     new = Path(name)
     try:
         yield Writing(place, file)
-        with told(place):
+        with file_errors(place):
             file.flush()
             with turn or nullcontext():
                 new.replace(place)
     finally:
         new.unlink(missing_ok=True)
-        with suppress(OSError):  # what could not be flushed was told
+        with suppress(OSError):  # a failed flush was reported
             file.close()
 
 
 def publish(place: Path, text: str) -> None:
-    """Write a page for others, who find it whole at every moment. Raises `OSError`."""
+    """Write a page that readers always find whole. Raises `OSError`."""
     target = place.resolve()
-    if (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK):  # a pipe, for one
+    if (target.exists() and not target.is_file()) or not os.access(target.parent, os.W_OK):  # such as a pipe
         place.write_text(text, encoding="utf-8", errors="backslashreplace")
         return
     new = target.with_name(f".{target.name}.{os.getpid()}{_NEW}")
@@ -83,21 +85,21 @@ def publish(place: Path, text: str) -> None:
 
 
 def _sweep(place: Path) -> None:
-    """Remove what writers of this file have left that were killed."""
-    for left in place.parent.glob(f".{place.name}.*{_NEW}"):
-        with suppress(OSError), left.open("r+") as file:
-            if time.time() - left.stat().st_mtime > _LEFT:
+    """Remove the temporary files of writers of this file that were killed."""
+    for leftover in place.parent.glob(f".{place.name}.*{_NEW}"):
+        with suppress(OSError), leftover.open("r+") as file:
+            if time.time() - leftover.stat().st_mtime > _STALE:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                left.unlink(missing_ok=True)
+                leftover.unlink(missing_ok=True)
 
 
 @contextmanager
 def locked(place: Path, *, wait: bool = False) -> Iterator[str]:
-    """Hold the lock file `place`: empty text while it is ours; else who holds it, and nothing is held.
+    """Lock the file `place`. Yields an empty text, or its present holder if the lock is not free.
 
-    With `wait` it is ours in the end.
+    With `wait`, waits until it is free.
     """
-    with told(place):
+    with file_errors(place):
         file = place.open("a+")
         place.chmod(0o600)
     with file:
@@ -106,7 +108,7 @@ def locked(place: Path, *, wait: bool = False) -> Iterator[str]:
         except BlockingIOError:
             yield _holder(file)
             return
-        with told(place):
+        with file_errors(place):
             file.truncate(0)
             file.write(f"{os.getpid()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC")
             file.flush()
@@ -114,10 +116,10 @@ def locked(place: Path, *, wait: bool = False) -> Iterator[str]:
 
 
 def holder(place: Path) -> str:
-    """Who holds a lock file; empty when nobody does."""
+    """The holder of a lock file; empty when nobody holds it."""
     if not place.exists():
         return ""
-    with told(place), place.open() as file:
+    with file_errors(place), place.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -131,18 +133,14 @@ def _holder(file: TextIO) -> str:
 
 
 @contextmanager
-def told(place: Path) -> Iterator[None]:
-    """What goes wrong with a file, as a `TowpathError`."""
+def file_errors(place: Path) -> Iterator[None]:
+    """Turns an `OSError` about a file into a `TowpathError`."""
     try:
         yield
     except OSError as error:
         raise TowpathError(
             f"cannot keep {place}: {error.strerror}; make room there, or name another folder with XDG_STATE_HOME"
         ) from error
-
-
-#: Held by `verify --follow`.
-FOLLOW = "follow"
 
 
 def lock(name: str, verb: str) -> Path:
@@ -152,15 +150,15 @@ def lock(name: str, verb: str) -> Path:
 
 @contextmanager
 def alone(name: str, verb: str, words: str = "") -> Iterator[None]:
-    """Raises `TowpathError` where another `towpath VERB` of the pipeline is at work on this machine.
+    """Raises `TowpathError` while another `towpath VERB` of the pipeline runs on this machine.
 
-    `words`: the command, where the verb alone does not say it.
+    `words`: the command, if it is not the verb alone.
     """
     with locked(lock(name, verb)) as holder:
         if holder:
             raise TowpathError(
-                f"another `towpath {words or verb}` of {name} is at work here ({holder}); one is enough:"
-                " `towpath status` shows how the pipeline does"
+                f"another `towpath {words or verb}` of {name} runs here ({holder}); one is enough: `towpath status`"
+                " shows the state of the pipeline"
             )
         yield
 
@@ -172,16 +170,16 @@ def following_alone(name: str) -> AbstractContextManager[None]:
 
 @contextmanager
 def journaled(name: str, options: Options, say: Callable[[str], None]) -> Iterator[Options]:
-    """With the journal, which is of one verification at a time: others do without, and cannot be resumed.
+    """The options with the journal, which one verification at a time can use; others have none and cannot be resumed.
 
-    Raises `TowpathError` where the run that is to be resumed is at work.
+    Raises `TowpathError` when the run to resume is still running.
     """
     with locked(lock(name, "verify")) as holder:
         if holder and options.resume:
             raise TowpathError(
-                f"another `towpath verify` of {name} is at work here ({holder}), and the journal is of its run: there"
-                " is none to go on with until it ends"
+                f"another `towpath verify` of {name} runs here ({holder}) and uses the journal: no run can be resumed"
+                " until it ends"
             )
         if holder:
-            say(f"another `towpath verify` of {name} is at work here ({holder}): this run keeps no journal to --resume")
+            say(f"another `towpath verify` of {name} runs here ({holder}): this run keeps no journal to --resume")
         yield options if holder else replace(options, journal=folder(name) / "verify.journal")

@@ -1,13 +1,19 @@
-"""Counts, durations, sizes and times as people read them: one way for every message, table and page."""
+"""Counts, lists, durations, sizes and times as people read them, the same in every message, table and page."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 
 def counted(number: int, noun: str) -> str:
     """`1 document`, `6,101 documents`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def first_few(names: Sequence[str], most: int) -> str:
+    """The first names, and the number of the others: `a, b, c and 4 more`."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def duration(seconds: float) -> str:

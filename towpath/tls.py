@@ -1,6 +1,6 @@
-"""Why a server cannot be talked to, where TLS may be the reason: a handshake of our own, which tells more than clients.
+"""Finds TLS problems of a connection with a handshake of its own, which shows more than the clients' errors.
 
-Nothing is sent but the handshake, and no password is needed for it.
+It sends nothing but the handshake, which needs no password.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _PATIENCE = 3.0  # seconds for the handshake
-_SILENCE = 0.5  # seconds after which a server that says nothing is taken to wait for the client
+_SILENCE = 0.5  # seconds after which a server that sends nothing must be waiting for the client
 _EXPIRED, _NOT_YET, _OTHER_HOST, _OTHER_IP = 10, 9, 62, 64  # X509_V_ERR_… of OpenSSL
-#: Of OpenSSL's names of reasons, such as TLSV1_ALERT_UNKNOWN_CA.
+#: Parts of OpenSSL's names of reasons, such as TLSV1_ALERT_UNKNOWN_CA.
 _REFUSES = ("UNKNOWN_CA", "BAD_CERTIFICATE", "CERTIFICATE_UNKNOWN", "CERTIFICATE_EXPIRED", "ends the connection")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Trust:
-    """How a client was to connect. `key` is its certificate and key in one PEM file; empty names are none.
+    """A client's TLS settings. `key` is a PEM file with its certificate and key; empty names mean no file.
 
-    The last three are words for its user: what switches TLS on, what names the CA, what names the certificate.
+    `switch`, `ca_option` and `key_option` are for messages: what enables TLS, names the CA, and names the certificate.
     """
 
     tls: bool
@@ -34,7 +34,7 @@ class Trust:
     checks_host: bool = True
 
     def unusable(self) -> Trouble | None:
-        """What is wrong with the files; asked first, as OpenSSL asks the terminal for a password that is missing."""
+        """The problem with the files, if any. Checked first: OpenSSL asks the terminal for a missing password."""
         try:
             self.context()
         except OSError as error:
@@ -43,24 +43,25 @@ class Trust:
 
     def context(self) -> ssl.SSLContext:
         """Raises `OSError`, `ssl.SSLError` among them, for files that cannot be used."""
-        made = ssl.create_default_context(cafile=self.ca or None)
-        made.check_hostname = self.checks_host
+        context = ssl.create_default_context(cafile=self.ca or None)
+        context.check_hostname = self.checks_host
         if self.key:
-            made.load_cert_chain(self.key, password=lambda: self.password)
-        return made
+            context.load_cert_chain(self.key, password=lambda: self.password)
+        return context
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What was found, and what to do."""
+    """A problem, and what to do."""
 
     what: str
     advice: str
 
 
 def trouble(addresses: Iterable[tuple[str, int]], trust: Trust) -> Trouble | None:
-    """The first trouble with TLS at one of these addresses; None when that is not what is wrong."""
-    context = _unchecked()
+    """The first problem with TLS at one of these addresses; None when TLS is not the problem."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if trust.tls:
         try:
             context = trust.context()
@@ -69,32 +70,25 @@ def trouble(addresses: Iterable[tuple[str, int]], trust: Trust) -> Trouble | Non
     for host, port in addresses:
         try:
             with socket.create_connection((host, port), timeout=_PATIENCE) as plain:
-                found = _with_tls(plain, host, context, trust) if trust.tls else _without(plain, context, trust)
+                problem = _with_tls(plain, host, context, trust) if trust.tls else _without(plain, context, trust)
         except OSError:
-            continue  # nobody is there, which is no matter of TLS
-        if found:
-            return found
+            continue  # nothing listens there, which has nothing to do with TLS
+        if problem:
+            return problem
     return None
 
 
-def _unchecked() -> ssl.SSLContext:
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
-    return made
-
-
 def _unusable(trust: Trust, error: OSError) -> Trouble:
-    named = " and ".join(filter(None, (trust.ca, trust.key)))
-    why = error.strerror or str(error)
+    files = " and ".join(filter(None, (trust.ca, trust.key)))
     return Trouble(
-        f"cannot use the PEM files {named}: {why}",
+        f"cannot use the PEM files {files}: {error.strerror or error}",
         f"{trust.ca_option} names the CA, {trust.key_option} a certificate with its key, and the password of an"
         " encrypted key has to be given with it",
     )
 
 
 def _without(plain: socket.socket, context: ssl.SSLContext, trust: Trust) -> Trouble | None:
-    """A client without TLS: does the server speak it?"""
+    """For a client without TLS: whether the server speaks it."""
     try:
         context.wrap_socket(plain).close()
     except ssl.SSLError as error:
@@ -112,7 +106,7 @@ def _with_tls(plain: socket.socket, host: str, context: ssl.SSLContext, trust: T
             if secured.recv(1) == b"":
                 return _refused("it ends the connection", trust) if trust.key else _wants_certificate(trust)
     except TimeoutError:
-        return None  # it waits for the client to speak: all is well
+        return None  # it waits for the client: no problem
     except ssl.SSLCertVerificationError as error:
         return _unverified(host, error.verify_code, trust)
     except ssl.SSLError as error:

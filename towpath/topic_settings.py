@@ -1,24 +1,20 @@
-"""What the topics of a pipeline are set to: how long their records stay, and what Kafka's cleaner may do.
+"""The settings of a pipeline's topics: how long their records stay, and what Kafka's cleaner may do.
 
-A change topic that is compacted has segments of `min.compaction.lag.ms` at most, and is cleaned when half of what may
-be cleaned is new, or when something of it is as old as two lags (`max.compaction.lag.ms`). So a document that was
-deleted or replaced is out of the log two lags later: one until its segment is closed (the active one is never
-cleaned), one until that segment may be touched. A segment is only closed by a record that comes later;
-`towpath.compaction.service` has one come where nothing else does.
+A compacted change topic has segments of at most `min.compaction.lag.ms`. It is cleaned when half of the cleanable part
+is new, or when a record in it is older than two lags (`max.compaction.lag.ms`). A deleted or replaced document is out
+of the log two lags later: one until its segment is closed (the active one is never cleaned), one until the cleaner may
+process that segment. Only a later record closes a segment; `towpath.compaction.service` requests one where none comes.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
-from towpath.pipeline import Compaction, Pipeline
+from towpath.kafka.client import LARGEST_RECORD
+from towpath.pipeline import Pipeline
 
-#: 16 MiB is the largest document; a record adds its key, headers and the update's own wrapping.
-LARGEST_RECORD = 17 * 1024 * 1024
-
-#: What every topic of the record contract is set to. The broker's time is the record's time, so that retention and
-#: compaction go by when a record came in, however far capture lags behind.
+#: The settings of every topic of the record contract. A record has the broker's time, so that retention and compaction
+#: go by its arrival, however far capture lags behind.
 TOPIC_SETTINGS = {
     "cleanup.policy": "delete",
     "message.timestamp.type": "LogAppendTime",
@@ -28,40 +24,32 @@ TOPIC_SETTINGS = {
 #: Heartbeats are of no use after a while; small segments let retention take them.
 HEARTBEAT_SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000", "segment.ms": "3600000"}
 
-#: The only trace of compaction that stays when it is switched off: the mark that the topic was compacted once, so
-#: that no moment before that can be rebuilt from it.
+#: This setting stays when compaction is disabled. It shows that the topic was compacted once, so that no point in time
+#: before that can be rebuilt from it.
 MARK = "min.compaction.lag.ms"
 POLICY = "cleanup.policy"
-_SEGMENTS = 2  # lags until the cleaner has to work
+_SEGMENTS = 2  # lags until the cleaner must run
 _WEEK_MS = 7 * 24 * 3_600_000
 
 
-def retention_settings(retention_ms: int) -> dict[str, str]:
-    return {"retention.ms": str(retention_ms)}
-
-
 def request_settings(pipeline: Pipeline) -> dict[str, str]:
-    """Of the topic of requests. Compaction asks without end, and what is answered is of no use: a week is kept."""
-    found = plain_settings(pipeline)
-    weeks = pipeline.compaction and not 0 <= pipeline.retention_ms < _WEEK_MS
-    return found | retention_settings(_WEEK_MS) if weeks else found
+    """Of the request topic. With compaction, which writes requests continuously, it keeps a week at most."""
+    is_long = not 0 <= pipeline.retention_ms < _WEEK_MS
+    return plain_settings(pipeline) | ({"retention.ms": str(_WEEK_MS)} if pipeline.compaction and is_long else {})
 
 
 def plain_settings(pipeline: Pipeline) -> dict[str, str]:
-    """Of the topic of dead letters, and of a log that is not compacted."""
-    return TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
+    """Of the dead-letter topic, and of a log that is not compacted."""
+    return TOPIC_SETTINGS | {"retention.ms": str(pipeline.retention_ms)}
 
 
 def change_settings(pipeline: Pipeline) -> dict[str, str]:
-    """Of the change topics. Without compaction nothing is said of it, so that `MARK` stays where it is."""
-    found = plain_settings(pipeline)
-    return found | _compacted(pipeline.compaction, found) if pipeline.compaction else found
-
-
-def _compacted(compaction: Compaction, settings: dict[str, str]) -> dict[str, str]:
-    forever = settings["retention.ms"] == "-1"
-    return {
-        POLICY: "compact" if forever else "compact,delete",
+    """Of the change topics. Without compaction its settings are left out, so that `MARK` stays."""
+    settings, compaction = plain_settings(pipeline), pipeline.compaction
+    if compaction is None:
+        return settings
+    return settings | {
+        POLICY: "compact" if pipeline.retention_ms == -1 else "compact,delete",
         MARK: str(compaction.lag_ms),
         "max.compaction.lag.ms": str(_SEGMENTS * compaction.lag_ms),
         "delete.retention.ms": str(compaction.delete_retention_ms),
@@ -75,8 +63,7 @@ def is_compacted(settings: Mapping[str, str]) -> bool:
 
 
 def pipeline_topics(pipeline: Pipeline, existing: Iterable[str]) -> list[str]:
-    """Those of the existing topics that belong to the pipeline: changes, requests, dead letters, heartbeats."""
-    pattern = pipeline.selection.topic_regex(pipeline.name)
+    """The existing topics of the pipeline: changes, requests, dead letters, heartbeats."""
     whole = f"__debezium-heartbeat.{pipeline.name}-whole"
     others = {pipeline.request_topic, pipeline.dead_letter_topic, whole, *pipeline.heartbeat_topics}
-    return [name for name in existing if name in others or re.fullmatch(pattern, name)]
+    return [name for name in existing if name in others or pipeline.is_change_topic(name)]

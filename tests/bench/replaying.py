@@ -15,8 +15,8 @@ from tests.bench.pairs import say
 from tests.bench.report import BASE, Found, Part, at_least
 from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Way, pipeline_file, way
 from tests.support import oracle
+from tests.support.mongod import start_replica_set
 from towpath import stack as embedded
-from towpath.stack.mongod import start_replica_set
 
 _REPLAY = f"{BASE} replay"
 _TOWPATH = Path(sys.executable).parent / "towpath"

@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from towpath.stack import mongod, tools
+from tests.support import mongod
+from towpath.stack import tools
 
 pytestmark = pytest.mark.servers
 

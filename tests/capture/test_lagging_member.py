@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from pymongo import MongoClient, WriteConcern
 
+from tests.support import mongod
 from tests.support.awaited import until
+from tests.support.mongod import MongodSizes
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
-from towpath.stack import mongod
-from towpath.stack.mongod import MongodSizes
 
 pytestmark = pytest.mark.servers
 

@@ -16,6 +16,7 @@ from tests.support.pipeline import Pipeline, Settings, towpath
 from towpath.config import loading as pipeline_file
 from towpath.kafka.topics import Topics
 from towpath.log import reread_requests
+from towpath.log.source_offsets import read_state
 
 pytestmark = pytest.mark.servers
 
@@ -126,8 +127,9 @@ def test_what_is_asked_for_is_read_again_in_its_place(exactly_once: Pipeline) ->
         offset = reread_requests.write(spec, topics, exactly_once.namespace("docs"), ids)
         exactly_once.wait()
         assert offset == 0
-        assert reread_requests.is_answered(spec, connect, exactly_once.namespace("docs"), offset)
-        assert not reread_requests.is_answered(spec, connect, exactly_once.namespace("docs"), offset + 1)
+        state = read_state(connect, spec.source_connector_of(exactly_once.namespace("docs")))
+        assert state.has_answered(offset)
+        assert not state.has_answered(offset + 1)
     exactly_once.assert_same("docs", at_least=100)
     assert exactly_once.status()["requests_waiting"] == []
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pymongo.errors import InvalidOperation
 
+from tests.support import mongod
+from tests.support.mongod import MongodSizes, Servers
 from towpath import session
 from towpath.mongo.client import connected
-from towpath.stack import mongod
-from towpath.stack.mongod import MongodSizes, Servers
 
 pytestmark = pytest.mark.servers
 

@@ -19,10 +19,11 @@ from pymongo import UpdateOne
 
 from tests.bench import load
 from tests.conftest import MakePipeline
-from tests.support import bsonbytes, cleaner, log, oracle, raw
+from tests.support import bsonbytes, cleaner, log, mongod, oracle, raw
 from tests.support.awaited import until
 from tests.support.cleaner import Disk
 from tests.support.compactor import Service
+from tests.support.mongod import MongodSizes
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.ticker import Ticker
 from tests.support.workload import Workload
@@ -36,8 +37,6 @@ from towpath.events import Round
 from towpath.kafka.topics import Topics
 from towpath.log import integrity
 from towpath.session import opened
-from towpath.stack import mongod
-from towpath.stack.mongod import MongodSizes
 
 pytestmark = pytest.mark.servers
 

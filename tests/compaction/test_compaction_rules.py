@@ -112,7 +112,7 @@ def violations(pipeline: Pipeline, every_ms: int | None = None) -> list[str]:
 
 def test_what_cannot_be_compacted_is_refused() -> None:
     (reason,) = violations(COMPACTED)  # of mode plain, with Debezium's copy
-    assert "reads nothing again" in reason
+    assert "does not support re-reads" in reason
     once = replace(PIPELINE, mode="exactly-once")
     (reason,) = violations(once)
     assert "compact = true" in reason

@@ -5,7 +5,7 @@ import pytest
 from towpath.config.loading import read
 from towpath.deploy.credentials import destination_uri, properties, write
 from towpath.errors import BadPipelineFile
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import Copy
 
 MINIMAL = """

@@ -16,7 +16,7 @@ from towpath import cli
 from towpath.config.loading import read
 from towpath.deploy.credentials import destination_uri, properties
 from towpath.errors import BadPipelineFile
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 
 FILE = """
 name = "shop"

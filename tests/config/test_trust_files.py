@@ -8,11 +8,11 @@ import pytest
 
 from connectors.configs import definitions
 from tests.support.secured import documented_acls, documented_roles
-from towpath import mongo_uri
 from towpath.config.loading import read
 from towpath.deploy import credentials
 from towpath.errors import BadPipelineFile, MongoUnreachable, TowpathError
-from towpath.kafka_client import KafkaClient, login, of, properties
+from towpath.kafka.client import KafkaClient, login, of, properties
+from towpath.mongo import uri as mongo_uri
 from towpath.mongo.client import connected
 from towpath.mongo.privileges import (
     COPY_ACTIONS,
@@ -21,7 +21,7 @@ from towpath.mongo.privileges import (
     POSITION_ACTIONS,
     SOURCE_ACTIONS,
 )
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import Pipeline
 from towpath.preflight.connect import exposed
 

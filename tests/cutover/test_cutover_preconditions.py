@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
+from tests.support import mongod
 from towpath.cutover import gate
 from towpath.cutover.gate import Readiness, Result, Rule
 from towpath.cutover.steps import CutoverOptions
 from towpath.events import Check
 from towpath.session import opened
-from towpath.stack import mongod
 
 pytestmark = pytest.mark.servers
 

@@ -119,7 +119,8 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         assert_at_ends(pipeline, there)
         for documents in destination:  # an echo would be the whole document, without the mark
             documents.update_many({"_id": {"$in": ECHOES}}, {"$set": {"mark": 1}})
-        control.resume_sink(there.pipeline, there.connect, TIMEOUT)
+        there.connect.resume(there.pipeline.sink_connector)
+        control.wait_running(there.connect, there.pipeline, TIMEOUT, [there.pipeline.sink_connector])
         with pytest.raises(Refused, match="not STOPPED"):
             reverse_pipeline.skip_to_end(there)
         written(source, seed + 3)

@@ -23,12 +23,12 @@ from tests.support.certificates import Authority
 from tests.support.pipeline import towpath
 from tests.support.secured import NAME, Secured, running, worker_by_certificate, write
 from towpath import stack as embedded
-from towpath.connect_login import Login
 from towpath.errors import TowpathError
 from towpath.kafka import hanging_transactions
+from towpath.kafka.client import of
 from towpath.kafka.topics import Topics
-from towpath.kafka_client import of
 from towpath.mongo.client import connected
+from towpath.pipeline import ConnectLogin
 
 pytestmark = pytest.mark.servers
 
@@ -259,7 +259,9 @@ def kafka(settings: dict[str, str], bootstrap: str) -> None:
 
 def connect(doors: Doors, url: str = "", **other: str) -> None:
     known = doors.secured
-    login = Login("towpath", known.known.connect, str(known.authority.file), str(known.authority.folder / "rest.pem"))
+    login = ConnectLogin(
+        "towpath", known.known.connect, str(known.authority.file), str(known.authority.folder / "rest.pem")
+    )
     with Connect(url or known.stack.connect, dataclasses.replace(login, **other)) as client:
         client.version()
 

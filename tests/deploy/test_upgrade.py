@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from tests.support import oracle
+from tests.support import mongod, oracle
 from tests.support.awaited import until
+from tests.support.mongod import MongodSizes, Servers
 from towpath import stack as embedded
-from towpath.stack import mongod
-from towpath.stack.mongod import MongodSizes, Servers
 
 pytestmark = pytest.mark.servers
 

@@ -21,14 +21,13 @@ from pymongo.errors import PyMongoError
 from tests.faults.command import Command
 from tests.faults.offsets import SourceOffsets
 from tests.faults.site import Site
-from tests.support import oracle, progress, raw
+from tests.support import mongod, oracle, progress, raw
 from tests.support.awaited import until
+from tests.support.mongod import MongodSizes
 from tests.support.pipeline import Pipeline, Settings
 from tests.support.progress import State as Stage
 from towpath.log import reread_requests
 from towpath.session import opened
-from towpath.stack import mongod
-from towpath.stack.mongod import MongodSizes
 
 COPY, HAND_OVER, MIDDLE, END = range(4)
 """The turns of a round: it copies once, hands over once, and what wants no writes comes last."""

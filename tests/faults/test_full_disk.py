@@ -16,10 +16,10 @@ from tests.faults.command import Command
 from tests.support import oracle, raw
 from tests.support.awaited import until
 from tests.support.disk import Disk, small_disk
+from tests.support.mongod import MongodSizes
 from tests.support.pipeline import TOWPATH, Addresses, Pipeline, Settings, towpath
 from tests.support.ticker import Ticker
 from towpath import stack as embedded
-from towpath.stack.mongod import MongodSizes
 
 pytestmark = [pytest.mark.long, pytest.mark.servers]
 COUNT = 200

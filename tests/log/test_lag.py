@@ -22,12 +22,12 @@ from tests.support.servers import replica_set
 from towpath.config.loading import read
 from towpath.errors import MongoUnreachable
 from towpath.kafka import consume
+from towpath.kafka.client import LARGEST_RECORD
 from towpath.kafka.topics import Topics
 from towpath.log import lag
 from towpath.mongo import client as clusters
 from towpath.mongo.client import briefly
 from towpath.status.collector import read_status
-from towpath.topic_settings import LARGEST_RECORD
 
 pytestmark = pytest.mark.servers
 

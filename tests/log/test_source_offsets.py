@@ -114,11 +114,14 @@ def test_a_copy_s_progress_rate_and_time_left() -> None:
     [
         ([], "has not captured anything yet"),
         ([root("copy", "shop.a"), plan("shop.a", 3), part("shop.a", 0, 70)], "(shop.a: 70 of about 1,000)"),
-        ([root("copy", "shop.a", "shop.b")], "still copying what was there at its start (shop.a: 0 of about 0; 2 coll"),
+        ([root("copy", "shop.a", "shop.b")], "still making the initial copy (shop.a: 0 of about 0; 2 coll"),
         ([root("stream")], "has not captured anything yet"),
-        ([root("stream", selection="other"), debezium(300)], "has not taken up yet which collections"),
-        ([root("stream", "shop.a"), debezium(300)], "still copying what came into the pipeline (shop.a"),
-        ([root("stream"), debezium(200)], "has captured up to 200:1, and 200:1 was asked for"),
+        ([root("stream", selection="other"), debezium(300)], "has not applied the present"),
+        (
+            [root("stream", "shop.a"), debezium(300)],
+            "still copying collections new to the pipeline (shop.a",
+        ),
+        ([root("stream"), debezium(200)], "has captured up to 200:1, and must pass 200:1"),
         ([root("stream"), debezium(201)], ""),
     ],
 )
@@ -127,7 +130,7 @@ def test_what_wait_waits_for(offsets: list[dict[str, Any]], expected: str) -> No
 
 
 def test_what_wait_waits_for_with_debezium_s_own_connector() -> None:
-    assert "still copying" in words(debezium(300, initsync=True), selection=None)
+    assert "still making the initial copy" in words(debezium(300, initsync=True), selection=None)
     assert words(debezium(201), selection=None) == ""
 
 

@@ -14,12 +14,12 @@ import pytest
 from pymongo import MongoClient, WriteConcern
 from pymongo.errors import OperationFailure, PyMongoError
 
-from tests.support import servers
+from tests.support import mongod, servers
 from tests.support.awaited import until
 from tests.support.secured import documented_roles
 from towpath.errors import TowpathError
 from towpath.mongo import write_block
-from towpath.stack import mongod, processes
+from towpath.stack import processes
 from verifier.descriptions import version
 
 pytestmark = pytest.mark.servers

@@ -10,6 +10,7 @@ from towpath.deploy.inventory import DESTINATION_SET
 from towpath.deploy.preconditions import partition_count
 from towpath.errors import ConnectError, ConnectUnreachable, Refused
 from towpath.finding import Finding, refusal
+from towpath.kafka.client import LARGEST_RECORD
 from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SourceState
 from towpath.mongo.client import ReplicaSet
@@ -17,7 +18,7 @@ from towpath.namespaces import Renames
 from towpath.pipeline import ClusterTime, Copy, CopyMethod, Pipeline
 from towpath.preflight import cluster, connect, file, kafka, log
 from towpath.resnapshot import Captured
-from towpath.topic_settings import LARGEST_RECORD, TOPIC_SETTINGS
+from towpath.topic_settings import TOPIC_SETTINGS
 
 PIPELINE = Pipeline(
     name="move",

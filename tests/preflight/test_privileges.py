@@ -29,7 +29,7 @@ def grant(actions: list[str], **resource: Any) -> dict[str, Any]:
     ],
 )
 def test_the_source_has_to_be_readable_everywhere(granted: list[dict[str, Any]], missing: list[str]) -> None:
-    assert Privileges("u@admin", tuple(granted)).missing_everywhere(SOURCE_ACTIONS) == missing
+    assert Privileges("u@admin", tuple(granted)).missing(SOURCE_ACTIONS, "") == missing
 
 
 @pytest.mark.parametrize(

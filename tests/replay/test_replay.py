@@ -22,16 +22,15 @@ from pymongo import MongoClient
 
 from connectors.rest import Connect
 from tests.conftest import MakePipeline
-from tests.support import bsonbytes, oracle, raw, workers
+from tests.support import bsonbytes, mongod, oracle, raw, workers
 from tests.support.awaited import until
 from tests.support.damage import damage, document
+from tests.support.mongod import MongodSizes, Servers
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.started import started
 from tests.support.workload import Workload
 from tests.support.writer import Writer
 from towpath import stack as embedded
-from towpath.stack import mongod
-from towpath.stack.mongod import MongodSizes, Servers
 
 pytestmark = pytest.mark.servers
 

@@ -14,14 +14,13 @@ import httpx
 import pytest
 from pymongo import MongoClient
 
-from tests.support import history, oracle
+from tests.support import history, mongod, oracle
 from tests.support.awaited import until
+from tests.support.mongod import MongodSizes
 from tests.support.pipeline import TOWPATH, Addresses, Pipeline, Settings, towpath
 from tests.support.started import started
 from tests.support.ticker import Ticker
 from towpath import stack as embedded
-from towpath.stack import mongod
-from towpath.stack.mongod import MongodSizes
 
 pytestmark = pytest.mark.servers
 

@@ -33,7 +33,8 @@ from tests.support.workload.versions import VERSION
 from tests.support.writer import Writer
 from towpath import stack as embedded
 from towpath.log import reread_requests
-from towpath.session import opened
+from towpath.log.source_offsets import read_state
+from towpath.session import Session, opened
 
 pytestmark = pytest.mark.servers
 
@@ -71,6 +72,10 @@ def read_from_source(pipeline: Pipeline) -> int:
     """How many documents the source has ever handed out."""
     metrics = pipeline.source_client.admin.command("serverStatus")["metrics"]
     return int(metrics["document"]["returned"])
+
+
+def answered(it: Session, namespace: str, offset: int) -> bool:
+    return read_state(it.connect, it.pipeline.source_connector_of(namespace)).has_answered(offset)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +199,7 @@ def test_documents_read_again_while_they_change_are_answered_once_each_and_equal
             for _ in range(times):
                 asked = reread_requests.write(it.pipeline, it.topics, name, wanted)
                 assert asked is not None
-                until("answer", partial(reread_requests.is_answered, it.pipeline, it.connect, name, asked))
+                until("answer", partial(answered, it, name, asked))
             ticker.wait_for(ticker.done + 5)
         pipeline.wait()
     pipeline.assert_same("docs", at_least=1000)

@@ -23,14 +23,13 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from tests.conftest import MakePipeline
-from tests.support import raw
+from tests.support import mongod, raw
 from tests.support.awaited import until
 from tests.support.disk import Disk, small_disk
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.progress import applied
 from tests.support.ticker import Ticker
 from towpath import stack as embedded
-from towpath.stack import mongod
 
 pytestmark = pytest.mark.servers
 

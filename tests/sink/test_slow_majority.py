@@ -15,11 +15,11 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
+from tests.support import mongod
 from tests.support.awaited import until
 from tests.support.batches import await_backlog, sink_paused
+from tests.support.mongod import MongodSizes
 from tests.support.pipeline import Settings
-from towpath.stack import mongod
-from towpath.stack.mongod import MongodSizes
 
 pytestmark = pytest.mark.servers
 

@@ -21,11 +21,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pymongo import MongoClient, WriteConcern
 from pymongo.errors import OperationFailure
 
-from tests.support import schema
+from tests.support import mongod, schema
+from tests.support.mongod import Root
 from tests.support.started import started
+from tests.support.workers import add_worker
 from towpath import stack as embedded
-from towpath.stack import mongod, parts, plan, state
-from towpath.stack.mongod import Root
+from towpath.stack import parts, plan, state
 from towpath.stack.state import free_ports
 from towpath.stack.tools import version
 
@@ -268,6 +269,6 @@ def test_a_killed_worker_comes_back_and_another_can_join_it(running: embedded.St
     """The last test of this file: the stack has one worker more from here on."""
     embedded.kill(running.directory, "connect-0")
     embedded.start(running.directory, "connect-0")
-    url = embedded.add_worker(running.directory).connect_urls[1]
+    url = add_worker(running.directory).connect_urls[1]
     assert httpx.get(f"{url}/health", timeout=30).json()["status"] == "healthy"
     assert embedded.status(running.directory).running

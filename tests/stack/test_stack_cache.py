@@ -99,5 +99,5 @@ def test_a_program_that_is_not_the_pinned_mongod_is_refused(tmp_path: Path) -> N
     program = tmp_path / "mongod"
     program.write_text("#!/bin/sh\necho db version v4.0.0\n")
     program.chmod(0o755)
-    with pytest.raises(PartUnavailable, match=r"--version should tell 6\.0\.5, but: db version v4\.0\.0"):
+    with pytest.raises(PartUnavailable, match=r"--version should print 6\.0\.5, but: db version v4\.0\.0"):
         parts._verify_mongod(program)

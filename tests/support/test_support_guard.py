@@ -17,7 +17,7 @@ pytestmark = pytest.mark.servers
 _ROOT = Path(__file__).parents[2]
 _TEST = """
 import time
-from towpath.stack.mongod import start_replica_set
+from tests.support.mongod import start_replica_set
 
 def test_that_is_never_over(tmp_path):
     with start_replica_set(tmp_path / "set") as servers:

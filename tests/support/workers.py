@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -17,7 +18,8 @@ import httpx
 from tests.support import raw
 from tests.support.awaited import until
 from towpath import stack as embedded
-from towpath.stack import parts
+from towpath.stack import StackOptions, parts, plan, processes, ready, state
+from towpath.stack.archives import with_archives
 
 FIRST = "connect-0"
 #: The class by whose version a worker's jar is told.
@@ -29,12 +31,34 @@ _HELD_MICROS = 300_000  # a transaction that is open so long belongs to a worker
 def one_more(directory: Path) -> Iterator[str]:
     """The name of one more worker of the stack, which runs until the end of the `with`."""
     before = embedded.status(directory).processes.keys()
-    (name,) = embedded.add_worker(directory).processes.keys() - before
+    (name,) = add_worker(directory).processes.keys() - before
     try:
         yield name
     finally:
         if embedded.status(directory).processes[name].running:
             embedded.kill(directory, name, signal.SIGTERM)
+
+
+def add_worker(directory: Path) -> embedded.Stack:
+    """Start one more Connect worker of the same group; it is part of the stack from then on."""
+    place = directory.resolve()
+    with state.held(place, print):
+        known = state.read(place)
+        before = StackOptions.of(place, known)
+        options = dataclasses.replace(before, connect_workers=before.connect_workers + 1)
+        name, found = options.workers[-1], with_archives(parts.parts(print), print)
+        ports = state.complete_ports(known.settings["ports"], options.port_names, options.port_base)
+        state.require_free_ports({name: ports[name]})
+        plan.write_worker_file(name, options, ports, found)
+        process = plan.worker(name, options, ports, found)
+        settings = {**known.settings, "options": options.written(), "ports": ports}
+        known = state.State(settings, {**known.processes, name: process})
+        state.write(place, known)
+        process = processes.spawn(process)
+        known = known.with_process(process)
+        state.write(place, known)
+    ready.wait({name: ready.check_for(process, options.secured)}, [process], 120, print)
+    return embedded.Stack.of(place, known)
 
 
 def tasks(connect: str, connector: str, port: int) -> list[int]:

@@ -17,8 +17,8 @@ from pymongo import MongoClient
 
 from tests.support import raw
 from tests.support.corpus import large
+from tests.support.mongod import MongodSizes, start_replica_set
 from towpath import stack
-from towpath.stack.mongod import MongodSizes, start_replica_set
 from verifier import Options, Pair, Progress, Recheck, ServerLost, Verification
 
 pytestmark = pytest.mark.servers

@@ -13,7 +13,7 @@ from bson import Int64, json_util
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from towpath.stack import mongod
+from tests.support import mongod
 from verifier.descriptions import described
 from verifier.differences import Pair
 from verifier.metadata import RELAXED, RELAXED_IN_PLACE, MetadataDifference, Schemas, differences, held_back, stopped

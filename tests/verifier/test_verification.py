@@ -20,8 +20,8 @@ from pymongo import MongoClient
 from tests.support import bsonbytes as b
 from tests.support import raw
 from tests.support.corpus import Specimen
+from tests.support.mongod import MongodSizes, Root, start_replica_set, start_standalone
 from tests.support.replicator import Replicator
-from towpath.stack.mongod import MongodSizes, Root, start_replica_set, start_standalone
 from verifier import Difference, Options, Pair, Recheck, Unsuitable, Verification, VerifierError, compare
 from verifier.metadata import differences
 

@@ -13,7 +13,7 @@ from pymongo import MongoClient
 from tests.support import raw
 from tests.support.corpus import DOCUMENTS as SPECIMENS
 from tests.support.corpus import RAW_DOCUMENTS, Specimen
-from towpath.stack.mongod import start_replica_set
+from tests.support.mongod import start_replica_set
 from verifier import Pair, Recheck, check_ids, compare
 from verifier.raw import id_key
 from verifier.reads import RAW

@@ -13,7 +13,7 @@ import pytest
 from bson import Int64
 from pymongo import MongoClient
 
-from towpath.stack.mongod import MongodSizes, Root, start_replica_set
+from tests.support.mongod import MongodSizes, Root, start_replica_set
 from verifier import Options, Pair, Verification
 
 pytestmark = pytest.mark.servers

@@ -6,22 +6,21 @@ was done, and it is removed when the source is primary again.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 from uuid import uuid4
 
-from pymongo import MongoClient, ReadPreference, WriteConcern
+from pymongo import ReadPreference, WriteConcern
 from pymongo.collection import Collection
 
 from towpath.bookkeeping.positions import CUTOVERS, DATABASE
 from towpath.errors import Overtaken, Refused
-from towpath.mongo.client import connected
+from towpath.mongo.client import Client, connected
 from towpath.pipeline import Pipeline
 from towpath.text import utc
 
 #: `over`: the destination is primary. `returned`: the source is primary again. The others: under way or interrupted.
 State = Literal["to the destination", "over", "back to the source", "returned"]
-Client = MongoClient[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +60,8 @@ def read(client: Client, pipeline: Pipeline) -> Cutover | None:
     marker = _markers(client).find_one({"_id": pipeline.name})
     if marker is None:
         return None
-    return Cutover(
-        marker["state"],
-        tuple(marker["steps"]),
-        float(marker["began"]),
-        str(marker["moment"]),
-        float(marker["over"]),
-        bool(marker["blocked"]),
-        bool(marker["has_back"]),
-        str(marker["token"]),
-    )
+    values = {field.name: marker[field.name] for field in fields(Cutover)}
+    return Cutover(**values | {"steps": tuple(marker["steps"])})
 
 
 def take(client: Client, pipeline: Pipeline, cutover: Cutover) -> None:

@@ -18,10 +18,11 @@ from typing import Any, Self
 
 from bson.int64 import Int64
 from bson.max_key import MaxKey
-from pymongo import MongoClient, ReadPreference, UpdateOne, WriteConcern
+from pymongo import ReadPreference, UpdateOne, WriteConcern
 from pymongo.collection import Collection
 
 from towpath.kafka.topics import Place
+from towpath.mongo.client import Client
 from towpath.pipeline import Pipeline
 
 #: In the failure of a sink that stopped because the log may have lost deletes that it did not apply.
@@ -37,7 +38,6 @@ REBUILDS = "rebuilds"
 CUTOVERS = "cutovers"
 #: The last verdict on everything; see `towpath.bookkeeping.verdict`.
 VERDICTS = "verdicts"
-Client = MongoClient[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)

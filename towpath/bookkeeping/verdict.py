@@ -10,13 +10,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pymongo import MongoClient, ReadPreference, WriteConcern
+from pymongo import ReadPreference, WriteConcern
 from pymongo.collection import Collection
 
 from towpath.bookkeeping.positions import DATABASE, VERDICTS
+from towpath.mongo.client import Client
 from towpath.pipeline import Pipeline
 
-Client = MongoClient[dict[str, Any]]
 _WTIMEOUT_MS = 10_000
 
 

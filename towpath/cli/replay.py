@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 
-from towpath import mongo_uri
 from towpath.cli.options import json_option, opened, pipeline_argument, print_json
 from towpath.cli.progress import replay_bars
 from towpath.config.credential_files import refuse_files, refuse_open
 from towpath.config.loading import holds_secret
 from towpath.errors import TowpathError
+from towpath.mongo import uri as mongo_uri
 from towpath.pipeline import ClusterTime
 from towpath.replay import rebuild as rebuilding
 from towpath.replay import steps

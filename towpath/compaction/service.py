@@ -110,7 +110,7 @@ class Compactor:
         if not pending:
             return
         existing = self._topics.all()
-        committed = self._topics.committed_with_words(self._pipeline.compaction_group)
+        committed = self._topics.committed_with_metadata(self._pipeline.compaction_group)
         for name, settings in sorted(self._topics.settings_of_all(pending & existing.keys()).items()):
             places = [(name, number) for number in range(existing[name].partitions)]
             if is_compacted(settings):

@@ -1,4 +1,4 @@
-"""Files with credentials, keys and CAs: read, and refused when other users can read the secrets in them."""
+"""Files with credentials, keys and CAs. Files with secrets that other users can read are refused."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from towpath.config import schema
-from towpath.connect_login import Login
 from towpath.errors import BadPipelineFile, TowpathError
-from towpath.kafka_client import CA, KafkaClient, of, properties
+from towpath.kafka.client import CA, KafkaClient, of, properties
+from towpath.pipeline import ConnectLogin
 
 
 def refuse_open(file: Path, why: str) -> None:
@@ -62,7 +62,7 @@ def kafka_client(section: schema.Kafka, path: Path) -> KafkaClient:
     return client
 
 
-def connect_login(section: schema.Connect, path: Path) -> Login:
+def connect_login(section: schema.Connect, path: Path) -> ConnectLogin:
     """User, password and PEM files for Connect's REST API."""
     user = password = ""
     if section.user_file is not None:
@@ -82,7 +82,7 @@ def connect_login(section: schema.Connect, path: Path) -> Login:
         refuse_open_key(pem["certificate"])
     if pem and not section.url.startswith("https://"):
         raise BadPipelineFile(f"[connect] {' and '.join(pem)} go with an https:// url", where=str(path))
-    return Login(user, password, str(pem.get("ca", "")), str(pem.get("certificate", "")))
+    return ConnectLogin(user, password, str(pem.get("ca", "")), str(pem.get("certificate", "")))
 
 
 def shown(value: object) -> str:

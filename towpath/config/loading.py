@@ -12,10 +12,10 @@ import httpx
 import platformdirs
 from pydantic import ValidationError
 
-from towpath import mongo_uri
 from towpath.config.credential_files import beside, connect_login, kafka_client, refuse_files, refuse_open, shown
 from towpath.config.schema import Cluster, PipelineFile
 from towpath.errors import BadPipelineFile
+from towpath.mongo import uri as mongo_uri
 from towpath.namespaces import Renames, is_pattern
 from towpath.pipeline import Compaction, Copy, Mode, Pipeline, RunOptions
 
@@ -79,6 +79,7 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
                 raise BadPipelineFile(
                     f"{namespace!r} is not a namespace: database.collection", where=f"{path}: [collections.rename]"
                 )
+    capture, log, run = file.capture, file.log, file.run
     return Pipeline(
         name=file.name,
         mode=file.mode,
@@ -87,8 +88,14 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         include=tuple(file.collections.include),
         exclude=tuple(file.collections.exclude),
         renames=Renames(file.collections.rename),
-        whole_documents=tuple(file.capture.whole_documents),
-        copy=_copy(file),
+        whole_documents=tuple(capture.whole_documents),
+        copy=Copy(
+            method=capture.copy_method or ("debezium" if file.mode == "plain" else "towpath"),
+            threads=capture.copy_threads,
+            read_preference=capture.read_preference,
+            documents_per_second=capture.documents_per_second,
+            bytes_per_second=capture.bytes_per_second,
+        ),
         bootstrap=file.kafka.bootstrap,
         partitions=file.kafka.partitions,
         replication_factor=file.kafka.replication_factor,
@@ -101,35 +108,14 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         fold=file.write.fold,
         batch_records=file.write.batch_records,
         batch_bytes=file.write.batch_bytes,
-        retention_ms=_milliseconds(file.log.retention),
-        compaction=_compaction(file),
+        retention_ms=_milliseconds(log.retention),
+        compaction=Compaction(_milliseconds(log.compaction_lag), _milliseconds(log.delete_retention))
+        if log.compact
+        else None,
         kafka_client=kafka_client(file.kafka, path),
         connect_login=connect_login(file.connect, path),
-        run=_run_options(file),
+        run=RunOptions(log.compact if run.compact is None else run.compact, run.verify, run.repair),
     )
-
-
-def _run_options(file: PipelineFile) -> RunOptions:
-    run = file.run
-    compact = file.log.compact if run.compact is None else run.compact
-    return RunOptions(compact=compact, verify=run.verify, repair=run.repair)
-
-
-def _copy(file: PipelineFile) -> Copy:
-    capture = file.capture
-    return Copy(
-        method=capture.copy_method or ("debezium" if file.mode == "plain" else "towpath"),
-        threads=capture.copy_threads,
-        read_preference=capture.read_preference,
-        documents_per_second=capture.documents_per_second,
-        bytes_per_second=capture.bytes_per_second,
-    )
-
-
-def _compaction(file: PipelineFile) -> Compaction | None:
-    if not file.log.compact:
-        return None
-    return Compaction(_milliseconds(file.log.compaction_lag), _milliseconds(file.log.delete_retention))
 
 
 def _http(url: str, path: Path) -> str:
@@ -158,7 +144,12 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
                 f"the environment variable {cluster.uri_env} is not set", where=f"{path}: [{side}] uri_env"
             )
     elif cluster.uri_file is not None:
-        uri = _uri_from_file(beside(path, cluster.uri_file, f"[{side}] uri_file"), side, path)
+        file = beside(path, cluster.uri_file, f"[{side}] uri_file")
+        try:
+            uri = file.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            raise BadPipelineFile(f"cannot read {file}: {error}", where=f"{path}: [{side}] uri_file") from error
+        refuse_open(file, f"it holds the URI of the {side}")
     else:
         uri = cluster.uri or ""
     if not uri.startswith(("mongodb://", "mongodb+srv://")):
@@ -176,15 +167,6 @@ def _uri(cluster: Cluster, side: str, path: Path, mode: Mode) -> str:
 def holds_secret(uri: str) -> bool:
     """Whether the URI holds the password of a user or of a key."""
     return ":" in uri.partition("://")[2].rpartition("@")[0] or "password=" in uri.lower()
-
-
-def _uri_from_file(file: Path, side: str, path: Path) -> str:
-    try:
-        uri = file.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        raise BadPipelineFile(f"cannot read {file}: {error}", where=f"{path}: [{side}] uri_file") from error
-    refuse_open(file, f"it holds the URI of the {side}")
-    return uri
 
 
 def _secrets(file: PipelineFile, path: Path) -> Path:

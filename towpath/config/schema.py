@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -14,41 +15,30 @@ from towpath.pipeline import CopyMethod, Mode, ReadPreference
 _LENGTH = r"[1-9][0-9]{0,9}[smhdw]"
 
 
-def _printable(value: object) -> object:
-    """Reject line breaks, NULs and the like: no value needs them, and each component reads them differently."""
-    if isinstance(value, str) and not value.isprintable():
-        raise ValueError(f"{value[:80]!r} holds a character that is not printable")
-    return value
-
-
 def _pattern(text: str) -> str:
     if not is_pattern(text):
         raise ValueError(f"{text!r} is not a namespace pattern; write database.collection, with * for any characters")
     return text
 
 
-def _duration(text: str) -> str:
-    if text != "forever" and not re.fullmatch(_LENGTH, text):
-        raise ValueError(f"{text!r} is not a duration; write forever, or a number with s, m, h, d or w, such as 30d")
-    return text
+def _matching(pattern: str, hint: str) -> Callable[[str], str]:
+    """A validator for text that matches a regular expression as a whole."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"{text!r} is not {hint}")
+        return text
+
+    return check
 
 
-def _time(text: str) -> str:
-    if not re.fullmatch(_LENGTH, text):
-        raise ValueError(f"{text!r} is not a length of time; write a number with s, m, h, d or w, such as 24h")
-    return text
-
-
-def _timeout(text: str) -> str:
-    if not re.fullmatch(r"[1-9][0-9]{0,3}[sm]", text):
-        raise ValueError(f"{text!r} is not a timeout; write a number of up to four digits with s or m, such as 60s")
-    return text
-
-
+_RETENTION = "a duration; write forever, or a number with s, m, h, d or w, such as 30d"
+_TIME = "a length of time; write a number with s, m, h, d or w, such as 24h"
+_TIMEOUT = "a timeout; write a number of up to four digits with s or m, such as 60s"
 Pattern = Annotated[str, AfterValidator(_pattern)]
-Duration = Annotated[str, AfterValidator(_duration)]
-Time = Annotated[str, AfterValidator(_time)]
-Timeout = Annotated[str, AfterValidator(_timeout)]
+Duration = Annotated[str, AfterValidator(_matching(f"forever|{_LENGTH}", _RETENTION))]
+Time = Annotated[str, AfterValidator(_matching(_LENGTH, _TIME))]
+Timeout = Annotated[str, AfterValidator(_matching(r"[1-9][0-9]{0,3}[sm]", _TIMEOUT))]
 #: Per second; 0 is no limit. Both fit into a Java int or long.
 Documents = Annotated[int, Field(ge=0, lt=2**31)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
@@ -60,12 +50,11 @@ class _Section(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _texts_are_printable(cls, value: object) -> object:
-        if isinstance(value, dict):
-            for pair in value.items():
-                for text in pair:
-                    _printable(text)
-        for text in value if isinstance(value, list) else [value]:
-            _printable(text)
+        """Reject line breaks, NULs and the like: no value needs them, and each component reads them differently."""
+        texts = [text for pair in value.items() for text in pair] if isinstance(value, dict) else value
+        for text in texts if isinstance(texts, list) else [texts]:
+            if isinstance(text, str) and not text.isprintable():
+                raise ValueError(f"{text[:80]!r} holds a character that is not printable")
         return value
 
 

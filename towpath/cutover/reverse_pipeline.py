@@ -13,7 +13,7 @@ To fail back, when nobody writes once more:
     deployment.remove      the reverse pipeline, with its log
     barrier.wait_captured  of the pipeline: what the reverse pipeline wrote is in its log as well
     skip_to_end            the pipeline's sink skips that, because its destination has it already
-    control.resume_sink    of the pipeline
+    connect.resume         the pipeline's sink
 
 So the two sinks never write at the same time, and neither reads what the other wrote. The file of the reverse pipeline
 is derived from the pipeline's file: sides swapped, renames inverted.

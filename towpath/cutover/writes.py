@@ -27,7 +27,7 @@ from towpath.errors import TowpathError
 from towpath.events import CutoverNote
 from towpath.mongo import write_block
 from towpath.mongo.client import connected
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import Pipeline
 from verifier.errors import Unsuitable
 from verifier.proof import token_time

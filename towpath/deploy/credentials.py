@@ -7,9 +7,9 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from towpath import mongo_uri
 from towpath.errors import TowpathError
-from towpath.mongo_uri import with_option
+from towpath.mongo import uri as mongo_uri
+from towpath.mongo.uri import with_option
 from towpath.pipeline import Pipeline
 
 _DESTINATION = "destination"
@@ -34,22 +34,19 @@ def properties(pipeline: Pipeline, source_set: str, destination_set: str) -> str
 
     Debezium needs the name of the replica set in the URI, so it is added if it is missing; a standalone has none.
     """
-    destination = destination_uri(pipeline)
     source = _lines("source", with_option(pipeline.source_uri, "replicaSet", source_set))
-    return source + _destination(destination, destination_set) + _kafka(pipeline)
+    return source + _sink_lines(pipeline, destination_uri(pipeline), destination_set)
 
 
 def replay_properties(pipeline: Pipeline, destination_set: str) -> str:
     """The text of the properties file of a replay, which has a sink only."""
-    return _destination(pipeline.destination_uri, destination_set) + _kafka(pipeline)
+    return _sink_lines(pipeline, pipeline.destination_uri, destination_set)
 
 
-def _destination(uri: str, destination_set: str) -> str:
-    return _lines(_DESTINATION, with_option(uri, "replicaSet", destination_set) if destination_set else uri)
-
-
-def _kafka(pipeline: Pipeline) -> str:
-    return "".join(_line(f"kafka.{key}", value) for key, value in pipeline.kafka_client.settings.items())
+def _sink_lines(pipeline: Pipeline, uri: str, replica_set: str) -> str:
+    destination = _lines(_DESTINATION, with_option(uri, "replicaSet", replica_set) if replica_set else uri)
+    kafka = (_line(f"kafka.{key}", value) for key, value in pipeline.kafka_client.settings.items())
+    return destination + "".join(kafka)
 
 
 def _lines(side: str, uri: str) -> str:
@@ -59,7 +56,7 @@ def _lines(side: str, uri: str) -> str:
 
 
 def read_destination(file: Path) -> str | None:
-    """The destination's URI in a properties file of ours; None if it is not readable on this machine."""
+    """The destination's URI in a properties file of Towpath; None if it is not readable on this machine."""
     try:
         lines = file.read_text().split("\n")
     except OSError:

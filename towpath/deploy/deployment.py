@@ -68,17 +68,21 @@ class Deployment:
         return changes + list(self._connector_changes(self.inventory.desired, self.inventory.deployed))
 
     def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        settings = change_settings(self.pipeline)
-        names = {topic_of(self.pipeline.name, name) for name in self.inventory.namespaces}
-        yield from self._single_changes(existing)
-        for name in sorted(names | {topic.name for topic in self.inventory.log}):
+        """The topics with one partition come first: they show the mode even if a later step fails."""
+        pipeline, settings = self.pipeline, change_settings(self.pipeline)
+        names = {topic_of(pipeline.name, name) for name in self.inventory.namespaces}
+        desired = [
+            *([(pipeline.request_topic, 1, request_settings(pipeline))] if pipeline.has_own_source else []),
+            *([(pipeline.dead_letter_topic, 1, plain_settings(pipeline))] if pipeline.exactly_once else []),
+            *((name, pipeline.partitions, settings) for name in sorted(names | {t.name for t in self.inventory.log})),
+            *((name, 1, HEARTBEAT_SETTINGS) for name in pipeline.heartbeat_topics),
+        ]
+        for name, partitions, settings in desired:
             if name not in existing:
-                yield self._create(name, self.pipeline.partitions, settings)
-            else:
+                create = partial(self.topics.create, name, partitions, pipeline.replication_factor, settings)
+                yield Change(f"create topic {name}", create)
+            elif settings is not HEARTBEAT_SETTINGS:
                 yield from self._settings_change(name, self._safe(existing[name], settings))
-        for name in self.pipeline.heartbeat_topics:
-            if name not in existing:
-                yield self._create(name, 1, HEARTBEAT_SETTINGS)
 
     def _safe(self, topic: Topic, settings: Mapping[str, str]) -> Mapping[str, str]:
         """The settings that can be applied to a topic now.
@@ -91,23 +95,6 @@ class Deployment:
         if all(first == end for first, end in self.topics.ends([topic]).values()):
             return settings
         return {key: text for key, text in settings.items() if key != POLICY}
-
-    def _single_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
-        """The topics with one partition. They come first: they show the mode even if a later step fails."""
-        pipeline = self.pipeline
-        desired = {
-            **({pipeline.request_topic: request_settings(pipeline)} if pipeline.has_own_source else {}),
-            **({pipeline.dead_letter_topic: plain_settings(pipeline)} if pipeline.exactly_once else {}),
-        }
-        for name, settings in desired.items():
-            if name not in existing:
-                yield self._create(name, 1, settings)
-            else:
-                yield from self._settings_change(name, settings)
-
-    def _create(self, name: str, partitions: int, settings: Mapping[str, str]) -> Change:
-        factor = self.pipeline.replication_factor
-        return Change(f"create topic {name}", partial(self.topics.create, name, partitions, factor, settings))
 
     def _settings_change(self, name: str, settings: Mapping[str, str]) -> Iterator[Change]:
         current = self.topics.settings(name)
@@ -207,7 +194,7 @@ def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> No
 
 
 def _forget_verdict(pipeline: Pipeline, say: Callable[[str], None]) -> None:
-    """Remove the last verdict, all that plain mode stores at the destination. If this fails, it does no harm there."""
+    """Remove the last verdict, all that plain mode stores at the destination. A failure is harmless."""
     try:
         with connected(pipeline.destination_uri, "destination", timeout=5) as client:
             verdict.forget(client, pipeline)

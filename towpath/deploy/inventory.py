@@ -1,8 +1,7 @@
-"""What exists of a pipeline, on both clusters, in Kafka and in Connect. Each is asked once, at its first use."""
+"""What exists of a pipeline, on both clusters, in Kafka and in Connect. Each query is sent once, at its first use."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property, partial
 from typing import Any, TypeVar
@@ -61,7 +60,7 @@ def _version(client: Client) -> tuple[int, ...]:
 
 
 class Inventory:
-    """Everything that preconditions need to know. A property raises when the server that it asks does not answer."""
+    """Everything that preconditions need to know. A property raises an error when its server does not answer."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class Inventory:
         self.pipeline, self.connect, self.topics = pipeline, connect, topics
         self.allow_missing, self.create_stopped = allow_missing, create_stopped
         self.unreachable: Mapping[str, TowpathError] = {}
-        """Servers that do not answer, by the subject of their findings; they are not asked again."""
+        """Servers that do not answer, by the subject of their findings; they get no more requests."""
         self.source = Cluster(pipeline.source_uri, "source", source_set)
         self.destination = Cluster(
             pipeline.destination_uri, "destination", partial(destination_set, transactions=pipeline.exactly_once)
@@ -130,14 +129,13 @@ class Inventory:
 
     @cached_property
     def existing(self) -> Mapping[str, Topic]:
-        """All topics. Kafka is asked before Connect: without Kafka, each request to Connect takes 90 s."""
+        """All topics. Kafka is queried before Connect: without Kafka, each request to Connect takes 90 s."""
         return self.topics.all()
 
     @cached_property
     def log(self) -> tuple[Topic, ...]:
         """The pipeline's change topics, by name."""
-        pattern = self.pipeline.selection.topic_regex(self.pipeline.name)
-        return tuple(topic for name, topic in sorted(self.existing.items()) if re.fullmatch(pattern, name))
+        return tuple(topic for name, topic in sorted(self.existing.items()) if self.pipeline.is_change_topic(name))
 
     @cached_property
     def plugins(self) -> Mapping[str, str]:
@@ -164,9 +162,8 @@ class Inventory:
         configs = definitions(self.pipeline)
         for name, config in configs.items():
             is_sink = name == self.pipeline.sink_connector
-            config[DESTINATION_SET if is_sink else SOURCE_SET] = str(
-                (self.destination if is_sink else self.source).replica_set
-            )
+            key, cluster = (DESTINATION_SET, self.destination) if is_sink else (SOURCE_SET, self.source)
+            config[key] = str(cluster.replica_set)
             config.update({key: text for key, text in (self.deployed[name] or {}).items() if key in KEYS})
         return configs
 

@@ -16,6 +16,7 @@ from towpath.log.source_offsets import SELECTION
 from towpath.mongo.client import ReplicaSet
 from towpath.namespaces import namespace_of, renames_of, topic_of
 from towpath.pipeline import Pipeline
+from towpath.text import first_few
 
 #: The key in the configuration of a replay's sink that names the pipeline whose log it reads.
 REPLAY_OF = "towpath.replay.of"
@@ -35,8 +36,7 @@ class Writer:
     @property
     def listed(self) -> str:
         """The first three namespaces, for a message."""
-        more = len(self.namespaces) - 3
-        return ", ".join(self.namespaces[:3]) + (f" and {more} more" if more > 0 else "")
+        return first_few(self.namespaces, 3)
 
     @property
     def label(self) -> str:
@@ -115,7 +115,7 @@ def _captured(configurations: Configurations, other: str, source: ReplicaSet, na
 
 
 def refuse_loop_on_resuming(pipeline: Pipeline, connect: Connect, topics: Topics) -> None:
-    """Raise `Refused` for a loop, judging by the deployed connectors and the log; no MongoDB cluster is asked."""
+    """Raise `Refused` for a loop, judging by the deployed connectors and the log, without the MongoDB clusters."""
     inventory = Inventory(pipeline, connect, topics)
     source, sink = (
         inventory.configurations.get(name, {}) for name in (pipeline.source_connector, pipeline.sink_connector)

@@ -183,7 +183,8 @@ def unchanged_mode(
     Without connectors, the topics show the mode.
     """
     same_sink = _unchanged(desired, deployed, pipeline.sink_connector, ("connector.class",))
-    if same_sink is None and _has_log(pipeline, existing):
+    has_log = any(map(pipeline.is_change_topic, existing))
+    if same_sink is None and has_log:
         same_sink = (pipeline.dead_letter_topic in existing) == pipeline.exactly_once
     if same_sink is False:
         other = "plain" if pipeline.exactly_once else "exactly-once"
@@ -196,7 +197,7 @@ def unchanged_mode(
         )
     keys = ("connector.class", "towpath.copy", "snapshot.mode")
     same = _unchanged(desired, deployed, pipeline.source_connector, keys)
-    if same is None and _has_log(pipeline, existing):
+    if same is None and has_log:
         same = (pipeline.request_topic in existing) == pipeline.has_own_source
     if same is False:
         yield error(
@@ -211,11 +212,6 @@ def _unchanged(desired: Configurations, deployed: Configurations, name: str, key
     """Whether these settings of a deployed connector are as the file defines them; None if it is not deployed."""
     before, after = deployed.get(name), desired.get(name) or {}
     return None if before is None else all(before.get(key) == after.get(key) for key in keys)
-
-
-def _has_log(pipeline: Pipeline, existing: Mapping[str, Topic]) -> bool:
-    pattern = pipeline.selection.topic_regex(pipeline.name)
-    return any(re.fullmatch(pattern, name) for name in existing)
 
 
 def same_whole_documents(inventory: Inventory) -> Iterator[Finding]:
@@ -253,13 +249,8 @@ def _captured_by(configurations: Configurations, namespace: str) -> str | None:
 def _newly_captured(inventory: Inventory, namespace: str) -> str | None:
     """The deployed connector that would begin to capture this namespace; None if one captures it already."""
     after = _captured_by(inventory.desired, namespace)
-    if (
-        after is None
-        or inventory.deployed.get(after) is None
-        or _captured_by(inventory.deployed, namespace) is not None
-    ):
-        return None
-    return after
+    is_captured = _captured_by(inventory.deployed, namespace) is not None
+    return None if after is None or inventory.deployed.get(after) is None or is_captured else after
 
 
 def copied(inventory: Inventory) -> Iterator[Finding]:

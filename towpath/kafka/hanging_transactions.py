@@ -65,21 +65,21 @@ def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Plac
         with closing(_Admin.of(topics)) as admin:
             return list(_hanging(topics, admin, tuple(source_connectors), sorted(places)))
     except KafkaError as error:
-        raise TopicError(f"cannot look for the end of a transaction: {error}") from error
+        raise TopicError(f"cannot look for hanging transactions: {error}") from error
 
 
-def end(topics: Topics, lost: HangingTransaction) -> None:
+def end(topics: Topics, hanging: HangingTransaction) -> None:
     """Write the marker of the decision. Raises `TopicError` when the broker denies it, or the decision is unknown."""
-    if lost.commits is None:
+    if hanging.commits is None:
         raise TopicError(
-            f"{lost.about} has lost its end, and whether it was to be committed does not stand in {_LOG}, or must not"
-            " be read there: end it with kafka-transactions.sh, as the README says under `When it stops`"
+            f"{hanging.about} has lost its end, and {_LOG} does not show, or this user may not read there, whether to"
+            " commit it: end it with kafka-transactions.sh, as the README describes under `When it stops`"
         )
     try:
         with closing(_Admin.of(topics)) as admin:
-            admin.write_end(lost)
+            admin.write_end(hanging)
     except KafkaError as error:
-        raise TopicError(f"cannot end {lost.about}: {error}") from error
+        raise TopicError(f"cannot end {hanging.about}: {error}") from error
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc]
@@ -109,20 +109,20 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc]
             if state.current_transaction_start_offset >= 0
         ]
 
-    def write_end(self, lost: HangingTransaction) -> None:
-        self._manager.run(self._write_end, lost)
+    def write_end(self, hanging: HangingTransaction) -> None:
+        self._manager.run(self._write_end, hanging)
 
-    async def _write_end(self, lost: HangingTransaction) -> None:
-        topic, partition = lost.place
+    async def _write_end(self, hanging: HangingTransaction) -> None:
+        topic, partition = hanging.place
         marker = WriteTxnMarkersRequest.WritableTxnMarker
         request = WriteTxnMarkersRequest(
             markers=[
                 marker(
-                    producer_id=lost.open.producer,
-                    producer_epoch=lost.open.epoch,
-                    transaction_result=lost.commits,
+                    producer_id=hanging.open.producer,
+                    producer_epoch=hanging.open.epoch,
+                    transaction_result=hanging.commits,
                     topics=[marker.WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
-                    coordinator_epoch=max(lost.open.coordinator_epoch, 0),
+                    coordinator_epoch=max(hanging.open.coordinator_epoch, 0),
                 )
             ]
         )

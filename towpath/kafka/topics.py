@@ -1,10 +1,11 @@
-"""The topics of a pipeline: made with the right settings, compared with what is wanted, read for their ends."""
+"""The topics of a Kafka cluster: creation, settings, offsets, sizes, and clients that read and write them."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,25 +31,27 @@ from confluent_kafka.admin import (
 )
 
 from towpath.errors import KafkaUnreachable, TopicError, TowpathError
-from towpath.kafka_client import ANYBODY, KafkaClient
+from towpath.kafka.client import ANYBODY, LARGEST_RECORD, KafkaClient
 from towpath.tls import Trouble
-from towpath.topic_settings import LARGEST_RECORD
 
 #: A partition: topic and number.
 Place = tuple[str, int]
 
 _INTERNAL = ("__consumer_offsets", "__transaction_state", "__share_group_state")
 _OF_URLS = str.maketrans("+/", "-_", "=")
-_REACHED = 10.0  # seconds until no broker is taken to answer
-#: librdkafka's words, with the code of any lost connection: the broker closes one that does not log in.
+_REACHED = 10.0  # seconds until the brokers count as unreachable
+#: librdkafka's message for a connection that the broker closed, which it does without a login. The code is that of any
+#: lost connection.
 _NO_LOGIN = "broker might require SASL authentication"
-_ASKED = 1.0  # seconds until it is looked at why none has answered yet
+_ATTEMPT = 1.0  # seconds until we look for the reason why no broker has answered yet
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_DISK_TIMEOUT_MS = 5_000
 _TIMEOUT = 15.0  # seconds for one request to the brokers
 
 
-def topic_id(found: Uuid) -> str:
-    """As Java writes it: librdkafka writes it in base64, Java in that of URLs."""
-    return str(found).translate(_OF_URLS)
+def topic_id(uuid: Uuid) -> str:
+    """As Java writes it, in the base64 of URLs; librdkafka uses plain base64."""
+    return str(uuid).translate(_OF_URLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +62,22 @@ class Topic:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Around calls of the client that call back: it may lose an interrupt that comes meanwhile (seen with 2.16.1)."""
+    """For calls of the client that run callbacks: the client may lose an interrupt meanwhile (seen with 2.16.1)."""
     try:
         yield
-    except SystemError as error:  # "returned NULL without setting an exception" is what is left of it
+    except SystemError as error:  # "returned NULL without setting an exception" is all that remains of it
         raise KeyboardInterrupt from error
 
 
 class Topics:
-    """The topics of one Kafka cluster. Raises `KafkaUnreachable` when no broker answers, `TopicError` for the rest.
+    """The topics of one Kafka cluster. Raises `KafkaUnreachable` when no broker answers, else `TopicError`.
 
-    Inside `with`, readers stay connected between two uses and are closed at its end.
+    Inside `with`, readers stay connected between two uses; they are closed at its end.
     """
 
     def __init__(self, bootstrap: str, client: KafkaClient = ANYBODY) -> None:
         self.bootstrap, self.client = bootstrap, client
-        self._said: list[KafkaError] = []
+        self._errors: list[KafkaError] = []
         self._client: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "log_level": 0,
@@ -98,7 +101,7 @@ class Topics:
 
     def _connected(self) -> AdminClient:
         try:
-            return AdminClient(self._client | {"error_cb": self._said.append})
+            return AdminClient(self._client | {"error_cb": self._errors.append})
         except KafkaException as error:  # a file of [kafka] client that cannot be used
             raise KafkaUnreachable(
                 f"cannot use [kafka] client: {error.args[0].str()}",
@@ -108,8 +111,8 @@ class Topics:
 
     def all(self) -> dict[str, Topic]:
         """Every topic by name."""
-        found = self._metadata().topics
-        return {name: Topic(name, len(topic.partitions)) for name, topic in found.items() if topic.error is None}
+        topics = self._metadata().topics
+        return {name: Topic(name, len(topic.partitions)) for name, topic in topics.items() if topic.error is None}
 
     def brokers(self) -> list[int]:
         return sorted(self._metadata().brokers)
@@ -120,22 +123,23 @@ class Topics:
 
     def _metadata(self) -> Any:
         until = time.monotonic() + _REACHED
-        self._said.clear()
+        self._errors.clear()
         while True:
             try:
-                return self._admin.list_topics(timeout=_ASKED)
+                return self._admin.list_topics(timeout=_ATTEMPT)
             except KafkaException as error:
-                self._admin.poll(0)  # has the client say what came in between
+                self._admin.poll(0)  # runs the callback for errors so far
                 trouble = self.client.trouble(self.bootstrap, self._refused())
                 if trouble is None and time.monotonic() < until:
                     continue
-                found = trouble or Trouble(error.args[0].str(), "is a broker running there? ([kafka] bootstrap)")
-                words = f"cannot reach Kafka at {self.bootstrap}: {found.what}"
-                raise KafkaUnreachable(words, found.advice, where=self.bootstrap) from error
+                trouble = trouble or Trouble(error.args[0].str(), "is a broker running there? ([kafka] bootstrap)")
+                what = f"cannot reach Kafka at {self.bootstrap}: {trouble.what}"
+                raise KafkaUnreachable(what, trouble.advice, where=self.bootstrap) from error
 
     def _refused(self) -> str:
-        """What the client says of a login that the brokers refuse, or miss; empty where they do neither."""
-        return next((e.str() for e in self._said if e.code() == KafkaError._AUTHENTICATION or _NO_LOGIN in e.str()), "")
+        """The client's message about a login that the brokers refuse or require; empty without one."""
+        errors = (e for e in self._errors if e.code() == KafkaError._AUTHENTICATION or _NO_LOGIN in e.str())
+        return next((error.str() for error in errors), "")
 
     def create(
         self,
@@ -146,40 +150,43 @@ class Topics:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Create a topic; with `validate_only` ask the brokers whether they would, and create nothing."""
+        """Create a topic; with `validate_only`, only have the brokers check that they would."""
         new = NewTopic(name, partitions, replication_factor, config=dict(settings))
         futures = self._admin.create_topics([new], request_timeout=_TIMEOUT, validate_only=validate_only)
-        self._done(f"create the topic {name}", futures[name])
+        self._result(f"create the topic {name}", futures[name])
 
     def settings(self, name: str) -> dict[str, str]:
         """Every setting that is in force for the topic."""
-        return self._configuration(ConfigResource(ResourceType.TOPIC, name), f"the settings of the topic {name}")
+        return self.settings_of_all([name])[name]
 
     def settings_of_all(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Topic → every setting that is in force for it, asked for together."""
-        wanted = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
-        if not wanted:
-            return {}  # the client refuses an empty list
-        futures = self._admin.describe_configs(list(wanted.values()), request_timeout=_TIMEOUT)
-        return {
-            name: _values(self._done(f"read the settings of the topic {name}", futures[resource]))
-            for name, resource in wanted.items()
-        }
+        """Topic → every setting that is in force for it, in one request."""
+        return self._settings(ResourceType.TOPIC, "topic", names)
 
     def broker_settings(self, broker: int) -> dict[str, str]:
         """Every setting of one broker, by its id."""
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
-        return self._configuration(resource, f"the settings of broker {broker}")
+        return self._settings(ResourceType.BROKER, "broker", [str(broker)])[str(broker)]
 
-    def _configuration(self, resource: ConfigResource, what: str) -> dict[str, str]:
-        return _values(self._done(f"read {what}", self._admin.describe_configs([resource])[resource]))
+    def _settings(self, kind: ResourceType, label: str, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        resources = {name: ConfigResource(kind, name) for name in names}
+        if not resources:
+            return {}  # the client refuses an empty list
+        futures = self._admin.describe_configs(list(resources.values()), request_timeout=_TIMEOUT)
+        entries = {
+            name: self._result(f"read the settings of the {label} {name}", futures[resource])
+            for name, resource in resources.items()
+        }
+        return {
+            name: {key: entry.value for key, entry in settings.items() if entry.value is not None}
+            for name, settings in entries.items()
+        }
 
     def alter(self, name: str, settings: Mapping[str, str]) -> None:
         entries = [
             ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-        self._done(f"change the topic {name}", self._admin.incremental_alter_configs([resource])[resource])
+        self._result(f"change the topic {name}", self._admin.incremental_alter_configs([resource])[resource])
 
     def delete(self, names: Iterable[str]) -> None:
         doomed = list(names)
@@ -187,89 +194,105 @@ class Topics:
             return  # the client refuses an empty list
         futures = self._admin.delete_topics(doomed, operation_timeout=_TIMEOUT)
         for name, future in futures.items():
-            self._done(f"delete the topic {name}", future)
+            self._result(f"delete the topic {name}", future)
 
-    def ends(self, topics: Iterable[Topic], *, stable: bool = True) -> dict[tuple[str, int], tuple[int, int]]:
-        """(topic, partition) → (first offset, end).
+    def ends(self, topics: Iterable[Topic], *, stable: bool = True) -> dict[Place, tuple[int, int]]:
+        """Partition → (first offset, end).
 
         The end is the last stable offset: all before it is committed. Without `stable` it is the end of all that was
-        written: also of a transaction that is committed, and of which this partition's broker has not heard yet.
+        written, including transactions that are open, or committed without this partition's broker knowing yet.
         """
-        partitions = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
-        earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        partitions = _partitions(topics)
         level = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-        firsts, ends = self._offsets(partitions, earliest), self._offsets(partitions, latest, level)
+        firsts = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        ends = self._offsets(partitions, _LATEST, level)
         return {place: (firsts[place], end) for place, end in ends.items()}
 
-    def written(self, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
-        """(topic, partition) → the end of all that was written, as in `ends` without `stable`."""
-        partitions = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        return self._offsets(partitions, latest, IsolationLevel.READ_UNCOMMITTED)
+    def written(self, topics: Iterable[Topic]) -> dict[Place, int]:
+        """Partition → the end of all that was written, as in `ends` without `stable`."""
+        return self._offsets(_partitions(topics), _LATEST, IsolationLevel.READ_UNCOMMITTED)
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Topic → its id, which a topic of the same name that is made later does not have; those that are there."""
-        wanted = sorted(set(names))
-        if not wanted:
+        """Existing topic → its id; a topic that is recreated under the same name has another one."""
+        unique = sorted(set(names))
+        if not unique:
             return {}  # the client refuses an empty list
-        futures = self._admin.describe_topics(TopicCollection(wanted), request_timeout=_TIMEOUT)
-        found = {}
+        futures = self._admin.describe_topics(TopicCollection(unique), request_timeout=_TIMEOUT)
+        ids = {}
         for name, future in futures.items():
             try:
-                found[name] = topic_id(future.result(timeout=2 * _TIMEOUT).topic_id)
+                ids[name] = topic_id(future.result(timeout=2 * _TIMEOUT).topic_id)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    self._done(f"read the id of the topic {name}", future)
-        return found
+                    self._result(f"read the id of the topic {name}", future)
+        return ids
 
-    def open_transactions(self) -> dict[tuple[str, int], int]:
-        """(topic, partition) → where the first transaction begins that has not ended, in every topic that may be seen
-        but Kafka's own."""
+    def open_transactions(self) -> dict[Place, int]:
+        """Partition → first offset of its first open transaction, in all visible topics but Kafka's own."""
         partitions = [
             TopicPartition(name, number)
             for name, topic in self._metadata().topics.items()
             for number, partition in topic.partitions.items()
             if name not in _INTERNAL and partition.leader >= 0
         ]
-        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        written = self._offsets(partitions, latest, IsolationLevel.READ_UNCOMMITTED)
-        stable = self._offsets(partitions, latest)
+        written = self._offsets(partitions, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+        stable = self._offsets(partitions, _LATEST)
         return {place: end for place, end in stable.items() if end < written[place]}
 
-    def offsets_at(self, topics: Iterable[Topic], time_ms: int) -> dict[tuple[str, int], int]:
-        """(topic, partition) → the first offset at or after a moment (ms since the epoch); -1 where there is none."""
-        partitions = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
-        return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms))
+    def offsets_at(self, topics: Iterable[Topic], time_ms: int) -> dict[Place, int]:
+        """Partition → the first offset at or after a time (ms since the epoch); -1 if there is none."""
+        return self._offsets(_partitions(topics), OffsetSpec.for_timestamp(time_ms))
 
     def _offsets(
         self,
         partitions: list[TopicPartition],
         spec: OffsetSpec,
         level: IsolationLevel = IsolationLevel.READ_COMMITTED,
-    ) -> dict[tuple[str, int], int]:
+    ) -> dict[Place, int]:
         if not partitions:
             return {}
-        futures = self._admin.list_offsets(
-            dict.fromkeys(partitions, spec),
-            isolation_level=level,
-            request_timeout=_TIMEOUT,
-        )
+        specs = dict.fromkeys(partitions, spec)
+        futures = self._admin.list_offsets(specs, isolation_level=level, request_timeout=_TIMEOUT)
         return {
-            (partition.topic, partition.partition): self._done(f"read the ends of {partition.topic}", future).offset
+            (partition.topic, partition.partition): self._result(f"read the ends of {partition.topic}", future).offset
             for partition, future in futures.items()
         }
 
-    def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """(topic, partition) → the next offset that a consumer group will read."""
-        return {place: offset for place, (offset, _) in self.committed_with_words(group).items()}
+    def committed(self, group: str) -> dict[Place, int]:
+        """Partition → the next offset that a consumer group will read."""
+        return {place: offset for place, (offset, _) in self.committed_with_metadata(group).items()}
 
-    def committed_with_words(self, group: str) -> dict[tuple[str, int], tuple[int, str]]:
-        """The same, with the metadata that was committed beside each offset."""
+    def committed_with_metadata(self, group: str) -> dict[Place, tuple[int, str]]:
+        """The same, with the metadata that was committed with each offset."""
         future = self._admin.list_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(group)], require_stable=True, request_timeout=_TIMEOUT
         )[group]
-        found = self._done(f"read the offsets of the consumer group {group}", future)
-        return {(p.topic, p.partition): (p.offset, p.metadata or "") for p in found.topic_partitions if p.offset >= 0}
+        offsets = self._result(f"read the offsets of the consumer group {group}", future)
+        return {(p.topic, p.partition): (p.offset, p.metadata or "") for p in offsets.topic_partitions if p.offset >= 0}
+
+    def bytes_on_disk(self) -> dict[str, int] | None:
+        """Topic → bytes of one replica of each of its partitions: compressed, including segments that the cleaner has
+        not removed yet. None when the brokers do not allow it (the user may not describe the cluster)."""
+        from kafka.admin import KafkaAdminClient  # takes 0.15 s of CPU, which only `status` needs
+        from kafka.errors import KafkaError
+
+        timeouts = dict.fromkeys(("request_timeout_ms", "bootstrap_timeout_ms"), _DISK_TIMEOUT_MS)
+        try:
+            with closing(
+                KafkaAdminClient(bootstrap_servers=self.bootstrap, **timeouts, **self.client.for_kafka_python())
+            ) as client:
+                brokers = client.describe_log_dirs()
+        except KafkaError:
+            return None
+        sizes: dict[Place, int] = {}
+        for entry in (topic for broker in brokers for folder in broker["log_dirs"] for topic in folder["topics"]):
+            for partition in entry["partitions"]:
+                place = str(entry["name"]), int(partition["partition_index"])
+                sizes[place] = max(sizes.get(place, 0), int(partition["partition_size"]))
+        totals: Counter[str] = Counter()
+        for (topic, _), size in sizes.items():
+            totals[topic] += size
+        return totals
 
     def consumer(self, **settings: Any) -> Consumer:
         """A consumer without a group that reads committed records only."""
@@ -288,7 +311,7 @@ class Topics:
 
     @contextmanager
     def reader(self, **settings: Any) -> Iterator[Consumer]:
-        """A `consumer` for the time of a `with`, which has no partitions at its beginning."""
+        """A `consumer` without assigned partitions, for the duration of a `with`."""
         idle = self._idle.setdefault(str(sorted(settings.items())), []) if self._keeps else []
         consumer = idle.pop() if idle else self.consumer(**settings)
         try:
@@ -314,7 +337,7 @@ class Topics:
             }
         )
 
-    def _done(self, what: str, future: Any) -> Any:
+    def _result(self, what: str, future: Any) -> Any:
         try:
             return future.result(timeout=2 * _TIMEOUT)
         except KafkaException as error:
@@ -325,5 +348,5 @@ class Topics:
             raise TowpathError(f"cannot {what} at {self.bootstrap}: no answer in time", where=self.bootstrap) from error
 
 
-def _values(found: Mapping[str, Any]) -> dict[str, str]:
-    return {key: entry.value for key, entry in found.items() if entry.value is not None}
+def _partitions(topics: Iterable[Topic]) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]

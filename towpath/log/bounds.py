@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
@@ -16,6 +16,7 @@ from connectors.control import move_offsets, stop_sink
 from connectors.rest import Connect
 from towpath.bookkeeping.positions import LOG_GAP, Applied, note_breaks, noted_breaks, positions, skip_to
 from towpath.errors import Refused, TowpathError
+from towpath.kafka.consume import Window
 from towpath.kafka.topics import Place, Topics
 from towpath.log.lag import pipeline_ends
 from towpath.mongo.client import briefly, connected
@@ -23,8 +24,6 @@ from towpath.pipeline import Pipeline
 
 #: Records after the position are gone; the log ends before the position; the topic was deleted and recreated.
 Code = Literal["TWP-LOG-GAP", "TWP-LOG-END", "TWP-LOG-TOPIC"]
-#: The first offset and the end of each partition.
-Log = Mapping[Place, tuple[int, int]]
 CODES = get_args(Code)
 _RECHECK = 1.0  # seconds until breaks are checked again: a transaction may be in progress
 
@@ -69,15 +68,7 @@ class Break:
         )
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "code": self.code,
-            "topic": self.topic,
-            "partition": self.partition,
-            "position": self.position,
-            "first": self.first,
-            "end": self.end,
-            "last_at": self.last_at.isoformat() if self.last_at else None,
-        }
+        return asdict(self) | {"last_at": self.last_at.isoformat() if self.last_at else None}
 
 
 def describe(breaks: Iterable[Break]) -> str:
@@ -91,7 +82,7 @@ def describe(breaks: Iterable[Break]) -> str:
 
 def judge(
     done: Mapping[Place, Applied],
-    ends: Mapping[Place, tuple[int, int]],
+    ends: Window,
     ids: Mapping[str, str],
     *,
     transactional: bool,
@@ -124,7 +115,7 @@ class LogState:
     """The sink's positions, the ends of the log (read after them; uncommitted records count), and the topics' ids."""
 
     done: Mapping[Place, Applied]
-    ends: Log
+    ends: Window
     ids: Mapping[str, str]
 
 
@@ -143,22 +134,20 @@ def suspected(pipeline: Pipeline, topics: Topics, state: LogState | None = None)
     return judge(done, state.ends, state.ids, transactional=pipeline.has_own_source)
 
 
-def breaks_within(log: Log, topics: Topics, done: Mapping[Place, Applied]) -> tuple[Break, ...]:
+def breaks_within(log: Window, topics: Topics, done: Mapping[Place, Applied]) -> tuple[Break, ...]:
     """As `suspected`, for the positions of a replay or rebuild in its part of the log."""
     positions_within = {place: done.get(place, Applied(first, 0)) for place, (first, _) in log.items()}
     return judge(positions_within, _ends(log, topics), topics.ids(topic for topic, _ in log), transactional=True)
 
 
-def still_in_log(log: Log, topics: Topics) -> dict[Place, tuple[int, int]]:
+def still_in_log(log: Window, topics: Topics) -> dict[Place, tuple[int, int]]:
     """What the brokers still have of a part of the log, without partitions of which nothing remains."""
-    if not log:
-        return {}
-    now = _ends(log, topics)
+    now = _ends(log, topics) if log else {}
     kept = {place: (max(first, now[place][0]), end) for place, (first, end) in log.items() if place in now}
     return {place: (first, end) for place, (first, end) in kept.items() if first < end}
 
 
-def _ends(log: Log, topics: Topics) -> dict[Place, tuple[int, int]]:
+def _ends(log: Window, topics: Topics) -> dict[Place, tuple[int, int]]:
     existing, names = topics.all(), {topic for topic, _ in log}
     return topics.ends((topic for name, topic in existing.items() if name in names), stable=False)
 
@@ -179,7 +168,7 @@ def confirmed(pipeline: Pipeline, topics: Topics, state: LogState | None = None)
     return tuple(gap for gap in suspected(pipeline, topics) if (gap.place, gap.code, gap.position) in before)
 
 
-def cut_short(pipeline: Pipeline, topics: Topics, log: Log) -> dict[Place, str]:
+def cut_short(pipeline: Pipeline, topics: Topics, log: Window) -> dict[Place, str]:
     """Why each partition that was cut short or recreated is incomplete, which its offsets do not show.
 
     Raises `MongoUnreachable` when the destination, which stores the noted breaks, is unreachable.

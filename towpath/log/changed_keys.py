@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import blake2b
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -26,40 +27,37 @@ _SECTION = 100_000  # offsets to read at a time, over all partitions
 _REMEMBERED = 1_000_000  # keys of a partition; with more, they are forgotten, and a document may come twice
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedDocument:
+class ChangedDocument(NamedTuple):
     """The source's document that a record is about; `key` is the canonical BSON of `{_id: …}`."""
 
     namespace: str
     key: bytes
 
 
-def newest(pipeline: Pipeline, topics: Topics, count: int) -> Iterator[ChangedDocument]:
-    """The documents of the newest `count` records, each once, newest first within a partition.
+def ids(pipeline: Pipeline, topics: Topics, count: int | None, age: timedelta | None) -> Iterator[ChangedDocument]:
+    """The documents of the newest records, each once, newest first within a partition.
 
-    Includes all records of the same millisecond as the oldest of them.
+    Give exactly one of `count` (records, and all others of the same millisecond as the oldest of them) and `age` (time
+    up to now, by the brokers' clock).
     """
-    reader = _Reader(pipeline, topics)
-    unread: Window = pipeline_ends(pipeline, topics)
-    while unread and count > reader.records:
+    reader, unread = _Reader(pipeline, topics), pipeline_ends(pipeline, topics)
+    if age is not None:
+        yield from reader.documents(_from(topics, unread, int((time.time() - age.total_seconds()) * 1000)))
+    elif count is None:
+        raise ValueError("give a number of records, or an age")
+    while unread and count is not None and count > reader.records:
         window = _newest(topics, unread, count - reader.records)
         yield from reader.documents(window)
         unread = {place: (unread[place][0], start) for place, (start, _) in window.items() if unread[place][0] < start}
 
 
-def since(pipeline: Pipeline, topics: Topics, time_ms: int) -> Iterator[ChangedDocument]:
-    """The documents of all records since `time_ms` (ms since the epoch, the brokers' clock), each once."""
-    ends = pipeline_ends(pipeline, topics)
-    return _Reader(pipeline, topics).documents(_from(topics, ends, time_ms))
-
-
-def after(pipeline: Pipeline, topics: Topics, positions: Mapping[Place, int]) -> Iterator[ChangedDocument]:
+def ids_after(pipeline: Pipeline, topics: Topics, positions: Mapping[Place, int]) -> Iterator[ChangedDocument]:
     """The documents of all records from these positions on, each once; partitions without one are read in full."""
     window = {
         place: (max(first, positions.get(place, first)), end)
         for place, (first, end) in pipeline_ends(pipeline, topics).items()
     }
-    return _Reader(pipeline, topics).documents(window)
+    yield from _Reader(pipeline, topics).documents(window)
 
 
 def _newest(topics: Topics, within: Window, count: int) -> Window:
@@ -81,7 +79,7 @@ def _newest(topics: Topics, within: Window, count: int) -> Window:
 
 
 def _narrowed(early: int, late: int, shortest: Window, enough: Callable[[int], Window | None]) -> Window:
-    """`found` is what `enough` gives for `early`; at `late` there is not enough."""
+    """`shortest` is what `enough` returns for `early`; for `late` it returns None."""
     while late - early > 1:
         middle = (early + late) // 2
         window = enough(middle)
@@ -139,33 +137,9 @@ def _keys(consumer: Consumer, section: Window) -> dict[Place, list[bytes]]:
     """The keys of all records in a section, in the log's order."""
     keys: dict[Place, list[bytes]] = {place: [] for place in section}
     for place, message in messages(consumer, section):
-        key = message.key()
-        if isinstance(key, bytes):
+        if isinstance(key := message.key(), bytes):
             keys[place].append(key)
     return keys
-
-
-def ids(pipeline: Pipeline, topics: Topics, count: int | None, age: timedelta | None) -> Iterator[tuple[str, bytes]]:
-    """(Source namespace, BSON of `{_id: …}`) of each document of the newest records.
-
-    Give exactly one of `count` (records) and `age` (time up to now).
-    """
-    if count is not None:
-        yield from _ids(newest(pipeline, topics, count))
-    elif age is not None:
-        yield from _ids(since(pipeline, topics, int((time.time() - age.total_seconds()) * 1000)))
-    else:
-        raise ValueError("give a number of records, or an age")
-
-
-def ids_after(pipeline: Pipeline, topics: Topics, positions: Mapping[Place, int]) -> Iterator[tuple[str, bytes]]:
-    """As `ids`, for the records from these positions on."""
-    yield from _ids(after(pipeline, topics, positions))
-
-
-def _ids(documents: Iterator[ChangedDocument]) -> Iterator[tuple[str, bytes]]:
-    for document in documents:
-        yield document.namespace, document.key
 
 
 _REFRESH = 5.0  # seconds between two reads of the topics and their ends
@@ -202,14 +176,11 @@ class LogFollower:
             self._consumer.close()
             raise
 
-    def close(self) -> None:
-        self._consumer.close()
-
     def __enter__(self) -> LogFollower:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        self._consumer.close()
 
     def take(self, seconds: float, limit: int) -> list[ChangedDocument]:
         """The documents of the records that arrive in the next `seconds`, each once; returns early at about `limit`."""
@@ -218,8 +189,7 @@ class LogFollower:
         until = time.monotonic() + seconds
         while len(documents) < limit and (remaining := until - time.monotonic()) > 0:
             for message in batch(self._consumer, min(remaining, 0.2)):
-                document = self._changed_document(message)
-                if document is not None:
+                if (document := self._changed_document(message)) is not None:
                     documents[document] = None
         return list(documents)
 

@@ -87,6 +87,9 @@ class DeadLetters:
 
 def dead_letter(message: Message) -> DeadLetter:
     """The dead letter in a message; a message without the headers counts as its own dead letter."""
+    decoded = None
+    with suppress(TowpathError):
+        decoded = record(message)
     headers = {name: text.decode(errors="replace") for name, text in headers_of(message) if isinstance(text, bytes)}
     origin = {ours: headers.get(ours, headers.get(theirs, "")) for ours, theirs in _CONNECT.items()}
     try:
@@ -99,18 +102,11 @@ def dead_letter(message: Message) -> DeadLetter:
         namespace=headers.get("namespace", ""),
         code=headers.get("code", ""),
         reason=origin["reason"],
-        record=_record(message),
+        record=decoded,
         key=message.key(),
         value=message.value(),
         at=message.offset() or 0,
     )
-
-
-def _record(message: Message) -> Record | None:
-    try:
-        return record(message)
-    except TowpathError:
-        return None
 
 
 def summarize(pipeline: Pipeline, topics: Topics, existing: dict[str, Topic]) -> DeadLetters:
@@ -118,23 +114,23 @@ def summarize(pipeline: Pipeline, topics: Topics, existing: dict[str, Topic]) ->
     topic = existing.get(pipeline.dead_letter_topic)
     if topic is None:
         return DeadLetters(0, True, ())
-    ((place, (first, end)),) = list(topics.ends([topic]).items())[:1]
+    first, end = topics.ends([topic])[topic.name, 0]
     start = max(first, end - NEWEST)
-    newest, finished = _newest(topics, place, start, end) if start < end else ({}, True)
+    newest, finished = _newest(topics, topic.name, start, end)
     counted = Counter((letter.namespace, letter.code, letter.reason) for letter in newest.values())
     complete = finished and start == first
     causes = tuple(Cause(*cause, number) for cause, number in counted.most_common())
     return DeadLetters(len(newest) if complete else end - first, complete, causes)
 
 
-def _newest(
-    topics: Topics, place: tuple[str, int], start: int, end: int
-) -> tuple[dict[tuple[str, int, int], DeadLetter], bool]:
+def _newest(topics: Topics, topic: str, start: int, end: int) -> tuple[dict[tuple[str, int, int], DeadLetter], bool]:
     """Distinct dead letters from `start` on, and whether the limits sufficed to read all of them up to `end`."""
     distinct: dict[tuple[str, int, int], DeadLetter] = {}
+    if start == end:
+        return distinct, True
     until, size = time.monotonic() + _SECONDS, 0
     with topics.reader(**{"fetch.wait.max.ms": 10}) as consumer, suppress(Silence):
-        for _, message in messages(consumer, {place: (start, end)}, at_once=1, patience=_SECONDS):
+        for _, message in messages(consumer, {(topic, 0): (start, end)}, at_once=1, patience=_SECONDS):
             letter = dead_letter(message)
             distinct[letter.place] = letter
             size += len(message.value() or b"")
@@ -147,7 +143,7 @@ def _newest(
 def end(pipeline: Pipeline, topics: Topics) -> int:
     """The offset after the last dead letter; 0 without a dead-letter topic."""
     topic = topics.all().get(pipeline.dead_letter_topic)
-    return 0 if topic is None else max(end for _, end in topics.ends([topic]).values())
+    return 0 if topic is None else topics.ends([topic])[topic.name, 0][1]
 
 
 def letters(pipeline: Pipeline, topics: Topics, *, follow: bool, start: int = 0) -> Iterator[DeadLetter]:
@@ -159,12 +155,11 @@ def letters(pipeline: Pipeline, topics: Topics, *, follow: bool, start: int = 0)
     if topic is None:
         raise TopicError(
             f"no topic {pipeline.dead_letter_topic} at {topics.bootstrap}: dead letters are kept in"
-            ' mode = "exactly-once", and `towpath deploy` makes their topic'
+            ' mode = "exactly-once", and `towpath deploy` creates their topic'
         )
-    ((place, (first, end)),) = list(topics.ends([topic]).items())[:1]
+    place = topic.name, 0
+    first, end = topics.ends([topic])[place]
     first = max(first, min(start, end))
     with topics.reader() as consumer:
-        if not follow:
-            yield from (dead_letter(message) for _, message in messages(consumer, {place: (first, end)}))
-            return
-        yield from (dead_letter(message) for message in consume.follow(consumer, {place: first}))
+        present = (message for _, message in messages(consumer, {place: (first, end)}))
+        yield from map(dead_letter, consume.follow(consumer, {place: first}) if follow else present)

@@ -8,7 +8,7 @@ so that memory holds the keys of one topic.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, Message
@@ -96,23 +96,19 @@ def check(
             reading.read([scan for scan in scans if scan.place[0] == topic])
     read = {scan.place for scan in scans}
     unread = sum(end - start for place, (start, end) in ends.items() if place not in read)
+    names = {scan.place: namespace_of(pipeline.name, scan.place[0]) for scan in scans}
     return LogCheck(
         records=unread + sum(scan.records for scan in scans),
-        headless=tuple(_headless(pipeline, scan) for scan in scans if scan.start > 0),
-        broken=tuple(broken for scan in scans for broken in _broken(pipeline, scan)),
+        headless=tuple(
+            Headless(names[scan.place], *scan.place, scan.start, scan.first_ms) for scan in scans if scan.start > 0
+        ),
+        broken=tuple(
+            BrokenKey(names[scan.place], key, scan.place[1], offset)
+            for scan in scans
+            for key, offset in scan.updated.items()
+        ),
         earliest=None if copied is None else max([copied, *(scan.exact_from for scan in scans if scan.exact_from)]),
     )
-
-
-def _headless(pipeline: Pipeline, scan: Scan) -> Headless:
-    topic, partition = scan.place
-    return Headless(namespace_of(pipeline.name, topic), topic, partition, scan.start, scan.first_ms)
-
-
-def _broken(pipeline: Pipeline, scan: Scan) -> Iterator[BrokenKey]:
-    topic, partition = scan.place
-    for key, offset in scan.updated.items():
-        yield BrokenKey(namespace_of(pipeline.name, topic), key, partition, offset)
 
 
 def _scans(topics: Topics, ends: Window) -> list[Scan]:
@@ -244,8 +240,5 @@ def _time(message: Message) -> ClusterTime:
     try:
         return cluster_time(dict(headers_of(message))["t"].decode())
     except (KeyError, ValueError, AttributeError) as error:
-        raise TopicError(f"{_where(message)}: a record without a cluster time: Towpath did not write it") from error
-
-
-def _where(message: Message) -> str:
-    return f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
+        where = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
+        raise TopicError(f"{where}: a record without a cluster time: Towpath did not write it") from error

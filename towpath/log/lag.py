@@ -11,7 +11,6 @@ broker that is fenced, because it was unresponsive or killed, mistakes a partiti
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from dataclasses import dataclass
 
 from towpath.bookkeeping.positions import positions
 from towpath.errors import TopicError
-from towpath.kafka.consume import Silence, messages
+from towpath.kafka.consume import Silence, Window, messages
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.records import source_milliseconds
 from towpath.mongo.client import ANSWER_S, connected
@@ -54,8 +53,7 @@ def pipeline_ends(pipeline: Pipeline, topics: Topics, *, stable: bool = True) ->
 
 def change_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> list[Topic]:
     """Every change topic of the pipeline."""
-    pattern = pipeline.selection.topic_regex(pipeline.name)
-    return [topic for name, topic in existing.items() if re.fullmatch(pattern, name)]
+    return [topic for name, topic in existing.items() if pipeline.is_change_topic(name)]
 
 
 @contextmanager
@@ -72,7 +70,7 @@ def applied(pipeline: Pipeline, topics: Topics) -> Iterator[Callable[[], dict[Pl
         yield lambda: {place: position.offset for place, position in positions(client, pipeline).items()}
 
 
-def gaps(ends: Mapping[Place, tuple[int, int]], done: Mapping[Place, int]) -> dict[Place, tuple[int, int]]:
+def gaps(ends: Window, done: Mapping[Place, int]) -> dict[Place, tuple[int, int]]:
     """Partitions that are not applied up to their end: (topic, partition) → (from, end)."""
     starts = {place: max(first, done.get(place, first)) for place, (first, _) in ends.items()}
     return {place: (starts[place], end) for place, (_, end) in ends.items() if starts[place] < end}
@@ -80,7 +78,7 @@ def gaps(ends: Mapping[Place, tuple[int, int]], done: Mapping[Place, int]) -> di
 
 def measure(
     topics: Topics,
-    ends: Mapping[Place, tuple[int, int]],
+    ends: Window,
     done: Mapping[Place, int],
     now: Callable[[], float] = time.time,
 ) -> Lag:
@@ -104,7 +102,7 @@ class GapContents:
     """Bytes read."""
 
 
-def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], limit: int) -> dict[Place, GapContents]:
+def peek(topics: Topics, open_gaps: Window, limit: int) -> dict[Place, GapContents]:
     """Count the records in each gap [from, end) of up to `limit` offsets.
 
     Of a larger gap only the first record is read; the rest is reported as the difference of offsets.
@@ -126,8 +124,6 @@ def peek(topics: Topics, open_gaps: Mapping[Place, tuple[int, int]], limit: int)
 
 LONGEST = 120.0
 """Seconds that a transaction may take: twice the timeout of Kafka Connect's producers."""
-Ends = Mapping[Place, tuple[int, int]]
-"""As `pipeline_ends` returns them."""
 _RECHECK = 3.0  # seconds in which Kafka Connect ends a transaction in progress
 _SILENCE = 10.0  # seconds until an unresponsive broker is given up
 
@@ -142,7 +138,7 @@ class OpenTransaction:
 
 
 def open_transactions(
-    pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONGEST, written: Ends | None = None
+    pipeline: Pipeline, topics: Topics, ends: Window, longest: float = LONGEST, written: Window | None = None
 ) -> list[OpenTransaction]:
     """The transactions that began more than `longest` seconds ago by the brokers' clock, the oldest first.
 
@@ -156,7 +152,7 @@ def open_transactions(
 
 
 def refuse_hanging_transactions(
-    pipeline: Pipeline, topics: Topics, ends: Ends, longest: float = LONGEST, written: Ends | None = None
+    pipeline: Pipeline, topics: Topics, ends: Window, longest: float = LONGEST, written: Window | None = None
 ) -> None:
     """Raise `TopicError` for transactions that stay open in a second reading (our clock may be wrong)."""
     hanging = open_transactions(pipeline, topics, ends, longest, written)

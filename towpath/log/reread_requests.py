@@ -14,14 +14,12 @@ import bson
 from bson.raw_bson import RawBSONDocument
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from connectors.rest import Connect
 from towpath.errors import Refused, TopicError
+from towpath.kafka.client import LARGEST_RECORD
 from towpath.kafka.consume import messages
 from towpath.kafka.topics import Topic, Topics, interruptible
-from towpath.log.source_offsets import read_state
 from towpath.namespaces import topic_of
 from towpath.pipeline import Pipeline
-from towpath.topic_settings import LARGEST_RECORD
 
 #: The limits of one request. A single larger `_id` has a request of its own.
 MOST_IDS, MOST_BYTES = 1_000, 512 * 1024
@@ -66,7 +64,7 @@ def refuse_unable(pipeline: Pipeline) -> None:
     """Raise `Refused` for a pipeline whose source connector does not support re-reads."""
     if not pipeline.has_own_source:
         raise Refused(
-            f"{pipeline.name} captures with Debezium's own connector, which reads nothing again;"
+            f"{pipeline.name} captures with Debezium's own connector, which does not support re-reads;"
             ' use mode = "exactly-once", or copy = "towpath"'
         )
 
@@ -78,12 +76,12 @@ def refuse_unanswered(pipeline: Pipeline, topics: Topics, namespace: str) -> Non
         raise Refused(f"{namespace} is not in the pipeline {pipeline.name}; see [collections]")
     existing = topics.all()
     if pipeline.request_topic not in existing:
-        raise Refused(f"there is no topic {pipeline.request_topic} at {topics.bootstrap}; `towpath deploy` makes it")
+        raise Refused(f"there is no topic {pipeline.request_topic} at {topics.bootstrap}; `towpath deploy` creates it")
     topic = topic_of(pipeline.name, namespace)
     if topic not in existing:
         raise Refused(
-            f"nothing was ever captured of {namespace}: there is no topic {topic} at {topics.bootstrap}; is that its"
-            " name at the source? (`towpath deploy` makes the topics of collections that are there)"
+            f"nothing of {namespace} was ever captured: there is no topic {topic} at {topics.bootstrap}; is that its"
+            " name at the source? (`towpath deploy` creates the topics of existing collections)"
         )
 
 
@@ -122,14 +120,6 @@ def _document(elements: bytes) -> bytes:
     return struct.pack("<i", len(elements) + 5) + elements + b"\0"
 
 
-def is_answered(pipeline: Pipeline, connect: Connect, namespace: str, offset: int) -> bool:
-    """Whether the request at an offset, as `write` returned it, is answered: its documents are in the log.
-
-    They are at the destination once the sink has applied the log up to its end (`towpath.barrier`).
-    """
-    return read_state(connect, pipeline.source_connector_of(namespace)).has_answered(offset)
-
-
 def end(pipeline: Pipeline, topics: Topics, existing: Mapping[str, Topic]) -> int:
     """The offset after the last request; 0 without a request topic."""
     return _bounds(pipeline, topics)[1] if pipeline.request_topic in existing else 0
@@ -147,12 +137,11 @@ def waiting(pipeline: Pipeline, topics: Topics, connector: str, answered: int, u
     if answered >= upto:
         return None
     start = max(answered, _bounds(pipeline, topics)[0])  # retention may have deleted requests
-    if start >= upto:
-        return None
-    for message in _read(pipeline.request_topic, topics, start, upto):
-        namespace = namespace_in(message.value())
-        if pipeline.selection.matches(namespace) and pipeline.source_connector_of(namespace) == connector:
-            return message.offset()
+    with topics.reader() as consumer:
+        for _, message in messages(consumer, {(pipeline.request_topic, 0): (start, upto)}):
+            namespace = namespace_in(message.value())
+            if pipeline.selection.matches(namespace) and pipeline.source_connector_of(namespace) == connector:
+                return message.offset()
     return None
 
 
@@ -163,8 +152,3 @@ def namespace_in(value: bytes | None) -> str:
         return str(request.get("namespace", "")) if request.get("ids") else ""
     except bson.errors.InvalidBSON:
         return ""
-
-
-def _read(topic: str, topics: Topics, start: int, upto: int) -> Iterator[Message]:
-    with topics.reader() as consumer:
-        yield from (message for _, message in messages(consumer, {(topic, 0): (start, upto)}))

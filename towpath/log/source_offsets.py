@@ -42,7 +42,6 @@ class CollectionCopy:
     documents: int
     """Estimated, as `bytes` is."""
     bytes: int
-    began_ms: int | None
     ranges: tuple[Range, ...]
     """The ranges that have begun."""
 
@@ -184,9 +183,8 @@ def _copies(namespaces: Iterable[str], ours: list[tuple[Any, Any]]) -> tuple[Col
 def _copy(namespace: str, plan: Mapping[str, Any] | None, ranges: Mapping[int, Range]) -> CollectionCopy:
     begun = tuple(ranges[number] for number in sorted(ranges))
     if plan is None:
-        return CollectionCopy(namespace, None, 0, 0, None, begun)
-    estimates = int(plan["documents"]), int(plan["bytes"])
-    return CollectionCopy(namespace, int(plan["ranges"]), *estimates, int(plan["began"]), begun)
+        return CollectionCopy(namespace, None, 0, 0, begun)
+    return CollectionCopy(namespace, int(plan["ranges"]), int(plan["documents"]), int(plan["bytes"]), begun)
 
 
 def _range(offset: Mapping[str, Any]) -> Range:

@@ -16,7 +16,7 @@ from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailu
 from pymongo.uri_parser import parse_uri
 
 from towpath.errors import MongoUnreachable, Refused
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import ClusterTime
 from towpath.tls import Trouble, Trust, trouble
 
@@ -28,8 +28,6 @@ REPLAY_SIDE = "replay's destination"
 _UNAUTHENTICATED, _UNAUTHORISED, _NO_SUCH_USER = 18, 13, 11
 #: Seconds for an answer that a healthy server gives at once.
 ANSWER_S = 20.0
-
-
 _OCCUPIED_MS = 100
 
 
@@ -74,8 +72,9 @@ class _Clients:
     def client(self, uri: str, bounds: Mapping[str, int]) -> Iterator[Client]:
         """The open client or a new one; outside of a session, it is closed at the end of the context."""
         key = uri, tuple(sorted(bounds.items()))
+        options: dict[str, Any] = {**bounds, "appname": "towpath", "tz_aware": True}
         with self._lock:
-            client = self._open.get(key) or _client(uri, bounds)
+            client = self._open.get(key) or MongoClient(uri, **options)
             if self._sessions:
                 self._open[key] = client
         try:
@@ -83,11 +82,6 @@ class _Clients:
         finally:
             if client is not self._open.get(key):
                 client.close()
-
-
-def _client(uri: str, bounds: Mapping[str, int]) -> Client:
-    options: dict[str, Any] = {**bounds, "appname": "towpath", "tz_aware": True}
-    return MongoClient(uri, **options)
 
 
 _CLIENTS = _Clients()
@@ -150,11 +144,14 @@ def _caller(error: PyMongoError) -> int | None:
 
 
 def _failure(uri: str, side: str, error: ConnectionFailure | OperationFailure) -> tuple[str, str]:
-    """(what was found, advice)"""
+    """(what happened, advice)"""
     address = without_credentials(uri)
     if isinstance(error, OperationFailure):
         return _refusal(side, address, error)
-    cause = _trouble(uri) or Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
+    parsed = _parsed(uri)
+    members = [(host, port or 27017) for host, port in parsed.get("nodelist", [])]
+    default = Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
+    cause = trouble(members, _trust(parsed, uri)) or default
     return f"cannot reach the {side} at {address}: {cause.what}", f"{cause.advice} ({_setting(side)})"
 
 
@@ -175,12 +172,6 @@ def _refuse_files(uri: str, side: str) -> None:
         raise MongoUnreachable(
             f"the URI of the {side} cannot be used: {cause.what}", f"{cause.advice} ({_setting(side)})"
         )
-
-
-def _trouble(uri: str) -> Trouble | None:
-    """What is wrong with TLS between this machine and the members in the URI."""
-    parsed = _parsed(uri)
-    return trouble([(host, port or 27017) for host, port in parsed.get("nodelist", [])], _trust(parsed, uri))
 
 
 def _parsed(uri: str) -> dict[str, Any]:
@@ -211,7 +202,7 @@ def _setting(side: str) -> str:
 
 
 def _refusal(side: str, address: str, error: OperationFailure) -> tuple[str, str]:
-    """(what was found, advice)"""
+    """(what happened, advice)"""
     message = (error.details or {}).get("errmsg", str(error))
     if error.code in (_UNAUTHENTICATED, _NO_SUCH_USER):
         return f"the {side} at {address} refuses the user or the password: {message}", f"see {_setting(side)}"
@@ -246,13 +237,7 @@ class ReplicaSet:
 
 def source_set(client: Client) -> ReplicaSet:
     """The replica set of the source. Raises `Refused` for a standalone and for a mongos."""
-    source = replica_set(client, "source")
-    if not source.name:
-        raise Refused(
-            "the source is a standalone mongod, which has no change streams",
-            "start it with --replSet and initiate a replica set of one node ([source] uri)",
-        )
-    return source
+    return _with_name(replica_set(client, "source"), "source", "change streams", " ([source] uri)")
 
 
 def destination_set(client: Client, *, transactions: bool) -> ReplicaSet:
@@ -261,13 +246,23 @@ def destination_set(client: Client, *, transactions: bool) -> ReplicaSet:
     Raises `Refused` for a mongos and, if `transactions` are required, for a standalone.
     """
     destination = replica_set(client, "destination")
-    if transactions and not destination.name:
-        raise Refused(
-            "the destination is a standalone mongod, which has no transactions",
-            "start it with --replSet and initiate a"
-            ' replica set of one node, or set mode = "plain", which writes without them ([destination] uri)',
-        )
-    return destination
+    advice = ', or set mode = "plain", which writes without them ([destination] uri)'
+    return _with_name(destination, "destination", "transactions", advice) if transactions else destination
+
+
+def replay_set(client: Client) -> ReplicaSet:
+    """The replica set that a replay writes to. Raises `Refused` for a standalone and for a mongos."""
+    return _with_name(replica_set(client, REPLAY_SIDE), REPLAY_SIDE, "transactions", "")
+
+
+def _with_name(replica_set: ReplicaSet, side: str, lacks: str, advice: str) -> ReplicaSet:
+    """The replica set, unless it is a standalone."""
+    if replica_set.name:
+        return replica_set
+    raise Refused(
+        f"the {side} is a standalone mongod, which has no {lacks}",
+        f"start it with --replSet and initiate a replica set of one node{advice}",
+    )
 
 
 def replica_set(client: Client, side: str) -> ReplicaSet:
@@ -281,17 +276,6 @@ def replica_set(client: Client, side: str) -> ReplicaSet:
         host, port = client.address or ("", 0)
         return ReplicaSet("", (f"{host}:{port}",))
     return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])))
-
-
-def replay_set(client: Client) -> ReplicaSet:
-    """The replica set that a replay writes to. Raises `Refused` for a standalone and for a mongos."""
-    destination = replica_set(client, REPLAY_SIDE)
-    if not destination.name:
-        raise Refused(
-            f"the {REPLAY_SIDE} is a standalone mongod, which has no transactions",
-            "start it with --replSet and initiate a replica set of one node",
-        )
-    return destination
 
 
 def collections(client: Client, databases: Iterable[str] | None = None) -> list[Collection]:

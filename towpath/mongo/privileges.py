@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from pymongo import MongoClient
 from pymongo.errors import OperationFailure
+
+from towpath.mongo.client import Client
 
 #: Capture needs these on all databases at once, because Debezium watches the whole deployment.
 SOURCE_ACTIONS = ("find", "changeStream", "listCollections")
@@ -31,12 +32,14 @@ class Privileges:
     user: str
     granted: tuple[Mapping[str, Any], ...]
 
-    def missing_everywhere(self, actions: Iterable[str]) -> list[str]:
-        """The `actions` that are not granted on all databases at once."""
-        return [action for action in actions if not self._allows(action, "", "")]
+    def grant(self, roles: Iterable[tuple[str, str]]) -> str:
+        """The mongosh command that grants the user these roles: (role, database)."""
+        user, _, database = self.user.partition("@")
+        listed = ", ".join(f'{{role: "{role}", db: "{db}"}}' for role, db in roles)
+        return f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{listed}])'
 
     def missing(self, actions: Iterable[str], namespace: str) -> list[str]:
-        """The `actions` that are not granted on a namespace."""
+        """The `actions` that are not granted on a namespace; an empty one stands for all databases at once."""
         database, _, collection = namespace.partition(".")
         return [action for action in actions if not self._allows(action, database, collection)]
 
@@ -76,7 +79,7 @@ def _covers(resource: Mapping[str, Any], database: str, collection: str) -> bool
     return resource["db"] in ("", database) and resource["collection"] in ("", collection)
 
 
-def privileges(client: MongoClient[dict[str, Any]]) -> Privileges | None:
+def privileges(client: Client) -> Privileges | None:
     """The privileges of the user; None if no user is authenticated, as on servers without access control."""
     info = client.admin.command("connectionStatus", showPrivileges=True)["authInfo"]
     users = info["authenticatedUsers"]

@@ -22,14 +22,12 @@ from typing import Any
 
 import pymongo
 import tenacity
-from pymongo import MongoClient
 from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 
 from towpath.errors import TowpathError
+from towpath.mongo.client import Client
 from towpath.mongo.privileges import privileges
 from verifier.descriptions import version
-
-Client = MongoClient[dict[str, Any]]
 
 #: The mongosh command that unblocks writes by hand.
 MONGOSH_UNDO = "db.adminCommand({setUserWriteBlockMode: 1, global: false})"

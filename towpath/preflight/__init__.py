@@ -1,1 +1,1 @@
-"""The checks of `towpath check`, one module per place. Every check yields findings and changes nothing."""
+"""The checks of `towpath check`, one module per subject. Every check yields findings and changes nothing."""

@@ -8,7 +8,7 @@ from towpath.deploy.inventory import Cluster
 from towpath.finding import Finding, error, ok, warning
 from towpath.mongo.client import Client, ReplicaSet
 from towpath.mongo.privileges import if_allowed
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.text import counted
 
 #: The first version whose change events have `wallTime`, from which every record has the source's clock.

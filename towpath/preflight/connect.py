@@ -34,10 +34,8 @@ def connectors(inventory: Inventory) -> Iterator[Finding]:
     missing = list(preconditions.present_plugins(inventory))
     yield from missing
     if not missing:
-        versions = ", ".join(
-            f"{name.rsplit('.', 1)[-1]} {inventory.plugins[name]}" for name in plugins(inventory.pipeline)
-        )
-        yield ok(SUBJECT, f"the worker that answered has the plugins {versions}")
+        versions = [f"{name.rsplit('.', 1)[-1]} {inventory.plugins[name]}" for name in plugins(inventory.pipeline)]
+        yield ok(SUBJECT, f"the worker that answered has the plugins {', '.join(versions)}")
         yield from _validated(inventory)
 
 
@@ -69,10 +67,9 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
 
 def same_kafka(inventory: Inventory) -> Iterator[Finding]:
     """The workers use the brokers at [kafka] bootstrap."""
-    if (
-        "kafka" not in inventory.unreachable
-        and (theirs := inventory.connect.kafka_cluster()) != inventory.kafka_cluster
-    ):
+    if "kafka" in inventory.unreachable:
+        return
+    if (theirs := inventory.connect.kafka_cluster()) != inventory.kafka_cluster:
         yield error(
             SUBJECT,
             f"its workers use the Kafka cluster {theirs}, but [kafka] bootstrap leads to {inventory.kafka_cluster}:"
@@ -143,19 +140,19 @@ def validated(name: str, errors: Mapping[str, list[str]], pipeline: Pipeline) ->
 
 def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
     """The finding for the message about one setting."""
+    enable = "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)"
     if key == _EXACTLY_ONCE and pipeline.has_own_source:
         return error(
             subject,
             "the workers have no exactly-once support for sources, which Towpath's source requires",
-            "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`), or"
-            ' use mode = "plain" with copy = "debezium"',
+            f'{enable}, or use mode = "plain" with copy = "debezium"',
         )
     if key == _EXACTLY_ONCE:
         return warning(
             subject,
             "the workers have no exactly-once support for sources: what was captured shortly before a worker is killed"
             " is captured again and appears twice in the log",
-            "set exactly.once.source.support=enabled on every worker (first `preparing` on all, then `enabled`)",
+            enable,
         )
     if key in _URIS and any(words in message for words in _NO_URI):
         return error(
@@ -182,16 +179,8 @@ def _unread(name: str, pipeline: Pipeline) -> Finding:
     )
 
 
-Config = Mapping[str, str]
-
-_SINKS = (
-    "com.mongodb.kafka.connect.MongoSinkConnector",
-    "io.debezium.connector.mongodb.MongoDbSinkConnector",
-)
-_SOURCES = (
-    "io.debezium.connector.mongodb.MongoDbConnector",
-    "com.mongodb.kafka.connect.MongoSourceConnector",
-)
+_SINKS = "com.mongodb.kafka.connect.MongoSinkConnector", "io.debezium.connector.mongodb.MongoDbSinkConnector"
+_SOURCES = "io.debezium.connector.mongodb.MongoDbConnector", "com.mongodb.kafka.connect.MongoSourceConnector"
 #: What a stock handler does wrong with changes, by `change.data.capture.handler`.
 _HANDLERS = {
     "com.mongodb.kafka.connect.sink.cdc.mongodb.ChangeStreamHandler": (
@@ -203,7 +192,7 @@ _HANDLERS = {
 }
 
 
-def others(pipeline: Pipeline, configs: Mapping[str, Config]) -> Iterator[Finding]:
+def others(pipeline: Pipeline, configs: Mapping[str, Mapping[str, str]]) -> Iterator[Finding]:
     """Warn about other connectors (name → configuration) that interfere with the pipeline."""
     for name, config in sorted(configs.items()):
         if name in (*pipeline.connectors, pipeline.whole_source_connector):
@@ -216,18 +205,17 @@ def others(pipeline: Pipeline, configs: Mapping[str, Config]) -> Iterator[Findin
             yield from _source(name, config, pipeline)
 
 
-def _sink(name: str, config: Config, pipeline: Pipeline) -> Iterator[Finding]:
-    subject = f"connect {name}"
+def _sink(name: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterator[Finding]:
+    subject, trap = f"connect {name}", _HANDLERS.get(config.get("change.data.capture.handler", ""), "")
     if _reads(config, pipeline):
         yield warning(
             subject,
             f"a sink that is not Towpath's reads the pipeline's topics; their values are BSON in Towpath's own format,"
-            f" and {_HANDLERS.get(config.get('change.data.capture.handler', ''), 'it does not support updates')}",
+            f" and {trap or 'it does not support updates'}",
             "let it read other topics, or remove it",
         )
     shared = _hosts(config.get("connection.uri", "") or config.get("mongodb.connection.string", ""))
     if shared & _hosts(pipeline.destination_uri):
-        trap = _HANDLERS.get(config.get("change.data.capture.handler", ""), "")
         yield warning(
             subject,
             "a sink that is not Towpath's writes to the destination: in a namespace that both write, the two overwrite"
@@ -242,7 +230,7 @@ def _sink(name: str, config: Config, pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def _source(name: str, config: Config, pipeline: Pipeline) -> Iterator[Finding]:
+def _source(name: str, config: Mapping[str, str], pipeline: Pipeline) -> Iterator[Finding]:
     prefix = config.get("topic.prefix", "")
     if prefix in pipeline.capture_prefixes:
         yield warning(
@@ -253,11 +241,9 @@ def _source(name: str, config: Config, pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def _reads(config: Config, pipeline: Pipeline) -> bool:
+def _reads(config: Mapping[str, str], pipeline: Pipeline) -> bool:
     """Whether a sink reads topics of the pipeline. A `topics.regex` is matched with the included namespaces."""
-    pattern = pipeline.selection.topic_regex(pipeline.name)
-    listed = [topic.strip() for topic in config.get("topics", "").split(",")]
-    if any(re.fullmatch(pattern, topic) for topic in listed):
+    if any(pipeline.is_change_topic(topic.strip()) for topic in config.get("topics", "").split(",")):
         return True
     try:
         expression = re.compile(config.get("topics.regex", "(?!)"))

@@ -16,7 +16,7 @@ from towpath.mongo.client import Client, Collection
 from towpath.mongo.privileges import DESTINATION_ACTIONS, DESTINATION_LOOKS, POSITION_ACTIONS, Privileges
 from towpath.pipeline import Pipeline
 from towpath.preflight import cluster, connect, source
-from towpath.text import counted
+from towpath.text import counted, first_few
 
 SIDE = "destination"
 _SHOWN = 3
@@ -88,8 +88,7 @@ def contents(inventory: Inventory) -> Iterator[Finding]:
     names = {collection.namespace for collection in existing}
     new = [name for name in targets if name not in names]
     if new:
-        more = f" and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
-        yield ok(SIDE, f"the first document would create {', '.join(new[:_SHOWN])}{more}")
+        yield ok(SIDE, f"the first document would create {first_few(new, _SHOWN)}")
 
 
 PRECONDITIONS = (
@@ -116,15 +115,13 @@ def _contents(collection: Collection, pipeline: Pipeline, deployed: bool, client
 def _writes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
     lacking = {name: missing for name in targets if (missing := granted.missing(DESTINATION_ACTIONS, name))}
     databases = sorted({name.partition(".")[0] for name in lacking})
-    roles = ", ".join(f'{{role: "readWrite", db: "{database}"}}' for database in databases)
-    user, _, database = granted.user.partition("@")
     if lacking:
         name, missing = next(iter(lacking.items()))
         yield error(
             SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in {name}"
             + (f" and {len(lacking) - 1} more namespaces" if len(lacking) > 1 else ""),
-            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{roles}])',
+            granted.grant(("readWrite", database) for database in databases),
         )
     elif targets:
         yield ok(SIDE, f"the user {granted.user} may {', '.join(DESTINATION_ACTIONS)} in all target namespaces")
@@ -145,14 +142,12 @@ def _positions(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
         return
     places = [f"{DATABASE}.{name}" for name in (OFFSETS, TASKS)]
     missing = dict.fromkeys(action for place in places for action in granted.missing(POSITION_ACTIONS, place))
-    user, _, database = granted.user.partition("@")
     if missing:
         yield error(
             SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in {' and '.join(places)}, where the sink keeps its"
             " positions",
-            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readWrite", db: "{DATABASE}"}}]),'
-            ' or set mode = "plain"',
+            f'{granted.grant([("readWrite", DATABASE)])}, or set mode = "plain"',
         )
     else:
         yield ok(SIDE, f"the user {granted.user} may {', '.join(POSITION_ACTIONS)} in {' and '.join(places)}")
@@ -167,14 +162,12 @@ def _validation(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     source = parse_uri(pipeline.destination_uri)["options"].get("authsource") or granted.user.partition("@")[2]
     missing = granted.missing_for_mongo_kafka(pipeline.database, str(source))
     if missing:
-        user, _, database = granted.user.partition("@")
         yield error(
             SIDE,
             f"the sink connector's own validation would report {', '.join(missing)} missing for {granted.user}: it"
             f" checks the database {pipeline.database!r} (that of the first included namespace), the user's database"
             f" {source!r}, and grants on all databases, but not the target namespaces",
-            f'db.getSiblingDB("{database}").grantRolesToUser("{user}",'
-            f' [{{role: "readWrite", db: "{pipeline.database}"}}])',
+            granted.grant([("readWrite", pipeline.database)]),
         )
 
 

@@ -54,7 +54,7 @@ def _checked(subject: str, rules: Iterable[Precondition[Inventory]], inventory: 
 
 
 def _unreachable(inventory: Inventory) -> dict[str, TowpathError]:
-    """The servers that do not answer. All are asked in parallel, because each may take 10 s."""
+    """The servers that do not answer. All are queried in parallel, because each may take 10 s."""
     probes: dict[str, Callable[[], object]] = {
         source.SIDE: lambda: inventory.source.replica_set,
         destination.SIDE: lambda: inventory.destination.replica_set,

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from towpath.deploy import preconditions
 from towpath.deploy.inventory import Inventory
 from towpath.errors import TopicError
 from towpath.finding import Finding, Precondition, error, ok, warning
+from towpath.kafka.client import LARGEST_RECORD
 from towpath.kafka.topics import Topic
 from towpath.namespaces import topic_of
 from towpath.pipeline import Pipeline
 from towpath.preflight import log, source
-from towpath.text import counted
-from towpath.topic_settings import LARGEST_RECORD, change_settings
+from towpath.text import counted, first_few
+from towpath.topic_settings import change_settings
 
 SUBJECT = "kafka"
 _SHOWN = 3
@@ -38,10 +38,8 @@ def topics(inventory: Inventory) -> Iterator[Finding]:
     """The existing topics have the settings of the file."""
     yield from foreign_topics(inventory.pipeline, inventory.existing)
     yield from preconditions.partitions(inventory)
-    settings, ends = (
-        inventory.topics.settings_of_all(topic.name for topic in inventory.log),
-        inventory.topics.ends(inventory.log),
-    )
+    settings = inventory.topics.settings_of_all(topic.name for topic in inventory.log)
+    ends = inventory.topics.ends(inventory.log)
     for existing in inventory.log:
         begins = max(first for (name, _), (first, _) in ends.items() if name == existing.name)
         yield from topic(existing.name, settings[existing.name], begins, inventory.pipeline)
@@ -160,20 +158,14 @@ def _listed(settings: Mapping[str, str | None]) -> str:
 
 def foreign_topics(pipeline: Pipeline, existing: Mapping[str, Topic]) -> Iterator[Finding]:
     """Warn about topics with the pipeline's prefix that belong to none of its namespaces."""
-    pattern = pipeline.selection.topic_regex(pipeline.name)
-    others = [
-        name
-        for name in sorted(existing)
-        if name.startswith(f"{pipeline.name}.")
-        and name not in (pipeline.dead_letter_topic, pipeline.request_topic)
-        and not re.fullmatch(pattern, name)
-    ]
+    prefixed = sorted(name for name in existing if name.startswith(f"{pipeline.name}."))
+    own = (pipeline.dead_letter_topic, pipeline.request_topic)
+    others = [name for name in prefixed if name not in own and not pipeline.is_change_topic(name)]
     if others:
-        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
         yield warning(
             SUBJECT,
             f"topics with the prefix {pipeline.name!r} that belong to no namespace of the pipeline:"
-            f" {', '.join(others[:_SHOWN])}{more}",
+            f" {first_few(others, _SHOWN)}",
             "if the file included their namespaces before, `remove --topics` no longer finds them: delete them by hand;"
             " if they belong to somebody else, give the pipeline another name before the first deploy",
         )

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from pymongo import MongoClient
 
 from towpath import resnapshot
 from towpath.errors import TowpathError
 from towpath.finding import Finding, error, ok, warning
-from towpath.mongo.client import briefly
+from towpath.mongo.client import Client, briefly
 from towpath.mongo.privileges import if_allowed
 from towpath.pipeline import Compaction, Copy, Pipeline
 from towpath.resnapshot import Captured
@@ -181,7 +178,7 @@ class Oplog:
         return self.last - since > _NEAR * self.hours * 3600
 
 
-def read(client: MongoClient[dict[str, Any]]) -> Oplog | None:
+def read(client: Client) -> Oplog | None:
     """The extent of the oplog; None if the user may not read it."""
     entries = client.local["oplog.rs"]
     first = if_allowed(lambda: entries.find_one({}, {"ts": 1}, sort=[("$natural", 1)]))

@@ -19,7 +19,7 @@ from towpath.mongo.client import Client
 from towpath.mongo.privileges import COPY_ACTIONS, SOURCE_ACTIONS
 from towpath.pipeline import Pipeline
 from towpath.preflight import cluster, connect, log
-from towpath.text import counted
+from towpath.text import counted, first_few
 
 SIDE = "source"
 _SHOWN = 10  # with more collections, only their number is listed
@@ -29,28 +29,31 @@ def servers(inventory: Inventory) -> Iterator[Finding]:
     yield from cluster.servers(inventory.source)
 
 
+def _actions(inventory: Inventory) -> tuple[str, ...]:
+    """The actions that capture needs."""
+    return SOURCE_ACTIONS + (COPY_ACTIONS if inventory.pipeline.copy.method == "towpath" else ())
+
+
 def _missing(inventory: Inventory) -> list[str]:
-    """The actions that are not granted to the user on all databases."""
-    actions = SOURCE_ACTIONS + (COPY_ACTIONS if inventory.pipeline.copy.method == "towpath" else ())
-    return inventory.source.privileges.missing_everywhere(actions) if inventory.source.privileges else []
+    """The `_actions` that are not granted to the user on all databases."""
+    granted = inventory.source.privileges
+    return granted.missing(_actions(inventory), "") if granted else []
 
 
 def privileged(inventory: Inventory) -> Iterator[Finding]:
     """The user has the required privileges."""
-    actions = SOURCE_ACTIONS + (COPY_ACTIONS if inventory.pipeline.copy.method == "towpath" else ())
     granted, missing = inventory.source.privileges, _missing(inventory)
     if granted is None:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
     elif missing:
-        user, _, database = granted.user.partition("@")
         yield error(
             SIDE,
             f"the user {granted.user} may not {', '.join(missing)} in every database, but Debezium watches all"
             " databases with one change stream",
-            f'db.getSiblingDB("{database}").grantRolesToUser("{user}", [{{role: "readAnyDatabase", db: "admin"}}])',
+            granted.grant([("readAnyDatabase", "admin")]),
         )
     else:
-        yield ok(SIDE, f"the user {granted.user} may {', '.join(actions)} in every database")
+        yield ok(SIDE, f"the user {granted.user} may {', '.join(_actions(inventory))} in every database")
 
 
 def namespaces(inventory: Inventory) -> tuple[str, ...]:
@@ -71,9 +74,8 @@ def copy_time(inventory: Inventory) -> Iterator[Finding]:
 
 def _total(inventory: Inventory) -> tuple[int, int]:
     """(documents, bytes) of all collections."""
-    return sum(documents for documents, _ in inventory.extents.values()), sum(
-        size for _, size in inventory.extents.values()
-    )
+    extents = inventory.extents.values()
+    return sum(documents for documents, _ in extents), sum(size for _, size in extents)
 
 
 def collections(inventory: Inventory) -> Iterator[Finding]:
@@ -94,7 +96,7 @@ def collections(inventory: Inventory) -> Iterator[Finding]:
             )
         if collection.kind == "collection":
             count, _ = inventory.extents[collection.namespace]
-            yield from inventory.source.ask(partial(_sampled, collection.namespace, count, inventory.pipeline))
+            yield from inventory.source.ask(partial(_sample, collection.namespace, count, inventory.pipeline))
     documents, size = _total(inventory)
     listed = ", ".join(inventory.namespaces) if len(inventory.namespaces) <= _SHOWN else ""
     total = f"{counted(documents, 'document')}, {size / 2**20:,.1f} MiB"
@@ -126,14 +128,12 @@ def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDoc
     """
     database, name = namespace.split(".", 1)
     collection: Any = client[database].get_collection(name, codec_options=_RAW)
-    pipeline: list[dict[str, Any]]
+    stage: dict[str, Any] = {"$match": {"$sampleRate": min(1.0, _DOCUMENTS / max(count, 1))}}
     if count > 20 * _DOCUMENTS:  # the server's random cursor works below 5 % of the collection
-        pipeline = [{"$sample": {"size": _DOCUMENTS}}]
-    else:
-        pipeline = [{"$match": {"$sampleRate": min(1.0, _DOCUMENTS / max(count, 1))}}]
+        stage = {"$sample": {"size": _DOCUMENTS}}
     end, size = time.monotonic() + _SECONDS, 0
     try:
-        for document in collection.aggregate(pipeline, batchSize=50, maxTimeMS=int(_SECONDS * 1000)):
+        for document in collection.aggregate([stage], batchSize=50, maxTimeMS=int(_SECONDS * 1000)):
             yield document
             size += len(document.raw)
             if size > _BYTES or time.monotonic() > end:
@@ -142,37 +142,30 @@ def documents(client: Client, namespace: str, count: int) -> Iterator[RawBSONDoc
         return
 
 
-def _sampled(namespace: str, count: int, pipeline: Pipeline, client: Client) -> list[Finding]:
-    """The findings of `sample`, as a list."""
-    return list(sample(client, namespace, count, pipeline))
-
-
-def sample(client: Client, namespace: str, count: int, pipeline: Pipeline) -> Iterator[Finding]:
+def _sample(namespace: str, count: int, pipeline: Pipeline, client: Client) -> list[Finding]:
     """What a sample of a collection with `count` documents shows."""
     subject, sampled, largest = f"source {namespace}", 0, 0
     odd: dict[str, None] = {}
+    findings = []
     for document in documents(client, namespace, count):
         sampled += 1
         largest = max(largest, len(document.raw))
         odd.update(dict.fromkeys(map(_readable, odd_names(bytes(document.raw)))))
     if odd:
-        yield _odd_finding(subject, namespace, list(odd), pipeline)
+        findings.append(_odd_finding(subject, namespace, list(odd), pipeline))
     if largest > LARGE:
-        yield warning(
-            subject,
+        what = (
             f"holds a document of {largest / 2**20:.2f} MiB: a change event, which wraps the document, must fit into"
-            " 16 MiB; an update of such a document may stop capture (BSONObjectTooLarge)",
-            "make such documents smaller, or leave the collection out with [collections] exclude",
+            " 16 MiB; an update of such a document may stop capture (BSONObjectTooLarge)"
         )
-    yield ok(
-        subject,
-        f"sampled {sampled:,} of {counted(count, 'document')}{f', the largest {largest:,} bytes' if largest else ''}",
-    )
+        advice = "make such documents smaller, or leave the collection out with [collections] exclude"
+        findings.append(warning(subject, what, advice))
+    size = f", the largest {largest:,} bytes" if largest else ""
+    return [*findings, ok(subject, f"sampled {sampled:,} of {counted(count, 'document')}{size}")]
 
 
 def _odd_finding(subject: str, namespace: str, odd: list[str], pipeline: Pipeline) -> Finding:
-    more = f" and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
-    fields = f"has fields whose names contain a dot, begin with $ or are empty: {', '.join(odd[:_NAMED])}{more}"
+    fields = f"has fields whose names contain a dot, begin with $ or are empty: {first_few(odd, _NAMED)}"
     if pipeline.captured_whole and pipeline.captured_whole.matches(namespace):
         return ok(subject, f"{fields}; [capture] whole_documents looks up its whole documents")
     return warning(

@@ -17,7 +17,7 @@ from towpath.log.bounds import CODES, breaks_within, still_in_log
 from towpath.log.dead_letters import DeadLetter, letters
 from towpath.log.lag import gaps, peek
 from towpath.mongo.client import connected
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import Pipeline
 from towpath.replay.plan import Start, change_topics, namespaces
 from towpath.session import Session

@@ -21,7 +21,7 @@ from towpath.kafka.topics import Place
 from towpath.log import bounds, dead_letters, integrity
 from towpath.log.integrity import LogCheck
 from towpath.mongo.client import REPLAY_SIDE, Client, connected
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import ClusterTime
 from towpath.replay.plan import Log, Plan, Replay, ReplayOptions, definition, find, format_time, name_of, namespaces
 from towpath.replay.preconditions import OF_LABEL, OF_REPLAY, ReplayInventory, capture_state, format_counts
@@ -29,7 +29,7 @@ from towpath.replay.sink_run import SinkRun
 from towpath.replay.verdict import Verdict, missing_lines
 from towpath.session import Say, Session
 from towpath.text import utc
-from towpath.topic_settings import TOPIC_SETTINGS, retention_settings
+from towpath.topic_settings import plain_settings
 
 _ADVICE = {"connection.uri": " (--destination; its user needs readWrite on the databases written and on towpath)"}
 #: Receives the progress, as events.
@@ -201,7 +201,7 @@ def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report
 def _create(replay: Replay, session: Session) -> None:
     """Create what the replay needs, its connector last. Delete the positions of an earlier replay of this name."""
     topics, pipeline = session.topics, replay.pipeline
-    settings = TOPIC_SETTINGS | retention_settings(pipeline.retention_ms)
+    settings = plain_settings(pipeline)
     if replay.sink.dead_letter_topic not in topics.all():
         topics.create(replay.sink.dead_letter_topic, 1, pipeline.replication_factor, settings)
         session.say(f"created topic {replay.sink.dead_letter_topic}")

@@ -11,7 +11,7 @@ from towpath.stack.errors import (
     StackError,
     ToolMissing,
 )
-from towpath.stack.lifecycle import add_worker, down, kill, options_of, restart, start, status, up
+from towpath.stack.lifecycle import down, kill, options_of, restart, start, status, up
 from towpath.stack.options import Stack, StackOptions
 from towpath.stack.parts import export_plugins
 from towpath.stack.processes import Process
@@ -29,7 +29,6 @@ __all__ = [
     "StackError",
     "StackOptions",
     "ToolMissing",
-    "add_worker",
     "down",
     "export_plugins",
     "kill",

@@ -1,7 +1,7 @@
-"""Archives of loaded classes (class data sharing), from which broker and worker start in two thirds of the time.
+"""Archives of loaded classes (class data sharing), with which broker and worker start in two thirds of the time.
 
-A JVM writes its archive when it ends. So a broker and a worker run once, before the first stack, and their archives are
-kept in the cache. A JVM that cannot use its archive, because Java or a jar has changed, starts without it.
+A JVM writes its archive when it ends. Therefore a broker and a worker run once before the first stack, and the cache
+keeps their archives. A JVM that cannot use its archive, because Java or a jar has changed, starts without it.
 """
 
 from __future__ import annotations
@@ -22,36 +22,38 @@ from towpath.stack.processes import Process
 _TIMEOUT_S, _GRACE_S = 60.0, 30.0
 
 
-def with_archives(found: Parts, progress: Progress) -> Parts:
-    """The parts with their archives, or with none where this Java writes none. Raises `FolderUnusable`."""
-    java = subprocess.run([found.java, "-version"], capture_output=True, check=False).stderr
-    key = hashlib.sha256(java + str(found.libs).encode()).hexdigest()[:16]
-    place = parts.part("archives", key, "preparing quick starts of Kafka and Connect", partial(_make, found), progress)
-    return dataclasses.replace(found, archives=place)
+def with_archives(installed: Parts, progress: Progress) -> Parts:
+    """The parts with their archives; a Java that writes none leaves that folder empty. Raises `FolderUnusable`."""
+    java = subprocess.run([installed.java, "-version"], capture_output=True, check=False).stderr
+    key = hashlib.sha256(java + str(installed.libs).encode()).hexdigest()[:16]
+    doing = "preparing quick starts of Kafka and Connect"
+    return dataclasses.replace(
+        installed, archives=parts.part("archives", key, doing, partial(_make, installed), progress)
+    )
 
 
-def _make(found: Parts, place: Path) -> None:
+def _make(installed: Parts, place: Path) -> None:
     with tempfile.TemporaryDirectory(dir=place.parent) as folder:
-        made = Path(folder) / "made"
-        with suppress(StackError):  # a stack that cannot start says why itself
-            _run_once(found, made, Path(folder))
-            made.rename(place)
+        archives = Path(folder) / "archives"
+        with suppress(StackError):  # a stack that cannot start reports the reason itself
+            _run_once(installed, archives, Path(folder))
+            archives.rename(place)
 
 
-def _run_once(found: Parts, archives: Path, folder: Path) -> None:
-    """A broker and a worker from start to end."""
+def _run_once(installed: Parts, archives: Path, folder: Path) -> None:
+    """Run a broker and a worker once, from start to end."""
     state.prepare(folder, archives.name, "secrets")
     broker, controller, worker = state.free_ports(3)
     values = {
         plan.BROKER: plan.broker_properties(folder / "data", broker, [controller]),
-        plan.WORKER: plan.worker_properties(folder, f"{state.HOST}:{broker}", worker, found.plugins),
+        plan.WORKER: plan.worker_properties(folder, f"{state.HOST}:{broker}", worker, installed.plugins),
     }
     files = {main: plan.write_properties(folder / main, properties) for main, properties in values.items()}
     log = folder / "log"
-    processes.run_to_end("kafka's StorageTool", plan.format_command(found, files[plan.BROKER]), log)
+    processes.run_to_end("kafka's StorageTool", plan.format_command(installed, files[plan.BROKER]), log)
     planned = [
-        Process("kafka", "kafka", _writing(found, archives, plan.BROKER, files[plan.BROKER]), broker, log),
-        Process("connect", "connect", _writing(found, archives, plan.WORKER, files[plan.WORKER]), worker, log),
+        Process("kafka", "kafka", _writing(installed, archives, plan.BROKER, files[plan.BROKER]), broker, log),
+        Process("connect", "connect", _writing(installed, archives, plan.WORKER, files[plan.WORKER]), worker, log),
     ]
     running: list[Process] = []
     try:
@@ -60,10 +62,10 @@ def _run_once(found: Parts, archives: Path, folder: Path) -> None:
         checks = {process.name: ready.check_for(process) for process in running}
         ready.wait(checks, running, _TIMEOUT_S, lambda words: None)
     finally:
-        for process in reversed(running):  # the worker first: without a broker it would hang on saying goodbye to it
+        for process in reversed(running):  # the worker first: it would hang while it leaves a broker that is gone
             processes.stop([process], _GRACE_S)
 
 
-def _writing(found: Parts, archives: Path, main: str, configuration: Path) -> tuple[str, ...]:
-    program, *words = plan.java_command(found, 512, main, str(configuration))
+def _writing(installed: Parts, archives: Path, main: str, configuration: Path) -> tuple[str, ...]:
+    program, *words = plan.java_command(installed, 512, main, str(configuration))
     return (program, f"-XX:ArchiveClassesAtExit={plan.archive(archives, main)}", *words)

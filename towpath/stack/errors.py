@@ -1,15 +1,4 @@
-"""What can go wrong with the embedded stack.
-
-StackError                  root, below `towpath.errors.TowpathError`
-├── ToolMissing             Java, Maven, Python's pip or a new enough version of one of them is not installed
-├── PartUnavailable         a part (server, jars, plugins) could not be fetched, built or verified
-├── PortInUse               a port that the stack needs is taken by another process
-├── ProcessDied             a process ended while it was being waited for; the message ends with its last log lines
-├── NotReady                a process runs but did not become ready in time
-├── NoStack                 the folder holds no stack
-├── OptionsDiffer           the folder holds a stack that was started with other options
-└── FolderUnusable          the folder cannot be created or written, or its disk is full
-"""
+"""The errors of the embedded stack, all directly below `StackError`."""
 
 from __future__ import annotations
 
@@ -17,23 +6,23 @@ from towpath.errors import TowpathError
 
 
 class StackError(TowpathError):
-    """Root of this package's errors."""
+    """Root of this package's errors, below `towpath.errors.TowpathError`."""
 
 
 class ToolMissing(StackError):
-    """A program that the stack needs is not installed, or too old."""
+    """Java, Maven or Python's pip is not installed, or too old."""
 
 
 class PartUnavailable(StackError):
-    """A part could not be fetched, built or verified."""
+    """A part (server, jars, plugins) could not be fetched, built or verified."""
 
 
 class PortInUse(StackError):
-    """A port that the stack needs is taken by another process."""
+    """Another process uses a port that the stack needs."""
 
 
 class ProcessDied(StackError):
-    """A process ended while it was being waited for."""
+    """A process ended while something waited for it; the message ends with its last log lines."""
 
 
 class NotReady(StackError):
@@ -49,4 +38,4 @@ class OptionsDiffer(StackError):
 
 
 class FolderUnusable(StackError):
-    """The folder of the stack cannot be created or written, or its disk is full."""
+    """The folder cannot be created or written, or its disk is full."""

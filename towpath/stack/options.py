@@ -1,4 +1,4 @@
-"""What a stack is asked to be, and what it is once it runs."""
+"""The options of a stack, and the addresses of a stack that runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 from towpath.stack import mongod
 from towpath.stack.errors import StackError
-from towpath.stack.mongod import MongodSizes
 from towpath.stack.processes import Process
 from towpath.stack.security import SASL, Security
 from towpath.stack.state import HOST, State
@@ -17,28 +16,27 @@ from towpath.stack.state import HOST, State
 SOURCE, DESTINATION = "source", "destination"
 
 
-def controller_of(broker: str) -> str:
-    """What the port is called on which a broker takes part in electing the controller."""
-    return f"{broker}-controller"
-
-
 _PATHS = ("plugins", "security")
 
 
-def metrics_of(name: str) -> str:
-    """What the port is called on which a process shows its metrics."""
-    return f"{name}-metrics"
+def controller_of(broker: str) -> str:
+    """The name of the port on which a broker takes part in electing the controller."""
+    return f"{broker}-controller"
+
+
+def metrics_of(process: str) -> str:
+    """The name of the port on which a process shows its metrics."""
+    return f"{process}-metrics"
 
 
 @dataclass(frozen=True, slots=True)
 class StackOptions:
     """A stack in a folder. Heaps in MB; `port_base` None means free ports, chosen once and then kept.
 
-    `plugins` is a folder for Connect's `plugin.path` instead of Towpath's own; with `metrics` broker and workers show
-    theirs over HTTP; `broker` are settings of Kafka's beyond the stack's own, `mongod` parameters of every mongod's
-    (`--setParameter`); `security` is a folder of certificates and passwords, see `towpath.stack.security`. With three
-    brokers or more all topics have three replicas, two of which must have a record.
-    Raises `StackError` for counts that make no stack.
+    `plugins`: a folder for Connect's `plugin.path` instead of Towpath's own. `metrics`: brokers and workers show their
+    metrics over HTTP. `broker`: additional settings of Kafka; `mongod`: parameters of every mongod (`--setParameter`).
+    `security`: a folder of certificates and passwords, see `towpath.stack.security`. With three brokers or more all
+    topics have three replicas, two of which must have a record. Raises `StackError` for counts that are not possible.
     """
 
     directory: Path
@@ -71,10 +69,6 @@ class StackOptions:
             raise StackError(f"the stack cannot have {self.connect_workers} Connect workers: at least 1")
 
     @property
-    def sizes(self) -> MongodSizes:
-        return MongodSizes(self.mongod_cache_gb, self.oplog_mb)
-
-    @property
     def nodes(self) -> dict[str, list[str]]:
         """The processes of each replica set, by the set's name."""
         counts = {SOURCE: self.source_nodes, DESTINATION: self.destination_nodes}
@@ -90,7 +84,7 @@ class StackOptions:
 
     @property
     def port_names(self) -> list[str]:
-        """What needs a port, in the order in which `port_base` counts them."""
+        """The names of all ports, in the order in which `port_base` counts them."""
         brokers = [port for name in self.brokers for port in (name, controller_of(name))]
         names = [*self.nodes[SOURCE], *self.nodes[DESTINATION], *brokers, *self.workers]
         names += [SASL.format(name) for name in self.brokers if self.security]
@@ -104,11 +98,11 @@ class StackOptions:
 
     @classmethod
     def of(cls, directory: Path, state: State) -> StackOptions:
-        """The options that were written down."""
+        """The recorded options."""
         if "options" not in state.settings:
             raise StackError(f"{directory} holds MongoDB servers only, no whole stack")
         values = dict(state.settings["options"])
-        plugins, security = (Path(found) if (found := values.pop(name, None)) else None for name in _PATHS)
+        plugins, security = (Path(text) if (text := values.pop(name, None)) else None for name in _PATHS)
         return cls(directory, plugins=plugins, security=security, **values)
 
     @property
@@ -118,7 +112,7 @@ class StackOptions:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack's addresses and processes. URIs are MongoDB's, `bootstrap` is Kafka's, URLs are the Connect workers'."""
+    """The addresses and processes of a stack: URIs of MongoDB, `bootstrap` of Kafka, URLs of the Connect workers."""
 
     directory: Path
     source: str
@@ -127,9 +121,9 @@ class Stack:
     connect_urls: tuple[str, ...]
     processes: Mapping[str, Process]
     metrics_urls: Mapping[str, str] = field(default_factory=dict)
-    """Process → where its metrics are, in Prometheus' text format; empty unless they were asked for."""
+    """Process → URL of its metrics, in Prometheus' text format; empty unless the options enable them."""
     sasl_bootstrap: str = ""
-    """Where a secured Kafka takes passwords; `bootstrap` is where it takes certificates."""
+    """Where a secured Kafka accepts passwords; at `bootstrap` it accepts certificates."""
 
     @property
     def connect(self) -> str:
@@ -137,22 +131,21 @@ class Stack:
 
     @property
     def running(self) -> bool:
-        """Whether every process lives now."""
+        """Whether every process runs now."""
         return all(process.running for process in self.processes.values())
 
     def to_json(self) -> dict[str, Any]:
-        processes = {name: {"pid": it.pid, "log": str(it.log)} for name, it in self.processes.items()}
         return {
             "source": self.source,
             "destination": self.destination,
             "bootstrap": self.bootstrap,
             "connect": self.connect,
-            "processes": processes,
+            "processes": {name: {"pid": p.pid, "log": str(p.log)} for name, p in self.processes.items()},
         }
 
     @classmethod
     def of(cls, directory: Path, state: State) -> Stack:
-        """The stack that was written down."""
+        """The recorded stack."""
         options, ports = StackOptions.of(directory, state), state.settings["ports"]
         source, destination = (mongod.uri([ports[n] for n in names], side) for side, names in options.nodes.items())
         scheme, sasl = "http", ""
@@ -167,7 +160,7 @@ class Stack:
 
 
 def bootstrap(options: StackOptions, ports: Mapping[str, int]) -> str:
-    """Where clients find the brokers."""
+    """The brokers' addresses for clients."""
     return ",".join(f"{HOST}:{ports[name]}" for name in options.brokers)
 
 

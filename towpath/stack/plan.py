@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from towpath.kafka.client import LARGEST_RECORD
 from towpath.stack import mongod, state
 from towpath.stack.errors import FolderUnusable
 from towpath.stack.options import StackOptions, bootstrap, controller_of, metrics_of, sasl_bootstrap
@@ -22,7 +23,7 @@ _STORAGE_TOOL = "kafka.tools.StorageTool"
 
 
 def processes_of(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> dict[str, Process]:
-    """Every process of the stack, none started. Connect comes before the broker, which has to be prepared first."""
+    """Every process of the stack, not started. Connect comes before the broker, whose folder is prepared first."""
     place = options.directory
     nodes = [
         Process(name, "mongod", _mongod(name, side, options, ports, parts), ports[name], log(place, name))
@@ -43,20 +44,20 @@ def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -
         broker = broker_properties(place / "data" / name, ports[name], controllers, node)
         if options.secured:
             broker |= options.secured.broker(ports[name], ports[SASL.format(name)], ports[controller_of(name)])
-        write_properties(broker_file(place, name), {**broker, **options.broker})
+        write_properties(properties_file(place, name), {**broker, **options.broker})
     for name in options.workers:
         write_worker_file(name, options, ports, parts)
 
 
 def _broker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
-    main = (BROKER, str(broker_file(options.directory, name)))
+    main = (BROKER, str(properties_file(options.directory, name)))
     command = java_command(parts, options.kafka_heap_mb, *main, metrics_port=_metrics_port(name, options, ports))
     return Process(name, "kafka", command, ports[name], log(options.directory, name))
 
 
 def worker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
     """One Connect worker, not started."""
-    main = (WORKER, str(_worker_file(options.directory, name)))
+    main = (WORKER, str(properties_file(options.directory, name)))
     system = options.secured.worker_system(options.directory / "conf") if options.secured else {}
     metrics = _metrics_port(name, options, ports)
     command = java_command(parts, options.connect_heap_mb, *main, metrics_port=metrics, system=system)
@@ -74,29 +75,24 @@ def write_worker_file(name: str, options: StackOptions, ports: Mapping[str, int]
     if options.secured:
         options.secured.write_jaas(options.directory / "conf")
         values |= options.secured.worker(ports[name], sasl_bootstrap(options, ports))
-    write_properties(_worker_file(options.directory, name), values)
+    write_properties(properties_file(options.directory, name), values)
 
 
-def broker_file(directory: Path, name: str) -> Path:
-    return directory / "conf" / f"{name}.properties"
+def properties_file(directory: Path, process: str) -> Path:
+    """The configuration of a broker or worker."""
+    return directory / "conf" / f"{process}.properties"
 
 
 def log(directory: Path, name: str) -> Path:
     return directory / "logs" / f"{name}.log"
 
 
-def _worker_file(directory: Path, name: str) -> Path:
-    return directory / "conf" / f"{name}.properties"
-
-
 def _mongod(name: str, side: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> tuple[str, ...]:
-    place = options.directory / "data" / name
-    words = mongod.command(parts.mongod, place, ports[name], side, options.sizes, parameters=options.mongod)
+    folder = options.directory / "data" / name
+    words = mongod.command(parts.mongod, folder, ports[name], options.mongod_cache_gb, options.mongod)
+    words += ("--replSet", side, "--oplogSize", str(options.oplog_mb))
     return words + (options.secured.mongod(side) if options.secured else ())
 
-
-LARGEST_RECORD = 17 * 1024 * 1024
-"""Bytes: a document of 16 MiB, and room for key, headers and batch around it."""
 
 _LOGGING = Path(__file__).parent / "log4j2.yaml"
 _METRICS = Path(__file__).parent / "metrics.yaml"
@@ -226,7 +222,7 @@ def write_properties(file: Path, values: Mapping[str, str]) -> Path:
 
 
 def _escaped(value: str) -> str:
-    """A value as Java reads it back: backslashes doubled, what is not ASCII as \\uXXXX."""
+    """A value escaped for Java: backslashes are doubled, and characters outside ASCII become \\uXXXX."""
     doubled = value.replace("\\", "\\\\")
     units = doubled.encode("utf-16-be")
     pairs = (int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2))

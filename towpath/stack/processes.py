@@ -1,4 +1,4 @@
-"""Local processes, told apart by pid and creation time, so that a pid used again is never mistaken or killed."""
+"""Local processes, identified by pid and creation time, so that a reused pid is never mistaken or killed."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from towpath.stack.errors import FolderUnusable, PortInUse, ProcessDied
 
 Kind = Literal["mongod", "kafka", "connect"]
 _DEFAULT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that a child would otherwise go on ignoring when we do."""
+"""Signals that a child would otherwise ignore when this process does."""
 _POLL_S = 0.05
 _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR")
 _PREFIXES = ("JAVA_", "LC_", "LD_")
-_SLACK_S = 1.0  # creation times are told in clock ticks since boot; a later process differs by more
+_SLACK_S = 1.0  # the kernel counts creation times in ticks since boot; a later process differs by more
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process of a stack: how it is started, and, once it was, its pid and creation time (s since 1970).
+    """One process of a stack: how to start it and, once it is started, its pid and creation time (s since 1970).
 
-    `log_from` is the size in bytes that its log had when it was started: what earlier lives wrote ends there.
+    `log_from` is the size of its log in bytes when it was started, where the output of earlier runs ends.
     """
 
     name: str
@@ -44,15 +44,15 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether this very process lives now."""
-        return self.found() is not None
+        """Whether exactly this process runs now."""
+        return self.handle() is not None
 
-    def found(self) -> psutil.Process | None:
-        """The living process; None if it ended, was never started, or the pid belongs to another one by now."""
+    def handle(self) -> psutil.Process | None:
+        """The running process; None if it ended, was never started, or its pid belongs to another one now."""
         if self.pid is None or self.created is None:
             return None
         with suppress(ChildProcessError):
-            os.waitpid(self.pid, os.WNOHANG)  # takes the dead one away if it is a child of ours
+            os.waitpid(self.pid, os.WNOHANG)  # reaps it if it is a child of ours
         try:
             process = psutil.Process(self.pid)
             same = abs(process.create_time() - self.created) < _SLACK_S
@@ -61,7 +61,7 @@ class Process:
             return None
 
     def tail(self, lines: int = 20) -> str:
-        """The last lines that this life wrote to its log, each cut to 400 characters."""
+        """The last lines that this run wrote to its log, each cut to 400 characters."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(self.log_from, self.log.stat().st_size - 200_000))
@@ -71,7 +71,7 @@ class Process:
         return "\n".join(f"  {line[:400]}" for line in last)
 
     def death(self) -> ProcessDied | PortInUse:
-        """The error that tells why the process, found dead, may have ended."""
+        """The error for a process that has ended, with the probable reason."""
         last = self.tail()
         if "address already in use" in self.tail(500).lower():
             return PortInUse(
@@ -82,7 +82,7 @@ class Process:
 
 
 def spawn(process: Process) -> Process:
-    """Start the process in a session of its own, its output appended to its log; return it with pid and time."""
+    """Start the process in its own session, with its output appended to its log; return it with pid and time."""
     try:
         with process.log.open("ab") as log, Path(os.devnull).open("rb") as nothing:
             actions = [(os.POSIX_SPAWN_DUP2, nothing.fileno(), 0)]
@@ -97,7 +97,7 @@ def spawn(process: Process) -> Process:
 
 
 def _environment() -> dict[str, str]:
-    """What servers need of the environment: a variable of the shell can hold a password, and theirs can be read."""
+    """The variables that servers need. Others may hold passwords, and the environment of a process is readable."""
     return {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PREFIXES)}
 
 
@@ -109,9 +109,9 @@ def _created(pid: int) -> float:
 
 
 def adopted(process: Process) -> Process:
-    """The process with the pid of a living one that runs exactly its command.
+    """The process with the pid of a running one that has exactly its command.
 
-    For a record without a pid: whoever started it died between starting it and writing its pid down.
+    For a record without a pid: the command that started it ended before it recorded the pid.
     """
     if process.pid is not None:
         return process
@@ -122,34 +122,38 @@ def adopted(process: Process) -> Process:
 
 
 def send(process: Process, number: signal.Signals) -> bool:
-    """Send a signal; False if the process does not live."""
-    found = process.found()
-    if found is None:
+    """Send a signal; False if the process does not run."""
+    handle = process.handle()
+    if handle is None:
         return False
     with suppress(psutil.NoSuchProcess):
-        found.send_signal(number)
+        handle.send_signal(number)
     return True
 
 
 def stop(processes: Iterable[Process], grace_s: float) -> list[str]:
-    """End processes and their children: SIGTERM, after the grace SIGKILL. Returns the names of those that lived."""
-    living = [(process, found) for process in processes if (found := process.found()) is not None]
-    children = [child for _, found in living for child in _children(found)]
-    for process, _ in living:
+    """End processes and their children: SIGTERM, after the grace SIGKILL. Returns the names of those that ran."""
+    living, children = [], []
+    for process in processes:
+        if (handle := process.handle()) is not None:
+            living.append(process)
+            with suppress(psutil.NoSuchProcess):
+                children += handle.children(recursive=True)
+    for process in living:
         send(process, signal.SIGCONT)  # a stopped process would not see the SIGTERM
         send(process, signal.SIGTERM)
-    if not await_end([process for process, _ in living], grace_s):
-        for process, _ in living:
+    if not await_end(living, grace_s):
+        for process in living:
             send(process, signal.SIGKILL)
-        await_end([process for process, _ in living], 10)
+        await_end(living, 10)
     for child in children:
         with suppress(psutil.NoSuchProcess):
             child.kill()  # psutil checks the creation time first
-    return [process.name for process, _ in living]
+    return [process.name for process in living]
 
 
 def await_end(processes: Sequence[Process], timeout_s: float) -> bool:
-    """Wait until none of the processes lives; False if one still does after the timeout."""
+    """Wait until none of the processes runs; False if one still does after the timeout."""
     deadline = time.monotonic() + timeout_s
     while any(process.running for process in processes):
         if time.monotonic() > deadline:
@@ -168,12 +172,5 @@ def run_to_end(name: str, command: Sequence[str], log: Path) -> None:
 
 
 def _ended(process: psutil.Process) -> bool:
-    """Whether all that is left is a zombie; one with threads is still dying, and holds its ports and files."""
+    """Whether only a zombie is left; one with threads is still ending, and holds its ports and files."""
     return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
-
-
-def _children(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return process.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []

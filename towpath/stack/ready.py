@@ -1,4 +1,4 @@
-"""Waiting for processes by asking the services, never for time."""
+"""Waits until services answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from towpath.stack.security import Security
 from towpath.stack.state import HOST, accepts
 
 Check = Callable[[], str]
-"""Asks a service: an empty string when it is ready, else what was found instead."""
+"""Queries a service: an empty string when it is ready, else why it is not."""
 
 _POLL_S = 0.1
 _SILENT = logging.getLogger("stack.librdkafka")
@@ -29,39 +29,39 @@ _SILENT.propagate = False
 def wait(
     checks: Mapping[str, Check], processes: Iterable[Process], timeout_s: float, progress: Callable[[str], None]
 ) -> None:
-    """Return when every check has once answered that its service is ready.
+    """Return when every check has reported once that its service is ready.
 
     Raises `ProcessDied` or `PortInUse` as soon as one of the processes ends, `NotReady` after the timeout.
     """
-    begun, waiting, seen = time.monotonic(), dict(checks), dict.fromkeys(checks, "nothing yet")
+    start, waiting, reasons = time.monotonic(), dict(checks), dict[str, str]()
     watched = list(processes)
     while waiting:
         for name, check in list(waiting.items()):
-            seen[name] = check()
-            if not seen[name]:
+            reasons[name] = check()
+            if not reasons[name]:
                 del waiting[name]
-                progress(f"{name} is ready after {time.monotonic() - begun:.1f} s")
+                progress(f"{name} is ready after {time.monotonic() - start:.1f} s")
         for process in watched:
             if not process.running:
                 raise process.death()
-        if waiting and time.monotonic() > begun + timeout_s:
-            found = "; ".join(f"{name}: {seen[name]}" for name in waiting)
-            raise NotReady(f"not ready after {timeout_s:.0f} s: {found}; see the logs next to {watched[0].log}")
+        if waiting and time.monotonic() > start + timeout_s:
+            why = "; ".join(f"{name}: {reasons[name]}" for name in waiting)
+            raise NotReady(f"not ready after {timeout_s:.0f} s: {why}; see the logs next to {watched[0].log}")
         time.sleep(_POLL_S if waiting else 0)
 
 
 def check_for(process: Process, secured: Security | None = None) -> Check:
-    """The check for one process, whatever the others do."""
-    asks = {"mongod": mongod, "kafka": kafka, "connect": connect}
-    return lambda: asks[process.kind](process.port, secured)
+    """The check of one process, independent of the others."""
+    checks = {"mongod": mongod, "kafka": kafka, "connect": connect}
+    return lambda: checks[process.kind](process.port, secured)
 
 
 def mongod(port: int, secured: Security | None = None) -> str:
-    """Ready when the node takes writes, or is a secondary."""
-    found = hello(port, secured)
-    if isinstance(found, str):
-        return found
-    return "" if found.get("isWritablePrimary") or found.get("secondary") else "neither primary nor secondary yet"
+    """Ready when the node is primary or secondary."""
+    answer = hello(port, secured)
+    if isinstance(answer, str):
+        return answer
+    return "" if answer.get("isWritablePrimary") or answer.get("secondary") else "neither primary nor secondary yet"
 
 
 def hello(port: int, secured: Security | None = None) -> dict[str, object] | str:
@@ -70,8 +70,8 @@ def hello(port: int, secured: Security | None = None) -> dict[str, object] | str
         return f"nobody listens on port {port}"
     try:
         with direct(port, secured) as client:
-            found: dict[str, object] = client.admin.command("hello")
-            return found
+            answer: dict[str, object] = client.admin.command("hello")
+            return answer
     except PyMongoError as error:
         return f"hello: {error}"
 
@@ -97,16 +97,12 @@ def kafka(port: int, secured: Security | None = None) -> str:
 def connect(port: int, secured: Security | None = None) -> str:
     """Ready when the worker has joined its group and lists connector plugins."""
     url = f"{'https' if secured else 'http'}://{HOST}:{port}"
-    with secured.for_httpx() if secured else httpx.Client() as client:
-        return _answers(client, url)
-
-
-def _answers(client: httpx.Client, url: str) -> str:
     try:
-        health = client.get(f"{url}/health", timeout=2)
-        if not health.is_success:
-            return f"GET {url}/health: {health.status_code}: {health.text[:200]}"
-        plugins = client.get(f"{url}/connector-plugins", timeout=5)
-        return "" if plugins.is_success and plugins.json() else f"GET {url}/connector-plugins: {plugins.text[:200]}"
+        with secured.for_httpx() if secured else httpx.Client() as client:
+            health = client.get(f"{url}/health", timeout=2)
+            if not health.is_success:
+                return f"GET {url}/health: {health.status_code}: {health.text[:200]}"
+            plugins = client.get(f"{url}/connector-plugins", timeout=5)
+            return "" if plugins.is_success and plugins.json() else f"GET {url}/connector-plugins: {plugins.text[:200]}"
     except httpx.HTTPError as error:
         return f"GET {url}: {error}"

@@ -1,17 +1,17 @@
-"""A stack that lets nobody in without a certificate or a password: what its services are told beyond a plain one.
+"""A stack whose services require a certificate or a password: their additional settings.
 
-Everything secret is in files of one folder, which whoever asks for such a stack makes:
+All secrets are in files of one folder, which the caller creates:
 
-- `ca.pem`: whom all trust; `server.pem`: certificate (CN=server, for 127.0.0.1) and key of every service; `stack.pem`:
-  those by which the stack's own clients come in (CN=stack). Keys are PKCS #8.
-- `server.p12`, `trust.p12`, `p12.password`: the first two for Connect's REST API, whose web server reads no PEM.
-- `mongod.key`: by which members of a replica set know each other; `root.password`: of the user `root` on both sides.
+- `ca.pem`: the CA that all trust; `server.pem`: certificate (CN=server, for 127.0.0.1) and key of every service;
+  `stack.pem`: certificate and key of the stack's own clients (CN=stack). Keys are PKCS #8.
+- `server.p12`, `trust.p12`, `p12.password`: for Connect's REST API, whose web server does not read PEM files.
+- `mongod.key`: authenticates the members of a replica set; `root.password`: of the user `root` on both sides.
 - `kafka.users`: `user:password` lines, for SCRAM, the first for Connect's workers; `connect.users`: `user=password`
   lines, for Connect's REST API.
 
-The source takes passwords; the destination and Connect's REST API want a certificate as well. Kafka has a listener for
-certificates, and one for passwords, which the workers use. Its brokers allow what access control lists say; `server`,
-`stack` and the workers may do everything.
+The source accepts passwords; the destination and Connect's REST API require a certificate as well. Kafka has a listener
+for certificates, and one for passwords, which the workers use. Its brokers have access control lists; `server`, `stack`
+and the workers may do everything.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from towpath.stack.state import HOST
 
 #: The names under which each broker has a port for users with passwords.
 SASL = "{}-sasl"
+_JAAS = "connect.jaas"
 _MECHANISM = "SCRAM-SHA-512"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _BASIC = "org.apache.kafka.connect.rest.basic.auth.extension"
@@ -61,7 +62,7 @@ class Security:
 
     @property
     def options(self) -> str:
-        """Of a URI of either replica set, without anything secret."""
+        """The options of both replica sets' URIs, without secrets."""
         return f"tls=true&tlsCAFile={self.ca}"
 
     def for_pymongo(self) -> dict[str, Any]:
@@ -77,20 +78,23 @@ class Security:
         return httpx.Client(verify=context, auth=self._pairs("connect.users", "=")[0])
 
     def mongod(self, side: str) -> tuple[str, ...]:
-        """More words of a mongod's command line. Passwords alone are enough at the source."""
-        certificate = ("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(self.folder / "server.pem"))
-        others = ("--tlsCAFile", self.ca, "--keyFile", str(self.folder / "mongod.key"))
-        return certificate + others + (("--tlsAllowConnectionsWithoutCertificates",) if side == "source" else ())
+        """Additional arguments of a mongod. At the source, passwords alone are enough."""
+        words: tuple[str, ...] = ("--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(self.folder / "server.pem"))
+        words += ("--tlsCAFile", self.ca, "--keyFile", str(self.folder / "mongod.key"))
+        return words + (("--tlsAllowConnectionsWithoutCertificates",) if side == "source" else ())
 
     def broker(self, port: int, sasl_port: int, controller_port: int) -> dict[str, str]:
-        """Settings of a broker, in place of those of a plain one."""
+        """Settings of a broker that replace those of a plain one."""
         outside = f"SSL://{HOST}:{port},SASL_SSL://{HOST}:{sasl_port}"
         return {
             "listeners": f"{outside},CONTROLLER://{HOST}:{controller_port}",
             "advertised.listeners": outside,
             "listener.security.protocol.map": "SSL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:SSL",
             "inter.broker.listener.name": "SSL",
-            **self._pem("server.pem"),
+            "ssl.keystore.location": str(self.folder / "server.pem"),
+            "ssl.keystore.type": "PEM",
+            "ssl.truststore.location": self.ca,
+            "ssl.truststore.type": "PEM",
             "listener.name.ssl.ssl.client.auth": "required",
             "listener.name.controller.ssl.client.auth": "required",
             "sasl.enabled.mechanisms": _MECHANISM,
@@ -101,14 +105,13 @@ class Security:
         }
 
     def worker(self, port: int, bootstrap: str) -> dict[str, str]:
-        """Settings of a Connect worker, in place of those of a plain one; it comes in at `bootstrap` by password."""
+        """Settings of a Connect worker that replace those of a plain one; it logs in at `bootstrap` with a password."""
         user, secret = self._users()[0]
         password = (self.folder / "p12.password").read_text().strip()
-        stores = {"keystore": "server.p12", "truststore": "trust.p12"}
-        rest = {f"ssl.{store}.location": str(self.folder / name) for store, name in stores.items()}
-        rest |= {f"ssl.{store}.{key}": value for store in stores for key, value in (("type", "PKCS12"),)}
-        rest |= {f"ssl.{store}.password": password for store in stores}
-        rest |= {"ssl.key.password": password, "ssl.client.auth": "required"}
+        rest = {"ssl.key.password": password, "ssl.client.auth": "required"}
+        for store, name in (("keystore", "server.p12"), ("truststore", "trust.p12")):
+            rest[f"ssl.{store}.location"] = str(self.folder / name)
+            rest |= {f"ssl.{store}.type": "PKCS12", f"ssl.{store}.password": password}
         return {
             "bootstrap.servers": bootstrap,
             "security.protocol": "SASL_SSL",
@@ -123,29 +126,25 @@ class Security:
         }
 
     def write_jaas(self, conf: Path) -> None:
-        """The file that tells a worker where its users are."""
+        """Write the file that names the file of a worker's users."""
         users = self.folder / "connect.users"
         text = f'KafkaConnect {{\n  {_BASIC}.PropertyFileLoginModule required file="{users}";\n}};\n'
-        _jaas(conf).write_text(text)
+        (conf / _JAAS).write_text(text)
 
     @staticmethod
     def worker_system(conf: Path) -> Mapping[str, str]:
         """System properties of a worker's JVM."""
-        return {"java.security.auth.login.config": str(_jaas(conf))}
+        return {"java.security.auth.login.config": str(conf / _JAAS)}
 
     def make_kafka_users(self, bootstrap: str) -> None:
-        """Have the brokers know the users with passwords; those that they know keep theirs."""
+        """Create the users with passwords at the brokers; existing ones keep theirs."""
         admin = AdminClient({"bootstrap.servers": bootstrap, **self.for_librdkafka()})
         information = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        wanted: list[UserScramCredentialAlteration] = [
+        users: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(user, information, password.encode()) for user, password in self._users()
         ]
-        for answer in admin.alter_user_scram_credentials(wanted).values():
+        for answer in admin.alter_user_scram_credentials(users).values():
             answer.result(timeout=30)
-
-    def _pem(self, own: str) -> dict[str, str]:
-        found = {"ssl.keystore.location": str(self.folder / own), "ssl.truststore.location": self.ca}
-        return found | {"ssl.keystore.type": "PEM", "ssl.truststore.type": "PEM"}
 
     def _users(self) -> list[tuple[str, str]]:
         return self._pairs("kafka.users", ":")
@@ -153,7 +152,3 @@ class Security:
     def _pairs(self, file: str, mark: str) -> list[tuple[str, str]]:
         lines = (self.folder / file).read_text().split()
         return [(user, password) for user, _, password in (line.partition(mark) for line in lines)]
-
-
-def _jaas(conf: Path) -> Path:
-    return conf / "connect.jaas"

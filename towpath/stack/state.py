@@ -1,4 +1,4 @@
-"""What is written down about a stack, in one JSON file of its folder; and the TCP ports on 127.0.0.1 that it takes."""
+"""The record of a stack, a JSON file in its folder; and the TCP ports on 127.0.0.1 that it uses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import json
 import os
 import random
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Settings (what was asked for, and the ports) and every process, in the order in which they start."""
+    """Settings (options and ports) and every process, in the order in which they start."""
 
     settings: Mapping[str, Any]
     processes: Mapping[str, Process]
@@ -41,13 +41,13 @@ class State:
 
 
 def read(directory: Path) -> State:
-    """What is written down in the folder. Raises `NoStack` when nothing is, `StackError` when it is damaged."""
+    """The record in the folder. Raises `NoStack` without one, `StackError` for a damaged one."""
     file = directory / FILE
     try:
-        found = json.loads(file.read_text())
-        if found["format"] != _FORMAT:
-            raise StackError(f"{file} has format {found['format']}; this version of Towpath reads {_FORMAT}")
-        return State(found["settings"], {name: _process(name, it) for name, it in found["processes"].items()})
+        record = json.loads(file.read_text())
+        if record["format"] != _FORMAT:
+            raise StackError(f"{file} has format {record['format']}; this version of Towpath reads {_FORMAT}")
+        return State(record["settings"], {name: _process(name, it) for name, it in record["processes"].items()})
     except (FileNotFoundError, NotADirectoryError):
         raise NoStack(f"there is no stack in {directory}; `towpath stack up --dir {directory}` starts one") from None
     except OSError as error:
@@ -57,7 +57,7 @@ def read(directory: Path) -> State:
 
 
 def read_if_any(directory: Path) -> State | None:
-    """What is written down in the folder; None when nothing is."""
+    """The record in the folder; None without one."""
     try:
         return read(directory)
     except NoStack:
@@ -65,15 +65,9 @@ def read_if_any(directory: Path) -> State | None:
 
 
 def write(directory: Path, state: State) -> None:
-    """Replace what is written down, all or nothing."""
-    text = json.dumps(
-        {
-            "format": _FORMAT,
-            "settings": state.settings,
-            "processes": {name: _written(process) for name, process in state.processes.items()},
-        },
-        indent=1,
-    )
+    """Replace the record atomically."""
+    processes = {name: _fields(process) for name, process in state.processes.items()}
+    text = json.dumps({"format": _FORMAT, "settings": state.settings, "processes": processes}, indent=1)
     fresh = directory / f"{FILE}.new"
     try:
         with fresh.open("w") as file:
@@ -86,7 +80,7 @@ def write(directory: Path, state: State) -> None:
 
 
 def prepare(directory: Path, *folders: str) -> None:
-    """Create the folder, and folders in it that only this user may read. Raises `FolderUnusable`."""
+    """Create the folder, and folders in it, that only this user may read. Raises `FolderUnusable`."""
     try:
         for place in (directory, *(directory / folder for folder in folders)):
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -98,7 +92,7 @@ def prepare(directory: Path, *folders: str) -> None:
 
 @contextmanager
 def held(directory: Path, progress: Callable[[str], None]) -> Iterator[None]:
-    """Keep other commands from changing the stack in this folder meanwhile; wait for one that is at it."""
+    """Lock the stack in this folder against other commands that change it; wait for one that holds the lock."""
     try:
         lock = (directory / "lock").open("w")
     except (FileNotFoundError, NotADirectoryError):
@@ -114,21 +108,12 @@ def held(directory: Path, progress: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def _process(name: str, it: Mapping[str, Any]) -> Process:
-    command, log = tuple(it["command"]), Path(it["log"])
-    return Process(name, it["kind"], command, it["port"], log, it["pid"], it["created"], it["log_from"])
+def _process(name: str, fields: Mapping[str, Any]) -> Process:
+    return Process(name, **{**fields, "command": tuple(fields["command"]), "log": Path(fields["log"])})
 
 
-def _written(process: Process) -> dict[str, Any]:
-    return {
-        "kind": process.kind,
-        "pid": process.pid,
-        "created": process.created,
-        "port": process.port,
-        "log": str(process.log),
-        "log_from": process.log_from,
-        "command": process.command,
-    }
+def _fields(process: Process) -> dict[str, Any]:
+    return {name: value for name, value in asdict(process).items() if name != "name"} | {"log": str(process.log)}
 
 
 HOST = "127.0.0.1"
@@ -145,35 +130,29 @@ def choose_ports(names: Sequence[str], first: int | None) -> dict[str, int]:
 
 
 def complete_ports(known: Mapping[str, int], names: Sequence[str], first: int | None) -> dict[str, int]:
-    """The ports that are known, and ports for those of the names that have none, as `choose_ports` would."""
+    """The `known` ports, and ports for the other names as `choose_ports` chooses them."""
     missing = [name for name in names if name not in known]
     fresh = choose_ports(missing, None) if first is None else choose_ports(names, first)
     return {**known, **{name: fresh[name] for name in missing}}
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on. All are held while they are chosen, so that no two are the same."""
-    held: list[socket.socket] = []
-    if count == 0:
-        return []
-    try:
-        for port in random.sample(_RANGE, len(_RANGE)):
-            candidate = socket.socket()
-            held.append(candidate)
-            try:
-                candidate.bind((HOST, port))
-            except OSError:
-                held.pop().close()
-            if len(held) == count:
-                return [it.getsockname()[1] for it in held]
-    finally:
-        for it in held:
-            it.close()
+    """Ports that nobody listens on. Each stays bound until all are chosen, so that no two are the same."""
+    ports: list[int] = []
+    with ExitStack() as bound:
+        for port in random.sample(_RANGE, len(_RANGE)) if count else ():
+            with suppress(OSError):
+                bound.enter_context(socket.socket()).bind((HOST, port))
+                ports.append(port)
+            if len(ports) == count:
+                break
+    if len(ports) == count:
+        return ports
     raise StackError(f"there are no {count} free ports between {_RANGE.start} and {_RANGE.stop - 1}")
 
 
 def require_free_ports(ports: Mapping[str, int]) -> None:
-    """Raise `PortInUse`, naming port, what needs it, and who holds it, for the first port that is taken."""
+    """Raise `PortInUse` for the first port that is in use; the message names the process that holds it."""
     for name, port in ports.items():
         if not _is_free(port):
             raise PortInUse(
@@ -202,14 +181,11 @@ def _is_free(port: int) -> bool:
 
 def _holder(port: int) -> str:
     try:
-        pids = {it.pid for it in _listening() if it.laddr and it.laddr.port == port and it.pid is not None}
+        listening = [sock for sock in psutil.net_connections("tcp") if sock.status == psutil.CONN_LISTEN]
     except psutil.AccessDenied:
         return ""
+    pids = {sock.pid for sock in listening if sock.laddr and sock.laddr.port == port and sock.pid is not None}
     return "".join(f" by pid {pid} ({_name(pid)})" for pid in sorted(pids))
-
-
-def _listening() -> Iterable[psutil._ntuples.sconn]:
-    return (it for it in psutil.net_connections("tcp") if it.status == psutil.CONN_LISTEN)
 
 
 def _name(pid: int) -> str:

@@ -24,40 +24,39 @@ _NOISE = re.compile(
 
 
 def java() -> Path:
-    """The Java launcher to use: that of JAVA_HOME if set, else the one on PATH. Raises `ToolMissing`."""
+    """The Java launcher of JAVA_HOME if set, else the one on PATH. Raises `ToolMissing`."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if found is None:
+    program = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if program is None:
         where = f"in JAVA_HOME ({home})" if home else "on PATH"
         raise ToolMissing(f"no java {where}; {_INSTALL_JAVA}")
-    answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False)
+    answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
     number = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
     if answer.returncode != 0 or number is None:
-        raise ToolMissing(f"{found} -version does not tell its version: {answer.stderr.strip()[:200]}; {_INSTALL_JAVA}")
+        raise ToolMissing(f"{program} -version prints no version: {answer.stderr.strip()[:200]}; {_INSTALL_JAVA}")
     if int(number[1]) < _JAVA_AT_LEAST:
-        raise ToolMissing(f"{found} is Java {number[1]}; Kafka Connect needs {_JAVA_AT_LEAST}: {_INSTALL_JAVA}")
-    return Path(found)
+        raise ToolMissing(f"{program} is Java {number[1]}; Kafka Connect needs {_JAVA_AT_LEAST}: {_INSTALL_JAVA}")
+    return Path(program)
 
 
 def maven() -> str:
     """The `mvn` on PATH. Raises `ToolMissing`."""
-    found = shutil.which("mvn")
-    if found is None:
-        raise ToolMissing("no mvn on PATH; install Maven (Debian, Ubuntu: apt-get install maven)")
-    return found
+    if program := shutil.which("mvn"):
+        return program
+    raise ToolMissing("no mvn on PATH; install Maven (Debian, Ubuntu: apt-get install maven)")
 
 
 def pip() -> list[str]:
     """The command that runs pip. Raises `ToolMissing`."""
     if importlib.util.find_spec("pip") is None:
         raise ToolMissing(f"{sys.executable} has no pip; run {sys.executable} -m ensurepip, or make the venv again")
-    return [sys.executable, "-P", "-m", "pip"]  # -P: no modules of the folder that we are called in
+    return [sys.executable, "-P", "-m", "pip"]  # -P: no modules from the current folder
 
 
 def run(attempt: str, command: Sequence[str | Path], advice: Callable[[str], str] = lambda output: "") -> str:
-    """Run a command to its end and return what it printed.
+    """Run a command to its end and return its output.
 
-    Raises `PartUnavailable` when it fails: what was attempted, the command, its last lines, and the advice.
+    Raises `PartUnavailable` when it fails, with the attempt, the command, its last lines, and the advice.
     """
     words = [str(word) for word in command]
     answer = subprocess.run(
@@ -81,12 +80,12 @@ _PROPERTY = re.compile(r"\$\{([\w.-]+)}")
 def properties(pom: Path) -> Mapping[str, str]:
     """The properties of a Maven POM, name → text. Raises `PartUnavailable` when the file cannot be read as one."""
     try:
-        found = ElementTree.parse(pom).getroot().find(f"{_NAMESPACE}properties")
+        items = ElementTree.parse(pom).getroot().find(f"{_NAMESPACE}properties")
     except (OSError, ElementTree.ParseError) as error:
         raise PartUnavailable(f"cannot read the versions of the stack's parts from {pom}: {error}") from error
-    if found is None:
+    if items is None:
         raise PartUnavailable(f"{pom} names no versions: it has no <properties>")
-    return {item.tag.removeprefix(_NAMESPACE): (item.text or "").strip() for item in found if isinstance(item.tag, str)}
+    return {item.tag.removeprefix(_NAMESPACE): (item.text or "").strip() for item in items if isinstance(item.tag, str)}
 
 
 @cache

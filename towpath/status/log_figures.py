@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from towpath.kafka.disk import bytes_of_topics
 from towpath.kafka.topics import Place
 from towpath.log.unprotected import Figures, figures
 from towpath.namespaces import namespace_of
@@ -104,9 +103,9 @@ def _first(names: list[str]) -> str:
 def report(session: Session, ends: Mapping[Place, tuple[int, int]]) -> LogReport:
     """The log now. `ends`: (topic, partition) → its first offset and its end."""
     pipeline, topics = session.pipeline, session.topics
-    names, sizes = sorted({topic for topic, _ in ends}), bytes_of_topics(topics.bootstrap, topics.client)
+    names, sizes = sorted({topic for topic, _ in ends}), topics.bytes_on_disk()
     settings = topics.settings_of_all(names)
-    committed = topics.committed_with_words(pipeline.compaction_group) if pipeline.compaction else {}
+    committed = topics.committed_with_metadata(pipeline.compaction_group) if pipeline.compaction else {}
     reports = {place: (offset, report) for place, (offset, words) in committed.items() if (report := figures(words))}
     logs = tuple(_topic(pipeline, name, ends, settings[name], reports, sizes) for name in names)
     findings = [

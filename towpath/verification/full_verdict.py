@@ -124,7 +124,7 @@ def forget(session: Session) -> None:
     """
     with connected(session.pipeline.destination_uri, "destination") as client:
         stored.forget(client, session.pipeline)
-    with state_files.told(place := _path(session.pipeline.name)):
+    with state_files.file_errors(place := _path(session.pipeline.name)):
         place.unlink(missing_ok=True)
 
 

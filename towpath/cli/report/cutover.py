@@ -11,7 +11,7 @@ from towpath.cli import report
 from towpath.cutover.sides import Sides
 from towpath.events import CutoverNote, Gate, Switch, TimedEvent
 from towpath.events import Step as StepDone
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.text import utc
 
 _STOP_STEP = "stopping the writers"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from towpath.cli import report
 from towpath.cli.verdict_text import SCREEN_LIMITS
-from towpath.mongo_uri import without_credentials
+from towpath.mongo.uri import without_credentials
 from towpath.pipeline import Pipeline
 from towpath.text import utc
 from towpath.verification.verdict_file import KINDS, VerificationResult

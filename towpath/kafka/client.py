@@ -1,6 +1,6 @@
-"""How Towpath's clients log in at Kafka: the settings of a `client.properties`, as Kafka's own tools take it.
+"""How Towpath's clients log in to Kafka: the settings of a `client.properties`, as Kafka's own tools read it.
 
-Java's names are the ones that are written down; librdkafka and kafka-python get theirs from them.
+The file has Java's names; those of librdkafka and kafka-python are derived from them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 from towpath.errors import TowpathError
 from towpath.tls import Trouble, Trust, trouble
 
+#: Bytes. 16 MiB is the largest document; a record adds its key, headers and the update's own wrapping.
+LARGEST_RECORD = 17 * 1024 * 1024
 PROTOCOL, MECHANISM, LOGIN = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 CA, CERTIFICATE, KEY_PASSWORD = "ssl.truststore.location", "ssl.keystore.location", "ssl.key.password"
 _CA_TYPE, _CERTIFICATE_TYPE = "ssl.truststore.type", "ssl.keystore.type"
@@ -23,12 +25,25 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
 _MODULES = {"PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule"}
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_LIBRDKAFKA = {key: key for key in (PROTOCOL, MECHANISM, KEY_PASSWORD)} | {
+    "ssl.ca.location": CA,
+    "ssl.certificate.location": CERTIFICATE,
+    "ssl.key.location": CERTIFICATE,
+}
+_KAFKA_PYTHON = {
+    "security_protocol": PROTOCOL,
+    "sasl_mechanism": MECHANISM,
+    "ssl_cafile": CA,
+    "ssl_certfile": CERTIFICATE,
+    "ssl_keyfile": CERTIFICATE,
+    "ssl_password": KEY_PASSWORD,
+}
 _OPTION = r'%s\s*=\s*"((?:[^"\\]|\\.)*)"'
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KafkaClient:
-    """Settings by Java's names; none for brokers that let everybody in. May hold passwords."""
+    """Settings by Java's names; none for brokers without authentication. May hold passwords."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -47,56 +62,46 @@ class KafkaClient:
         return login(self.settings[LOGIN]) if LOGIN in self.settings else None
 
     def for_librdkafka(self) -> dict[str, Any]:
-        told, found = self.settings, dict[str, Any]()
-        names = {PROTOCOL: PROTOCOL, MECHANISM: MECHANISM, CA: "ssl.ca.location", KEY_PASSWORD: KEY_PASSWORD}
-        names |= {CERTIFICATE: "ssl.certificate.location"}
-        found = {name: told[key] for key, name in names.items() if key in told}
-        if CERTIFICATE in told:
-            found["ssl.key.location"] = told[CERTIFICATE]
-        if self.user:
-            found["sasl.username"], found["sasl.password"] = self.user
-        if _HOST_CHECK in told:
-            found[_HOST_CHECK] = told[_HOST_CHECK] or "none"
-        return found
+        options = self._renamed(_LIBRDKAFKA, "sasl.username", "sasl.password")
+        if _HOST_CHECK in self.settings:
+            options[_HOST_CHECK] = self.settings[_HOST_CHECK] or "none"
+        return options
 
     def for_kafka_python(self) -> dict[str, Any]:
-        told, found = self.settings, dict[str, Any]()
-        names = {PROTOCOL: "security_protocol", MECHANISM: "sasl_mechanism", CA: "ssl_cafile"}
-        names |= {CERTIFICATE: "ssl_certfile", KEY_PASSWORD: "ssl_password"}
-        found = {name: told[key] for key, name in names.items() if key in told}
-        if CERTIFICATE in told:
-            found["ssl_keyfile"] = told[CERTIFICATE]
-        if self.user:
-            found["sasl_plain_username"], found["sasl_plain_password"] = self.user
-        if told.get(_HOST_CHECK) == "":
-            found["ssl_check_hostname"] = False
-        return found
+        options = self._renamed(_KAFKA_PYTHON, "sasl_plain_username", "sasl_plain_password")
+        if self.settings.get(_HOST_CHECK) == "":
+            options["ssl_check_hostname"] = False
+        return options
+
+    def _renamed(self, names: Mapping[str, str], user: str, password: str) -> dict[str, Any]:
+        """The settings under other names: `names` maps an option to Java's setting."""
+        options = {name: self.settings[key] for name, key in names.items() if key in self.settings}
+        return options | (dict(zip((user, password), self.user, strict=True)) if self.user else {})
 
     def trouble(self, bootstrap: str, refused: str = "") -> Trouble | None:
-        """What is wrong with TLS or the login, and what to do. `refused`: the client's words of a refused login."""
+        """What is wrong with TLS or the login, and what to do. `refused`: the client's message on a refused login."""
         if refused:
             return Trouble(
                 f"the brokers refuse the user or the password: {refused.partition(': ')[2] or refused}",
                 f"correct them, or {MECHANISM}, in the file of [kafka] client",
             )
-        told = self.settings
         trust = Trust(
-            tls=told.get(PROTOCOL, "PLAINTEXT").endswith("SSL"),
-            ca=told.get(CA, ""),
-            key=told.get(CERTIFICATE, ""),
-            password=told.get(KEY_PASSWORD, ""),
+            tls=self.settings.get(PROTOCOL, "PLAINTEXT").endswith("SSL"),
+            ca=self.settings.get(CA, ""),
+            key=self.settings.get(CERTIFICATE, ""),
+            password=self.settings.get(KEY_PASSWORD, ""),
             switch=f"{PROTOCOL}=SSL or SASL_SSL in the file of [kafka] client",
             ca_option=f"{CA} in the file of [kafka] client",
             key_option=f"{CERTIFICATE} in the file of [kafka] client",
-            checks_host=told.get(_HOST_CHECK) != "",
+            checks_host=self.settings.get(_HOST_CHECK) != "",
         )
         return trouble(_addresses(bootstrap), trust)
 
     def references(self, secrets: Path) -> dict[str, str]:
-        """Settings of a connector for all clients that Connect makes for it: setting → where in the secrets file.
+        """Settings of a connector for all clients that Connect creates for it: setting → reference to the secrets file.
 
-        Not the address: a source with an address of its own has its offsets written to a second topic as well, in an
-        order that a transaction does not bear.
+        Not the address: Connect writes the offsets of a source with an address of its own to a second topic as well, in
+        an order that a transaction does not allow.
         """
         return {
             f"{client}.override.{key}": f"${{file:{secrets}:kafka.{key}}}"
@@ -105,35 +110,36 @@ class KafkaClient:
         }
 
 
-#: For brokers that let everybody in.
+#: For brokers without authentication.
 ANYBODY = KafkaClient()
 
 
 def _addresses(bootstrap: str) -> Iterator[tuple[str, int]]:
-    for one in bootstrap.split(","):
-        host, _, port = one.strip().rpartition(":")
+    for address in bootstrap.split(","):
+        host, _, port = address.strip().rpartition(":")
         if port.isdecimal():
             yield host.strip("[]"), int(port)
 
 
 def login(jaas: str) -> tuple[str, str] | None:
-    """User and password of a line for `sasl.jaas.config`; None when it is none of a user and a password."""
-    found = [re.search(_OPTION % name, jaas) for name in ("username", "password")]
-    if not all(found):
-        return None
-    user, password = (re.sub(r"\\(.)", r"\1", match[1]) for match in found if match)
-    return user, password
+    """User and password in a value of `sasl.jaas.config`; None when it lacks one of them."""
+    user, password = (re.search(_OPTION % name, jaas) for name in ("username", "password"))
+    return (_unescaped(user[1]), _unescaped(password[1])) if user and password else None
 
 
-def of(told: Mapping[str, str], folder: Path) -> KafkaClient:
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def of(properties: Mapping[str, str], folder: Path) -> KafkaClient:
     """The settings of a properties file in `folder`, to which its paths are relative.
 
-    Raises `TowpathError` for what is unknown, missing or cannot work; its words hold no value of a secret.
+    Raises `TowpathError` for unknown, missing and incompatible settings; its message holds no secret.
     """
-    unknown = sorted(set(told) - set(KNOWN))
+    unknown = sorted(set(properties) - set(KNOWN))
     if unknown:
         raise TowpathError(f"unknown setting {', '.join(unknown)}; Towpath passes on {', '.join(KNOWN)}")
-    settings = dict(told)
+    settings = dict(properties)
     _one_of(settings, PROTOCOL, _PROTOCOLS)
     if settings[PROTOCOL].startswith("SASL"):
         _one_of(settings, MECHANISM, _MECHANISMS)
@@ -157,13 +163,13 @@ def _one_of(settings: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> 
 
 
 def properties(text: str) -> dict[str, str]:
-    """A Java properties file as far as one is written by hand: comments, `key=value`, lines that go on after a `\\`."""
-    found: dict[str, str] = {}
+    """The settings in a Java properties file: comments, `key=value`, and lines continued with a `\\`."""
+    settings: dict[str, str] = {}
     for line in re.sub(r"\\\n\s*", "", text).splitlines():
         if not line.strip() or line.lstrip().startswith(("#", "!")):
             continue
         key, mark, value = line.partition("=")
         if not mark:
             raise TowpathError("a line is not key=value")
-        found[key.strip()] = re.sub(r"\\(.)", r"\1", value.strip())
-    return found
+        settings[key.strip()] = _unescaped(value.strip())
+    return settings
