@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import (
@@ -72,7 +73,7 @@ def interruptible() -> Iterator[None]:
 class Topics:
     """The topics of one Kafka cluster. Raises `KafkaUnreachable` when no broker answers, else `TopicError`.
 
-    Inside `with`, readers stay connected between two uses; they are closed at its end.
+    Inside `with`, clients stay connected between two uses; they are closed at its end.
     """
 
     def __init__(self, bootstrap: str, client: KafkaClient = ANYBODY) -> None:
@@ -84,7 +85,6 @@ class Topics:
             "socket.connection.setup.timeout.ms": 5000,
             **client.for_librdkafka(),
         }
-        self._admin = self._connected()
         self._keeps = False
         self._idle: dict[str, list[Consumer]] = {}
         """Readers that are connected and not in use, by their settings."""
@@ -98,8 +98,10 @@ class Topics:
         while self._idle:
             for consumer in self._idle.popitem()[1]:
                 consumer.close()
+        self.__dict__.pop("_admin", None)  # its threads must not outlive OpenSSL, which a process ends first
 
-    def _connected(self) -> AdminClient:
+    @cached_property
+    def _admin(self) -> AdminClient:
         try:
             return AdminClient(self._client | {"error_cb": self._errors.append})
         except KafkaException as error:  # a file of [kafka] client that cannot be used
