@@ -48,6 +48,10 @@ class Watched:
         self.messages += len(found)
         return found
 
+    def close(self) -> None:
+        self.consumer.poll(0.1)  # the figures of the last reads come with the next event
+        self.consumer.close()
+
 
 class Halting(Watched):
     """One that has nothing to hand over after every message, as over a slow line."""

@@ -40,9 +40,10 @@ def ids(pipeline: Pipeline, topics: Topics, count: int | None, age: timedelta | 
     Give exactly one of `count` (records, and all others of the same millisecond as the oldest of them) and `age` (time
     up to now, by the brokers' clock).
     """
+    now = time.time()
     reader, unread = _Reader(pipeline, topics), pipeline_ends(pipeline, topics)
     if age is not None:
-        yield from reader.documents(_from(topics, unread, int((time.time() - age.total_seconds()) * 1000)))
+        yield from reader.documents(_from(topics, unread, int((now - age.total_seconds()) * 1000)))
     elif count is None:
         raise ValueError("give a number of records, or an age")
     while unread and count is not None and count > reader.records:
