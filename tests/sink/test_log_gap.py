@@ -102,7 +102,12 @@ def test_records_that_are_gone_before_they_are_applied_stop_everything_until_tha
     resume(pipeline)
     [reason] = failures(pipeline)
     assert reason.startswith("TWP-LOG-GAP: ") and lasting([code_of(reason)]) is not None
-    for words in (f"{pipeline.topic('docs')}-0", f"offset {found['position']}, stored at ", f"offset {first}", "--accept-log"):
+    for words in (
+        f"{pipeline.topic('docs')}-0",
+        f"offset {found['position']}, stored at ",
+        f"offset {first}",
+        "--accept-log",
+    ):
         assert words in reason
     assert "A restart does not help: TWP-LOG-GAP" in towpath("status", pipeline.file, expect=1).stdout
     assert "TWP-LOG-GAP" in towpath("wait", pipeline.file, expect=2).stderr
