@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from confluent_kafka import (
@@ -85,6 +84,7 @@ class Topics:
             "socket.connection.setup.timeout.ms": 5000,
             **client.for_librdkafka(),
         }
+        self._admin = self._connected()
         self._keeps = False
         self._idle: dict[str, list[Consumer]] = {}
         """Readers that are connected and not in use, by their settings."""
@@ -98,10 +98,9 @@ class Topics:
         while self._idle:
             for consumer in self._idle.popitem()[1]:
                 consumer.close()
-        self.__dict__.pop("_admin", None)  # its threads must not outlive OpenSSL, which a process ends first
+        del self._admin  # its threads must not outlive OpenSSL, which a process ends first
 
-    @cached_property
-    def _admin(self) -> AdminClient:
+    def _connected(self) -> AdminClient:
         try:
             return AdminClient(self._client | {"error_cb": self._errors.append})
         except KafkaException as error:  # a file of [kafka] client that cannot be used
