@@ -47,25 +47,26 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
     Exit codes: 0 at the end the pipeline ran and nothing differed; 1 it did not run, or something differed; 2 the
     state is unknown.
     """
-    with opened(file) as session, alone(session.pipeline.name, "run"), _stopping() as stop, live_screen() as screen:
-        live = None if as_json else screen
-        write = print_json if as_json else print_plain
-        events = Events((lambda event: None) if live else write)
-        supervisor = Supervisor(
-            session, events, Services.of(session, events), DeadLetterRetries(session), HangingTransactions(session)
-        )
-        try:
-            _await_deployed(session, events, lambda: _draw(live, supervisor), deploys=deploys)
-            while not stop.requested:
-                supervisor.turn()
-                _draw(live, supervisor)
-                time.sleep(_TICK)
-        except (KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
-            if not stop.requested:
-                raise
-        finally:
-            end([*supervisor.services.children, *supervisor.dead_letters.children], _GRACE)
-    verdict = supervisor.verdict()
+    with opened(file) as session, alone(session.pipeline.name, "run"):
+        with _stopping() as stop, live_screen() as screen:
+            live = None if as_json else screen
+            write = print_json if as_json else print_plain
+            events = Events((lambda event: None) if live else write)
+            supervisor = Supervisor(
+                session, events, Services.of(session, events), DeadLetterRetries(session), HangingTransactions(session)
+            )
+            try:
+                _await_deployed(session, events, lambda: _draw(live, supervisor), deploys=deploys)
+                while not stop.requested:
+                    supervisor.turn()
+                    _draw(live, supervisor)
+                    time.sleep(_TICK)
+            except (KeyboardInterrupt, SystemError):  # Kafka's client may turn the one into the other
+                if not stop.requested:
+                    raise
+            finally:
+                end([*supervisor.services.children, *supervisor.dead_letters.children], _GRACE)
+        verdict = supervisor.verdict()
     Events(write).report(verdict)
     raise click.exceptions.Exit(verdict.exit)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from confluent_kafka import (
@@ -84,13 +85,12 @@ class Topics:
             "socket.connection.setup.timeout.ms": 5000,
             **client.for_librdkafka(),
         }
-        self._admin = self._connected()
         self._keeps = False
         self._idle: dict[str, list[Consumer]] = {}
         """Readers that are connected and not in use, by their settings."""
 
     def __enter__(self) -> Topics:
-        self._keeps = True
+        self._keeps = self._admin is not None  # connects now, not when it is used first, which may be in a pause
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -98,9 +98,10 @@ class Topics:
         while self._idle:
             for consumer in self._idle.popitem()[1]:
                 consumer.close()
-        del self._admin  # its threads must not outlive OpenSSL, which a process ends first
+        self.__dict__.pop("_admin", None)  # its threads must not outlive OpenSSL, which a process ends first
 
-    def _connected(self) -> AdminClient:
+    @cached_property
+    def _admin(self) -> AdminClient:
         try:
             return AdminClient(self._client | {"error_cb": self._errors.append})
         except KafkaException as error:  # a file of [kafka] client that cannot be used
