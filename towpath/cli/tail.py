@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -104,8 +103,7 @@ def _records(session: Session, namespace: str, *, from_beginning: bool, follow: 
     name = topic_of(pipeline.name, namespace)
     topic = topics.get(name)
     if topic is None:
-        pattern = re.compile(pipeline.selection.topic_regex(pipeline.name))
-        namespaces = [n.removeprefix(f"{pipeline.name}.") for n in sorted(topics) if pattern.fullmatch(n)]
+        namespaces = [n.removeprefix(f"{pipeline.name}.") for n in sorted(topics) if pipeline.is_change_topic(n)]
         raise TopicError(f"no topic {name} at {pipeline.bootstrap}; existing ones: {', '.join(namespaces) or 'none'}")
     ends = session.topics.ends([topic])
     with closing(session.topics.consumer()) as consumer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 
@@ -37,8 +36,7 @@ class Inventory:
 
     @property
     def change_topics(self) -> list[str]:
-        pattern = self.pipeline.selection.topic_regex(self.pipeline.name)
-        return [name for name in self.existing if re.fullmatch(pattern, name)]
+        return [name for name in self.existing if self.pipeline.is_change_topic(name)]
 
 
 def supported(inventory: Inventory) -> Iterator[Finding]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -42,8 +41,7 @@ class Reader:
 
     def refresh(self) -> None:
         """Subscribe to new topics. Raises `Refused` when the pipeline has no topics."""
-        pattern = self._pipeline.selection.topic_regex(self._pipeline.name)
-        names = {name for name in self._topics.all() if re.fullmatch(pattern, name)}
+        names = {name for name in self._topics.all() if self._pipeline.is_change_topic(name)}
         if not names:
             raise Refused(
                 f"{self._pipeline.name} has no topics at {self._topics.bootstrap}; `towpath deploy` creates them"

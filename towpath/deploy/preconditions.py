@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from connectors.configs import plugins
 from towpath.bookkeeping import cutover
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
 from towpath.deploy.other_pipelines import loops, writers
 from towpath.errors import Refused
-from towpath.finding import Finding, Precondition, error, refusal
+from towpath.finding import Finding, error, refusal, required
 from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SELECTION
 from towpath.mongo.client import Collection, ReplicaSet
@@ -323,14 +323,10 @@ def no_loop(inventory: Inventory) -> Iterator[Finding]:
         )
 
 
-def _preconditions(*checks: Callable[[Inventory], Iterator[Finding]]) -> tuple[Precondition[Inventory], ...]:
-    return tuple(Precondition(check) for check in checks)
-
-
 #: The servers support what the file defines.
-OF_SERVERS = _preconditions(replica_sets, kinds, included, names, targets, present_plugins, partitions)
+OF_SERVERS = required(replica_sets, kinds, included, names, targets, present_plugins, partitions)
 #: The file is compatible with what is deployed.
-OF_CHANGE = _preconditions(
+OF_CHANGE = required(
     no_cutover,
     one_writer,
     no_loop,
