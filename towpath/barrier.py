@@ -1,8 +1,8 @@
 """`wait`: everything that was written to the source before the call is at the destination.
 
-It is proven in three steps, without a write to the source: capture has passed the source's cluster time at the call,
-and no copy is in progress; the log has the answers to all re-read requests; and the sink has applied every partition up
-to its end at that time.
+It is proven in three steps, without a write to a collection of the source: capture has passed the source's cluster time
+at the call, and no copy is in progress; the log has the answers to all re-read requests; and the sink has applied every
+partition up to its end at that time.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from towpath.kafka.topics import Place, Topics
 from towpath.log import bounds, reread_requests
 from towpath.log.lag import applied, gaps, peek, pipeline_ends
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
-from towpath.mongo.client import connected, operation_time
+from towpath.mongo.client import add_note, connected, operation_time
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.session import Session
+
+_PAUSE_S = 0.1
 
 
 def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, say: Callable[[str], None]) -> None:
@@ -54,12 +56,16 @@ def wait_captured(pipeline: Pipeline, connect: Connect, timeout: float, say: Cal
 
 
 def _waiting(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> Wait:
-    return Wait(connect, pipeline.connectors, timeout, "not caught up in time", failed_for=0, say=say)
+    late = "not caught up in time"
+    return Wait(connect, pipeline.connectors, timeout, late, pause=_PAUSE_S, failed_for=0, say=say)
 
 
 def _source_time(pipeline: Pipeline) -> ClusterTime:
+    """The source's time now, which passes at once also where nobody writes."""
     with connected(pipeline.source_uri, "source") as client:
-        return operation_time(client)
+        now = operation_time(client)
+        add_note(client)
+        return now
 
 
 def _wait_captured(pipeline: Pipeline, waiting: Wait, target: ClusterTime, say: Callable[[str], None]) -> None:

@@ -95,13 +95,11 @@ def _forked(asked: socket.socket) -> dict[str, Any]:
 
 if __name__ == "__main__":
     import click
-    from pymongo.synchronous import monitor
 
     from towpath.cli import main, towpath
 
     for verb in towpath.list_commands(context := click.Context(towpath)):
         towpath.get_command(context, verb)  # imports it
-    atexit.unregister(monitor._shutdown_resources)  # waits at every end for daemon threads that sleep half a second
     gc.freeze()  # what is shared with the forks is not looked through, and so not copied
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how its forks ended
     command = _serve(socket.socket(fileno=int(sys.argv[1])))

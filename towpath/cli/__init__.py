@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 from importlib import import_module
 
@@ -81,12 +82,13 @@ def _unraisable(error: sys.UnraisableHookArgs) -> None:
 def main() -> None:
     """Run the command line. Only this turns errors into messages and an exit status."""
     sys.unraisablehook = _unraisable
-    sys.exit(_status())
+    os._exit(_status())  # all is closed; a usual exit would wait half a second for the driver's monitors, which sleep
 
 
 def _status() -> int:
     try:
         status = towpath(standalone_mode=False)  # click returns the status of an Exit, and otherwise None
+        sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.Abort:
         click.echo("stopped", err=True)

@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from traceback import walk_tb
 from typing import Any
@@ -304,6 +304,16 @@ def clocks(client: Client) -> tuple[ClusterTime, float]:
     hello = client.admin.command("hello")
     stamp = hello["operationTime"]
     return ClusterTime(stamp.time, stamp.inc), hello["localTime"].timestamp()
+
+
+def add_note(client: Client) -> None:
+    """Add an entry to the oplog that changes nothing, so that change streams pass the present time at once.
+
+    A user without the privilege `appendOplogNote` waits for the server's own such entry, which comes every
+    `periodicNoopIntervalSecs` (10 by default) where nobody writes.
+    """
+    with suppress(PyMongoError):
+        client.admin.command("appendOplogNote", data={"from": "towpath"})
 
 
 def open_two_connections(client: Client) -> None:
