@@ -108,7 +108,9 @@ def java_command(
 ) -> tuple[str, ...]:
     """A JVM that runs a main class with the jars of Kafka and Connect, and shows its metrics on that port, if given.
 
-    `system` are its system properties beyond the usual ones.
+    `system` are its system properties beyond the usual ones. Most of what a worker allocates lives as long as one
+    batch, so new objects get half of its heap; the largest documents need the rest (docs/benchmarks/README.md, "What a
+    worker needs").
     """
     shared = archive(parts.archives, BROKER if main == _STORAGE_TOOL else main) if parts.archives else None
     agent = [] if metrics_port is None else [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{_METRICS}"]
@@ -116,6 +118,7 @@ def java_command(
         str(parts.java),
         f"-Xmx{heap_mb}m",
         "-XX:+UseSerialGC",
+        *([f"-Xmn{heap_mb // 2}m"] if main == WORKER else []),
         *([f"-XX:SharedArchiveFile={shared}", "-Xlog:cds=off"] if shared and shared.exists() else []),
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",

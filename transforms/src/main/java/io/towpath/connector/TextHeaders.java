@@ -4,6 +4,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.towpath.record.RecordHeaders;
 import java.util.Optional;
+import java.util.stream.IntStream;
 import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.ConnectHeaders;
@@ -11,6 +12,9 @@ import org.apache.kafka.connect.header.Headers;
 
 /** Connect's headers with UTF-8 text in bytes: those of the record contract, and the additional ones of a dead letter. */
 public final class TextHeaders {
+    private static final String[] LETTERS = // every record has two
+            IntStream.range(0, 128).mapToObj(Character::toString).toArray(String[]::new);
+
     private TextHeaders() {}
 
     public static Headers of(RecordHeaders contract) {
@@ -42,9 +46,11 @@ public final class TextHeaders {
 
     /** The text of the last header of this name. */
     public static Optional<String> read(ConnectRecord<?> record, String name) {
-        return Optional.ofNullable(record.headers().lastWithName(name))
-                .map(header -> header.value() instanceof byte[] bytes
-                        ? new String(bytes, UTF_8)
-                        : String.valueOf(header.value()));
+        return Optional.ofNullable(record.headers().lastWithName(name)).map(header -> text(header.value()));
+    }
+
+    private static String text(Object value) {
+        if (!(value instanceof byte[] bytes)) return String.valueOf(value);
+        return bytes.length == 1 && bytes[0] >= 0 ? LETTERS[bytes[0]] : new String(bytes, UTF_8);
     }
 }

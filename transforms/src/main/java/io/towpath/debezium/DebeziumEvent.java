@@ -7,6 +7,7 @@ import io.towpath.record.WholeBson;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.source.SourceRecord;
@@ -19,7 +20,18 @@ import org.bson.RawBsonDocument;
  * A record of Debezium's about a document. A method whose part of the record is absent or malformed throws {@link DataException},
  * {@link io.towpath.record.ContractException} or the driver's {@link org.bson.BSONException}.
  */
-record DebeziumEvent(Map<String, ?> offset, Struct envelope, Struct source) {
+public final class DebeziumEvent {
+    private final Map<String, ?> offset;
+    private final Struct envelope;
+    private final Struct source;
+    private RawBsonDocument before;
+
+    private DebeziumEvent(Map<String, ?> offset, Struct envelope, Struct source) {
+        this.offset = offset;
+        this.envelope = envelope;
+        this.source = source;
+    }
+
     /** Empty for a record about no document: a heartbeat, a notification, a transaction's end. */
     static Optional<DebeziumEvent> in(SourceRecord record) {
         boolean isEnvelope = record.value() instanceof Struct value
@@ -76,7 +88,7 @@ record DebeziumEvent(Map<String, ?> offset, Struct envelope, Struct source) {
     }
 
     /** Whether the server sent only the key. */
-    boolean isOversized() {
+    public boolean isOversized() {
         return operation().equals("u")
                 && envelope.getString("before") != null
                 && before().containsKey(CursorPipeline.OVERSIZED);
@@ -103,15 +115,17 @@ record DebeziumEvent(Map<String, ?> offset, Struct envelope, Struct source) {
 
     /** What {@link CursorPipeline} put into {@code fullDocumentBeforeChange}. */
     private RawBsonDocument before() {
-        RawBsonDocument before = part(envelope, "before", String.class)
+        if (before != null) return before;
+        RawBsonDocument read = part(envelope, "before", String.class)
                 .map(this::bytes)
                 .map(RawBsonDocument::new)
                 .orElse(null);
-        if (before == null || !before.containsKey(CursorPipeline.KEY)) {
+        if (read == null || !read.containsKey(CursorPipeline.KEY)) {
             throw new DataException(
                     "an update or a delete without the bytes of its key; set cursor.pipeline of the source connector to %s"
                             .formatted(CursorPipeline.PIPELINE));
         }
+        before = read;
         return before;
     }
 
@@ -131,7 +145,8 @@ record DebeziumEvent(Map<String, ?> offset, Struct envelope, Struct source) {
 
     /** Empty when the schema has no such field, or it is null. */
     private static <T> Optional<T> part(Struct struct, String name, Class<T> type) {
-        Object value = struct.schema().field(name) == null ? null : struct.get(name);
+        Field field = struct.schema().field(name);
+        Object value = field == null ? null : struct.get(field);
         if (value == null) return Optional.empty();
         if (type.isInstance(value)) return Optional.of(type.cast(value));
         throw new DataException("%s in Debezium's record is a %s, and should be a %s"

@@ -1,5 +1,7 @@
 package io.towpath.debezium;
 
+import io.towpath.connector.LogRecord;
+import io.towpath.connector.SourcePartition;
 import io.towpath.connector.TextHeaders;
 import io.towpath.connector.TopicSettings;
 import io.towpath.record.CanonicalKey;
@@ -7,6 +9,7 @@ import io.towpath.record.Change;
 import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
 import io.towpath.record.TopicNames;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.kafka.common.config.ConfigDef;
@@ -41,6 +44,8 @@ public class DebeziumToRecord implements Transformation<SourceRecord> {
                     ConfigDef.Importance.MEDIUM,
                     "Whether an update becomes the whole document that Debezium looked up (capture.mode=change_streams_update_full).");
 
+    private Map<String, ?> partition = Map.of();
+    private final Map<String, String> topics = new HashMap<>();
     private final JsonConverter json = new JsonConverter();
     private String prefix;
     private boolean wholeDocuments;
@@ -55,16 +60,32 @@ public class DebeziumToRecord implements Transformation<SourceRecord> {
 
     @Override
     public SourceRecord apply(SourceRecord record) {
+        return apply(record, event(record));
+    }
+
+    /** What a record of Debezium's tells of a document; empty when it is about none. */
+    public Optional<DebeziumEvent> event(SourceRecord record) {
+        try {
+            return DebeziumEvent.in(record);
+        } catch (DataException error) {
+            throw unreadable(record.topic(), error);
+        }
+    }
+
+    /** @param event what {@link #event} found in the record */
+    public SourceRecord apply(SourceRecord record, Optional<DebeziumEvent> event) {
         if (record.value() instanceof byte[]) return record;
         if (record.value() == null) return null; // a tombstone repeats the delete before it
-        Optional<DebeziumEvent> event = Optional.empty();
         try {
-            event = DebeziumEvent.in(record);
             return event.isPresent() ? toRecord(record, event.get()) : asText(record);
         } catch (DataException | ContractException | BSONException error) {
             String place = event.flatMap(DebeziumEvent::place).orElse(record.topic());
-            throw new DataException("%s: %s".formatted(place, error.getMessage()), error);
+            throw unreadable(place, error);
         }
+    }
+
+    private static DataException unreadable(String place, RuntimeException error) {
+        return new DataException("%s: %s".formatted(place, error.getMessage()), error);
     }
 
     /** Null for an update that changes nothing, and for one whose document was deleted before Debezium looked it up: the delete follows. */
@@ -95,15 +116,20 @@ public class DebeziumToRecord implements Transformation<SourceRecord> {
     }
 
     private SourceRecord toRecord(SourceRecord record, DebeziumEvent event, byte[] key, byte[] value) {
-        return record.newRecord(
-                TopicNames.of(prefix, event.namespace()),
+        return new LogRecord(
+                hashed(record.sourcePartition()),
+                record.sourceOffset(),
+                topics.computeIfAbsent(event.namespace(), namespace -> TopicNames.of(prefix, namespace)),
                 null,
-                Schema.BYTES_SCHEMA,
                 key,
-                Schema.OPTIONAL_BYTES_SCHEMA,
                 value,
-                null,
                 TextHeaders.of(new RecordHeaders(event.operation(), event.time(), event.atMs())));
+    }
+
+    /** An equal map that knows its hash, by which Connect looks up the partition of every record. */
+    private Map<String, ?> hashed(Map<String, ?> sourcePartition) {
+        if (!partition.equals(sourcePartition)) partition = new SourcePartition(sourcePartition);
+        return partition;
     }
 
     private SourceRecord asText(SourceRecord record) {

@@ -2,8 +2,6 @@ package io.towpath.debezium;
 
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
-import java.util.Optional;
-import org.apache.kafka.connect.source.SourceRecord;
 
 /**
  * A change event of which the server sent only the key, because the whole event is too large.
@@ -12,11 +10,8 @@ import org.apache.kafka.connect.source.SourceRecord;
  * @param key as records have it
  */
 public record OversizedEvent(String namespace, byte[] key, ClusterTime time) {
-    /** Empty for every other record of Debezium's. */
-    public static Optional<OversizedEvent> in(SourceRecord record) {
-        return DebeziumEvent.in(record)
-                .filter(DebeziumEvent::isOversized)
-                .map(event ->
-                        new OversizedEvent(event.namespace(), CanonicalKey.of(event.documentKey()), event.time()));
+    /** Of an event that {@link DebeziumEvent#isOversized}. */
+    public static OversizedEvent of(DebeziumEvent event) {
+        return new OversizedEvent(event.namespace(), CanonicalKey.of(event.documentKey()), event.time());
     }
 }

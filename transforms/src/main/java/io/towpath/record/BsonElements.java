@@ -18,8 +18,10 @@ public final class BsonElements {
     public static final byte DOCUMENT = 0x03;
     public static final byte ARRAY = 0x04;
     static final byte BINARY = 0x05;
+    static final byte OBJECT_ID = 0x07;
     static final byte BOOLEAN = 0x08;
     static final byte DATE = 0x09;
+    static final byte REGEX = 0x0B;
     static final byte DB_POINTER = 0x0C;
     static final byte CODE = 0x0D;
     static final byte SYMBOL = 0x0E;
@@ -28,6 +30,8 @@ public final class BsonElements {
     public static final byte TIMESTAMP = 0x11;
     static final byte INT64 = 0x12;
     static final byte DECIMAL128 = 0x13;
+
+    private static final byte[] SIZES = sizes();
 
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
     private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
@@ -113,23 +117,34 @@ public final class BsonElements {
     }
 
     private int valueEnd(int start) {
-        long size =
-                switch (type) {
-                    case 0x06, 0x0A, 0x7F, (byte) 0xFF -> 0;
-                    case BOOLEAN -> 1;
-                    case INT32 -> 4;
-                    case DOUBLE, DATE, TIMESTAMP, INT64 -> 8;
-                    case 0x07 -> 12;
-                    case DECIMAL128 -> 16;
-                    case STRING, CODE, SYMBOL -> 4L + length(start);
-                    case DOCUMENT, ARRAY, CODE_WITH_SCOPE -> length(start);
-                    case BINARY -> 5L + length(start);
-                    case DB_POINTER -> 16L + length(start);
-                    case 0x0B -> afterZero(afterZero(start)) - start;
-                    default -> throw damaged(nameStart - 1);
-                };
+        int fixed = SIZES[type & 0xFF];
+        long size = fixed >= 0 ? fixed : variableSize(start);
         if (start + size > end) throw damaged(start);
         return (int) (start + size);
+    }
+
+    private long variableSize(int start) {
+        return switch (type) {
+            case STRING, CODE, SYMBOL -> 4L + length(start);
+            case DOCUMENT, ARRAY, CODE_WITH_SCOPE -> length(start);
+            case BINARY -> 5L + length(start);
+            case DB_POINTER -> 16L + length(start);
+            case REGEX -> afterZero(afterZero(start)) - start;
+            default -> throw damaged(nameStart - 1);
+        };
+    }
+
+    /** The size of a value by its type; -1 for types whose values differ in size, and for unknown ones. */
+    private static byte[] sizes() {
+        byte[] sizes = new byte[256];
+        Arrays.fill(sizes, (byte) -1);
+        for (int type : new int[] {0x06, 0x0A, 0x7F, 0xFF}) sizes[type] = 0; // undefined, null, MaxKey, MinKey
+        sizes[BOOLEAN] = 1;
+        sizes[INT32] = 4;
+        for (byte type : new byte[] {DOUBLE, DATE, TIMESTAMP, INT64}) sizes[type] = 8;
+        sizes[OBJECT_ID] = 12;
+        sizes[DECIMAL128] = 16;
+        return sizes;
     }
 
     private int length(int at) {

@@ -4,12 +4,16 @@ import static java.nio.charset.StandardCharsets.US_ASCII;
 
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.util.Arrays;
 
 /**
  * A record's key: the BSON of {@code {_id: …}} in a canonical form. Two {@code _id}s have the same bytes exactly when MongoDB holds
  * them equal (under the simple collation), so one document has one key and one partition.
  */
 public final class CanonicalKey {
+    private static final int TYPE_AT = 4;
+    private static final int VALUE_AT = TYPE_AT + 1 + BsonElements.ID.length + 1;
+
     private final byte[] source;
     private ByteBuffer out;
 
@@ -22,7 +26,40 @@ public final class CanonicalKey {
     public static byte[] of(byte[] document) {
         return BsonElements.atId(document)
                 .map(id -> new CanonicalKey(document).write(id))
-                .orElseThrow(() -> new ContractException("a document without an _id has no key"));
+                .orElseThrow(CanonicalKey::noId);
+    }
+
+    /** Whether these bytes are the key of some document. */
+    public static boolean isKey(byte[] bytes) {
+        BsonElements id = new BsonElements(bytes, 0);
+        if (!id.next() || !id.nameIs(BsonElements.ID)) return false;
+        return isPlain(id.type()) ? !id.next() : Arrays.equals(of(bytes), bytes);
+    }
+
+    /** Whether this is the key of the document. Throws as {@link #of}. */
+    public static boolean isKeyOf(byte[] key, byte[] document) {
+        BsonElements id = BsonElements.atId(document).orElseThrow(CanonicalKey::noId);
+        if (!isPlain(id.type())) return Arrays.equals(new CanonicalKey(document).write(id), key);
+        return key[TYPE_AT] == id.type()
+                && Arrays.equals(document, id.valueStart(), id.valueEnd(), key, VALUE_AT, key.length - 1);
+    }
+
+    /** Whether the canonical form of such a value is its bytes. */
+    private static boolean isPlain(byte type) {
+        return switch (type) {
+            case BsonElements.DOUBLE,
+                    BsonElements.INT32,
+                    BsonElements.DECIMAL128,
+                    BsonElements.SYMBOL,
+                    BsonElements.DOCUMENT,
+                    BsonElements.ARRAY,
+                    BsonElements.CODE_WITH_SCOPE -> false;
+            default -> true;
+        };
+    }
+
+    private static ContractException noId() {
+        return new ContractException("a document without an _id has no key");
     }
 
     private byte[] write(BsonElements id) {

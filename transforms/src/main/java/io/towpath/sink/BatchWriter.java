@@ -6,6 +6,7 @@ import io.towpath.sink.Offsets.Drift;
 import java.util.Collection;
 import java.util.List;
 import java.util.OptionalLong;
+import java.util.function.Predicate;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -56,14 +57,14 @@ final class BatchWriter {
      * @param untilNs no transaction is begun after this, by {@link System#nanoTime}
      */
     void write(List<SinkRecord> records, long untilNs) {
-        deadLetters.expect((int) records.stream().filter(this::isNext).count());
+        deadLetters.expect((int) records.stream().filter(isNext()).count());
         retry.succeeded();
         boolean begun = false;
         int from = 0;
         while (from < records.size()) {
             int end = sizes.end(records, from);
             List<SinkRecord> stretch =
-                    records.subList(from, end).stream().filter(this::isNext).toList();
+                    records.subList(from, end).stream().filter(isNext()).toList();
             if (stretch.isEmpty()) {
                 from = end;
                 continue;
@@ -97,7 +98,7 @@ final class BatchWriter {
                 "the destination is slow: %2$d of %1$d records are not written yet; the sink continues at once"
                         .formatted(
                                 records.size(),
-                                records.stream().filter(this::isNext).count()));
+                                records.stream().filter(isNext()).count()));
     }
 
     private void applied(Transaction.Outcome.Applied applied) {
@@ -146,8 +147,19 @@ final class BatchWriter {
         displacement.resolved();
     }
 
-    private boolean isNext(SinkRecord record) {
-        OptionalLong next = offsets.next(Records.partition(record));
-        return next.isPresent() && record.kafkaOffset() >= next.getAsLong();
+    /** Whether a record is not applied yet, by the present offsets. */
+    private Predicate<SinkRecord> isNext() {
+        return new Predicate<>() {
+            private SinkRecord last;
+            private OptionalLong next;
+
+            @Override
+            public boolean test(SinkRecord record) {
+                if (last == null || !Records.areOfOnePartition(last, record))
+                    next = offsets.next(Records.partition(record));
+                last = record;
+                return next.isPresent() && record.kafkaOffset() >= next.getAsLong();
+            }
+        };
     }
 }

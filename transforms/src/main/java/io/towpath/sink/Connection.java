@@ -140,6 +140,7 @@ final class Connection implements AutoCloseable {
     List<SinkRecord> withoutStale(Collection<SinkRecord> records) {
         stale.forEach(
                 partition -> context.offset(partition, offsets.next(partition).orElseThrow()));
+        if (stale.isEmpty()) return List.copyOf(records);
         return records.stream()
                 .filter(record -> !stale.contains(Records.partition(record)))
                 .toList();

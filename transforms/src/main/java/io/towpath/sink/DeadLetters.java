@@ -41,6 +41,7 @@ final class DeadLetters {
     }
 
     boolean contains(SinkRecord record) {
+        if (refused.isEmpty()) return false;
         TreeMap<Long, DeadLetter> offsets = refused.get(Records.partition(record));
         return offsets != null && offsets.containsKey(record.kafkaOffset());
     }
@@ -63,6 +64,7 @@ final class DeadLetters {
 
     /** Reports those of these records that are refused and not reported yet. Returns how many are refused. */
     int report(List<SinkRecord> records) {
+        if (refused.isEmpty()) return 0;
         List<DeadLetter> letters =
                 records.stream().filter(this::contains).map(this::letter).toList();
         List<Future<Void>> reports = letters.stream()
@@ -87,7 +89,9 @@ final class DeadLetters {
     /** The partition is applied up to this offset. */
     void passed(TopicPartition partition, long offset) {
         TreeMap<Long, DeadLetter> offsets = refused.get(partition);
-        if (offsets != null) offsets.headMap(offset).clear();
+        if (offsets == null) return;
+        offsets.headMap(offset).clear();
+        if (offsets.isEmpty()) refused.remove(partition);
     }
 
     void forget(TopicPartition partition) {

@@ -18,6 +18,7 @@ final class Folder {
      * @param apart documents whose changes stay single writes
      */
     static List<Write> fold(List<Writes.RecordedChange> changes, Set<Write.DocumentId> apart) {
+        if (apart.isEmpty() && Write.areDistinct(changes, Writes.RecordedChange::document)) return alone(changes);
         Map<Write.DocumentId, List<Writes.RecordedChange>> documents = new LinkedHashMap<>();
         for (Writes.RecordedChange change : changes)
             documents

@@ -69,13 +69,11 @@ final class LogGuard implements AutoCloseable {
     /** These records were delivered. Throws {@link Broken} when Kafka has gone back before what is applied. */
     void received(List<SinkRecord> records, Map<TopicPartition, OffsetDocument> positions) {
         if (log == null) return;
-        TopicPartition partition = null;
+        SinkRecord last = null;
         Reading reading = null;
         for (SinkRecord record : records) {
-            if (partition == null
-                    || partition.partition() != record.kafkaPartition()
-                    || !partition.topic().equals(record.topic())) {
-                partition = Records.partition(record);
+            if (last == null || !Records.areOfOnePartition(last, record)) {
+                TopicPartition partition = Records.partition(record);
                 reading = readings.get(partition);
                 if (reading != null) {
                     unchecked.add(partition);
@@ -83,6 +81,7 @@ final class LogGuard implements AutoCloseable {
                 }
             }
             if (reading != null) reading.add(record);
+            last = record;
         }
     }
 

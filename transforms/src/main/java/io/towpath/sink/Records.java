@@ -12,6 +12,11 @@ final class Records {
         return new TopicPartition(record.topic(), record.kafkaPartition());
     }
 
+    static boolean areOfOnePartition(SinkRecord left, SinkRecord right) {
+        return left.kafkaPartition().equals(right.kafkaPartition())
+                && left.topic().equals(right.topic());
+    }
+
     /** The size of their keys and values. */
     static long bytes(Collection<SinkRecord> records) {
         return records.stream().mapToLong(Records::bytes).sum();

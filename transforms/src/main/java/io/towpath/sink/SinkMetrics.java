@@ -134,14 +134,17 @@ final class SinkMetrics implements AutoCloseable {
 
         WriteCounts plus(Waves.Bulk bulk, BulkWriteResult result) {
             long[] kinds = new long[Write.Kind.values().length];
-            bulk.writes().forEach(write -> kinds[write.kind().ordinal()]++);
-            long expected =
-                    bulk.writes().stream().filter(write -> !write.mayMiss()).count();
+            long expected = 0;
+            long size = 0;
+            for (Write write : bulk.writes()) {
+                kinds[write.kind().ordinal()]++;
+                if (!write.mayMiss()) expected++;
+                size += write.bytes();
+            }
             int actual = result.getInsertedCount()
                     + result.getMatchedCount()
                     + result.getUpserts().size()
                     + result.getDeletedCount();
-            long size = bulk.writes().stream().mapToLong(Write::bytes).sum();
             return plus(new WriteCounts(kinds[0], kinds[1], kinds[2], size, Math.max(0, expected - actual)));
         }
 

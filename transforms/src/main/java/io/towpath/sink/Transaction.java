@@ -119,8 +119,11 @@ record Transaction(
 
     private static Map<TopicPartition, Offsets.End> ends(List<SinkRecord> records) {
         Map<TopicPartition, Offsets.End> ends = new HashMap<>();
-        for (SinkRecord record : records)
+        for (int i = 0; i < records.size(); i++) {
+            SinkRecord record = records.get(i);
+            if (i + 1 < records.size() && Records.areOfOnePartition(record, records.get(i + 1))) continue;
             ends.put(Records.partition(record), new Offsets.End(record.kafkaOffset() + 1, record.timestamp()));
+        }
         return ends;
     }
 

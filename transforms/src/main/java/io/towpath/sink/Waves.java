@@ -31,6 +31,7 @@ final class Waves {
     private Waves() {}
 
     static List<List<Bulk>> of(List<Write> writes) {
+        if (!writes.isEmpty() && Write.areDistinct(writes, Write::document)) return List.of(classes(writes));
         List<List<Write>> waves = new ArrayList<>();
         int[] waveOf = new int[writes.size()];
         Map<Write.DocumentId, Integer> changes = new HashMap<>();
@@ -64,14 +65,24 @@ final class Waves {
     /** Keeps replaces and updates apart, as the driver sends them in separate commands. */
     private static List<Bulk> classes(List<Write> wave) {
         Map<Write.Kind, Map<Command, Bulk>> bulks = new EnumMap<>(Write.Kind.class);
+        Write last = null;
+        Bulk bulk = null;
         for (Write write : wave) {
-            Command command = new Command(write.namespace(), write.model() instanceof ReplaceOneModel);
-            bulks.computeIfAbsent(write.kind(), unused -> new LinkedHashMap<>())
-                    .computeIfAbsent(command, unused -> new Bulk(write.namespace(), false, new ArrayList<>()))
-                    .writes()
-                    .add(write);
+            if (last == null || !goTogether(last, write)) {
+                Command command = new Command(write.namespace(), write.model() instanceof ReplaceOneModel);
+                bulk = bulks.computeIfAbsent(write.kind(), unused -> new LinkedHashMap<>())
+                        .computeIfAbsent(command, unused -> new Bulk(write.namespace(), false, new ArrayList<>()));
+            }
+            bulk.writes().add(write);
+            last = write;
         }
         return bulks.values().stream().flatMap(each -> each.values().stream()).toList();
+    }
+
+    private static boolean goTogether(Write left, Write right) {
+        return left.namespace() == right.namespace()
+                && left.kind() == right.kind()
+                && left.model().getClass() == right.model().getClass();
     }
 
     private record Command(MongoNamespace namespace, boolean replaces) {}

@@ -2,8 +2,11 @@ package io.towpath.sink;
 
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.model.WriteModel;
-import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
+import java.util.function.Function;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 
@@ -27,8 +30,46 @@ record Write(
         DELETE
     }
 
-    /** The identity of a document at the destination. {@code id} is the key of its records, the same for all of its changes. */
-    record DocumentId(MongoNamespace namespace, ByteBuffer id) {}
+    /** The identity of a document at the destination. Its id is the key of its records, the same for all of its changes. */
+    static final class DocumentId {
+        private final MongoNamespace namespace;
+        private final byte[] id;
+        private final int hash;
+
+        DocumentId(MongoNamespace namespace, byte[] id) {
+            this.namespace = namespace;
+            this.id = id;
+            this.hash = 31 * Arrays.hashCode(id) + namespace.hashCode();
+        }
+
+        MongoNamespace namespace() {
+            return namespace;
+        }
+
+        byte[] id() {
+            return id;
+        }
+
+        @Override
+        public boolean equals(Object other) {
+            return other instanceof DocumentId that
+                    && hash == that.hash
+                    && Arrays.equals(id, that.id)
+                    && namespace.equals(that.namespace);
+        }
+
+        @Override
+        public int hashCode() {
+            return hash;
+        }
+    }
+
+    /** Whether each is about another document. */
+    static <T> boolean areDistinct(List<T> all, Function<T, DocumentId> documentOf) {
+        Set<DocumentId> seen = new HashSet<>(all.size() * 2);
+        for (T one : all) if (!seen.add(documentOf.apply(one))) return false;
+        return true;
+    }
 
     MongoNamespace namespace() {
         return document.namespace();

@@ -9,6 +9,7 @@ import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
 import io.towpath.connector.TextHeaders;
 import io.towpath.fold.Fold;
 import io.towpath.fold.Steps;
+import io.towpath.record.BsonElements;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
 import io.towpath.record.ContractException;
@@ -16,8 +17,6 @@ import io.towpath.record.RecordHeaders;
 import io.towpath.record.WholeBson;
 import io.towpath.sink.model.WriteModels;
 import io.towpath.sink.plain.TopicNamespaceMapper;
-import java.nio.ByteBuffer;
-import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -60,14 +59,14 @@ final class Writes {
         if (!(record.key() instanceof byte[] key)) throw new DataException("its key is not {_id: …} in bytes");
         if (record.value() != null && !(record.value() instanceof byte[]))
             throw new DataException("its value is not bytes");
-        BsonDocument filter = filter(key);
+        requireKey(key);
         Change change = Change.decode((byte[]) record.value());
-        if (change instanceof Change.Document && !Arrays.equals(CanonicalKey.of((byte[]) record.value()), key))
+        if (change instanceof Change.Document && !CanonicalKey.isKeyOf(key, (byte[]) record.value()))
             throw new DataException("its document has another _id than its key");
         Steps steps = change instanceof Change.Update update ? Steps.of(update) : null;
         boolean isNew = change instanceof Change.Document && isNew(record);
-        return new RecordedChange(
-                record, new Write.DocumentId(namespace, ByteBuffer.wrap(key)), filter, change, steps, isNew);
+        boolean isInsert = isNew && !WriteModels.mustBeLiteral((byte[]) record.value());
+        return new RecordedChange(record, new Write.DocumentId(namespace, key), change, steps, isNew, isInsert);
     }
 
     /** A record of the contract may omit its version; this sink cannot know what another version means. */
@@ -78,22 +77,24 @@ final class Writes {
     }
 
     /** Another form of the key would count as another document in a wave, and is probably in another partition. */
-    private static BsonDocument filter(byte[] key) {
+    private static void requireKey(byte[] key) {
         try {
             WholeBson.require(key);
         } catch (ContractException error) {
             throw new DataException("its key: " + error.getMessage(), error);
         }
-        BsonDocument filter = WriteModels.filter(key).orElseThrow(() -> new DataException("its key has no _id"));
-        if (!Arrays.equals(CanonicalKey.of(key), key))
-            throw new DataException("its key is not {_id: …} alone, in the canonical form");
-        return filter;
+        if (CanonicalKey.isKey(key)) return;
+        throw new DataException(
+                BsonElements.atId(key).isEmpty()
+                        ? "its key has no _id"
+                        : "its key is not {_id: …} alone, in the canonical form");
     }
 
     /** A change as a single write. */
     static Write of(RecordedChange change) {
         List<RecordedChange> changes = List.of(change);
-        if (change.change() instanceof Change.Document) return document(changes, change.value(), change.isNew());
+        if (change.isInsert()) return insert(changes, change.value());
+        if (change.change() instanceof Change.Document) return replace(changes, change.value());
         if (change.change() instanceof Change.Update update) {
             if (change.steps().areOperators())
                 return operators(changes, change.steps().operators());
@@ -109,15 +110,20 @@ final class Writes {
      * @param isNew whether the document is not at the destination yet
      */
     static Write of(List<RecordedChange> changes, Fold.Folded folded, boolean isNew) {
-        if (folded instanceof Fold.Folded.Document document) return document(changes, document.bytes(), isNew);
+        if (folded instanceof Fold.Folded.Document document)
+            return isNew && !WriteModels.mustBeLiteral(document.bytes())
+                    ? insert(changes, document.bytes())
+                    : replace(changes, document.bytes());
         if (folded instanceof Fold.Folded.Operators operators) return operators(changes, operators.bytes());
         return delete(changes, isNew);
     }
 
-    private static Write document(List<RecordedChange> changes, byte[] document, boolean isNew) {
-        return isNew && !WriteModels.mustBeLiteral(document)
-                ? write(changes, Write.Kind.INSERT, WriteModels.insert(document), document.length, false)
-                : write(changes, Write.Kind.CHANGE, WriteModels.replace(document), document.length, false);
+    private static Write insert(List<RecordedChange> changes, byte[] document) {
+        return write(changes, Write.Kind.INSERT, WriteModels.insert(document), document.length, false);
+    }
+
+    private static Write replace(List<RecordedChange> changes, byte[] document) {
+        return write(changes, Write.Kind.CHANGE, WriteModels.replace(document), document.length, false);
     }
 
     private static Write operators(List<RecordedChange> changes, byte[] operators) {
@@ -132,7 +138,9 @@ final class Writes {
 
     private static Write write(
             List<RecordedChange> changes, Write.Kind kind, WriteModel<BsonDocument> model, int bytes, boolean mayMiss) {
-        List<SinkRecord> records = changes.stream().map(RecordedChange::record).toList();
+        List<SinkRecord> records = changes.size() == 1
+                ? List.of(changes.get(0).record())
+                : changes.stream().map(RecordedChange::record).toList();
         return new Write(records, changes.get(0).document(), kind, model, bytes, mayMiss);
     }
 
@@ -149,7 +157,8 @@ final class Writes {
 
     private boolean isNew(SinkRecord record) {
         String operation = operation(record);
-        return NEW.contains(operation) && !present.contains(new TopicOperation(record.topic(), operation));
+        return NEW.contains(operation)
+                && (present.isEmpty() || !present.contains(new TopicOperation(record.topic(), operation)));
     }
 
     private static String operation(SinkRecord record) {
@@ -168,17 +177,17 @@ final class Writes {
     /**
      * What one record says about a document at the destination.
      *
-     * @param filter matches the document
      * @param steps of an update; null for other changes
      * @param isNew whether, by the topic, the document is not at the destination yet
+     * @param isInsert whether it is new, and an insert stores its bytes as they are
      */
     record RecordedChange(
-            SinkRecord record,
-            Write.DocumentId document,
-            BsonDocument filter,
-            Change change,
-            Steps steps,
-            boolean isNew) {
+            SinkRecord record, Write.DocumentId document, Change change, Steps steps, boolean isNew, boolean isInsert) {
+        /** Matches the document. */
+        BsonDocument filter() {
+            return WriteModels.filter(document.id()).orElseThrow();
+        }
+
         /** Whether the change is a single write by itself. */
         boolean isOneWrite() {
             return steps == null || steps.areOperators();

@@ -1,5 +1,6 @@
 package io.towpath.source;
 
+import io.towpath.connector.LogRecord;
 import io.towpath.connector.TextHeaders;
 import io.towpath.record.RecordHeaders;
 import io.towpath.source.progress.SourceMetrics;
@@ -20,7 +21,6 @@ import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.utils.ByteBufferOutputStream;
-import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.header.Headers;
@@ -137,17 +137,8 @@ final class RecordSizeLimit implements AutoCloseable {
         metrics.oversized();
         Headers headers = record.headers().duplicate();
         TextHeaders.addDeadLetter(headers, record.topic(), -1, place(record), namespace, 0, reason);
-        return new SourceRecord(
-                record.sourcePartition(),
-                record.sourceOffset(),
-                settings.deadLettersTopic(),
-                0,
-                Schema.BYTES_SCHEMA,
-                key,
-                Schema.OPTIONAL_BYTES_SCHEMA,
-                key,
-                null,
-                headers);
+        return new LogRecord(
+                record.sourcePartition(), record.sourceOffset(), settings.deadLettersTopic(), 0, key, key, headers);
     }
 
     /** A number for a document and its cluster time, in place of an offset: it distinguishes dead letters. */

@@ -72,12 +72,31 @@ class CanonicalKeyTest {
     @MethodSource("equal")
     void equalIdsHaveOneKey(byte[] left, byte[] right) {
         assertArrayEquals(CanonicalKey.of(left), CanonicalKey.of(right));
+        assertTrue(CanonicalKey.isKeyOf(CanonicalKey.of(left), right));
     }
 
     @ParameterizedTest
     @MethodSource("different")
     void differentIdsHaveTwo(byte[] left, byte[] right) {
         assertFalse(Arrays.equals(CanonicalKey.of(left), CanonicalKey.of(right)));
+        assertFalse(CanonicalKey.isKeyOf(CanonicalKey.of(left), right));
+    }
+
+    @ParameterizedTest
+    @MethodSource({"equal", "different"})
+    void onlyTheCanonicalFormIsAKey(byte[] left, byte[] right) {
+        for (byte[] document : List.of(left, right)) {
+            assertTrue(CanonicalKey.isKey(CanonicalKey.of(document)));
+            assertEquals(Arrays.equals(CanonicalKey.of(document), document), CanonicalKey.isKey(document));
+        }
+    }
+
+    @Test
+    void aKeyHasNothingButAnId() {
+        assertFalse(CanonicalKey.isKey(Raw.document(Raw.string("_id", "k"), Raw.int32("z", 1))));
+        assertFalse(CanonicalKey.isKey(Raw.document(Raw.int64("_id", 5), Raw.int32("z", 1))));
+        assertFalse(CanonicalKey.isKey(Raw.document(Raw.string("id", "k"))));
+        assertFalse(CanonicalKey.isKey(Raw.document()));
     }
 
     @Test

@@ -8,7 +8,6 @@ import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
 import io.towpath.sink.model.WriteModels;
 import io.towpath.support.Raw;
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -54,11 +53,11 @@ final class ChangeEvents {
         boolean isNew = operation(event).equals("c");
         return new Writes.RecordedChange(
                 record,
-                new Write.DocumentId(destination.getNamespace(), ByteBuffer.wrap(key)),
-                WriteModels.filter(key).orElseThrow(),
+                new Write.DocumentId(destination.getNamespace(), key),
                 change,
                 change instanceof Change.Update update ? Steps.of(update) : null,
-                isNew);
+                isNew,
+                isNew && !WriteModels.mustBeLiteral(value));
     }
 
     static Change change(BsonDocument event) {

@@ -6,7 +6,6 @@ import com.mongodb.MongoBulkWriteException;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.BulkWriteOptions;
 import com.mongodb.client.model.WriteModel;
-import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -46,11 +45,11 @@ class FolderServerTest extends DestinationTest {
     void theSameBytesAsAtTheSource(long seed) {
         Random random = new Random(seed);
         List<BsonDocument> events = ChangeEvents.during(source, () -> write(random.nextLong()));
-        Map<ByteBuffer, List<Writes.RecordedChange>> histories = new LinkedHashMap<>();
+        Map<Write.DocumentId, List<Writes.RecordedChange>> histories = new LinkedHashMap<>();
         for (BsonDocument event : events) {
             Writes.RecordedChange change = ChangeEvents.recorded(event, collection, changes++);
             histories
-                    .computeIfAbsent(change.document().id(), unused -> new ArrayList<>())
+                    .computeIfAbsent(change.document(), unused -> new ArrayList<>())
                     .add(change);
         }
         while (!histories.isEmpty()) {

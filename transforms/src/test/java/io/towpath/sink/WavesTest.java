@@ -73,8 +73,8 @@ class WavesTest {
                 for (Waves.Bulk bulk : wave) {
                     for (Write write : bulk.writes()) {
                         seen++;
-                        String document =
-                                bulk.namespace() + " " + write.document().id().getInt(0);
+                        String document = bulk.namespace() + " "
+                                + ByteBuffer.wrap(write.document().id()).getInt();
                         long offset = write.record().kafkaOffset();
                         assertTrue(last.getOrDefault(document, -1L) < offset, document);
                         last.put(document, offset);
@@ -118,7 +118,7 @@ class WavesTest {
     }
 
     private static Write write(SinkRecord record, String namespace, int id, Kind kind) {
-        ByteBuffer key = ByteBuffer.allocate(4).putInt(0, id);
+        byte[] key = ByteBuffer.allocate(4).putInt(id).array();
         DeleteOneModel<BsonDocument> model = new DeleteOneModel<>(new BsonDocument());
         return new Write(
                 List.of(record), new Write.DocumentId(new MongoNamespace(namespace), key), kind, model, 0, false);

@@ -1,5 +1,6 @@
 package io.towpath.source.copy;
 
+import io.towpath.connector.LogRecord;
 import io.towpath.connector.TextHeaders;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
@@ -11,7 +12,6 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
-import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.Headers;
 import org.apache.kafka.connect.source.SourceRecord;
 
@@ -35,11 +35,12 @@ public record Rows(String topicPrefix, String namespace, Map<String, ?> partitio
 
     /** @param gone keys that no document has */
     public List<SourceRecord> records(Collection<byte[]> documents, Collection<byte[]> gone, ClusterTime time) {
-        List<SourceRecord> records = new ArrayList<>();
+        List<SourceRecord> records = new ArrayList<>(documents.size() + gone.size());
+        String topic = TopicNames.of(topicPrefix, namespace);
         Headers read = headers("r", time);
-        for (byte[] document : documents) records.add(record(CanonicalKey.of(document), document, read));
+        for (byte[] document : documents) records.add(record(topic, CanonicalKey.of(document), document, read));
         Headers deleted = headers("d", time);
-        for (byte[] key : gone) records.add(record(key, null, deleted));
+        for (byte[] key : gone) records.add(record(topic, key, null, deleted));
         return records;
     }
 
@@ -47,17 +48,7 @@ public record Rows(String topicPrefix, String namespace, Map<String, ?> partitio
         return TextHeaders.of(new RecordHeaders(operation, time, System.currentTimeMillis()));
     }
 
-    private SourceRecord record(byte[] key, byte[] value, Headers headers) {
-        return new SourceRecord(
-                partition,
-                offset,
-                TopicNames.of(topicPrefix, namespace),
-                null,
-                Schema.BYTES_SCHEMA,
-                key,
-                Schema.OPTIONAL_BYTES_SCHEMA,
-                value,
-                null,
-                headers);
+    private SourceRecord record(String topic, byte[] key, byte[] value, Headers headers) {
+        return new LogRecord(partition, offset, topic, null, key, value, headers);
     }
 }

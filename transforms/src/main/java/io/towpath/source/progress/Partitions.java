@@ -2,6 +2,7 @@ package io.towpath.source.progress;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.towpath.connector.SourcePartition;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -47,7 +48,7 @@ public record Partitions(String prefix) {
 
     /** Connect finds an offset by the bytes of its partition, in which the order of the names counts. */
     private static Map<String, Object> sorted(Map<String, Object> partition) {
-        return new TreeMap<>(partition);
+        return new SourcePartition(new TreeMap<>(partition));
     }
 
     /** The stored plans, by namespace. */

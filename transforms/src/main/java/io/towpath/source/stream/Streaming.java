@@ -1,6 +1,7 @@
 package io.towpath.source.stream;
 
 import io.towpath.connector.Closing;
+import io.towpath.debezium.DebeziumEvent;
 import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.DebeziumToRecord;
 import io.towpath.debezium.EventTime;
@@ -129,13 +130,13 @@ public final class Streaming implements Phase {
 
     /** What one of Debezium's records becomes; empty when its document cannot be read yet. */
     private Optional<List<SourceRecord>> convert(SourceRecord record, Optional<ClusterTime> time) {
-        Optional<OversizedEvent> oversized = OversizedEvent.in(record);
-        if (oversized.isPresent()) {
-            OversizedEvent event = oversized.get();
-            boolean isHeld = ledger.rows().holds(event.namespace(), event.key(), event.time());
-            return isHeld ? dropped() : oversizedRead.of(record, event);
+        Optional<DebeziumEvent> event = toRecord.event(record);
+        if (event.isPresent() && event.get().isOversized()) {
+            OversizedEvent oversized = OversizedEvent.of(event.get());
+            boolean isHeld = ledger.rows().holds(oversized.namespace(), oversized.key(), oversized.time());
+            return isHeld ? dropped() : oversizedRead.of(record, oversized);
         }
-        SourceRecord converted = toRecord.apply(record);
+        SourceRecord converted = toRecord.apply(record, event);
         if (converted == null) return Optional.of(List.of());
         boolean isChange = !converted.headers().isEmpty();
         return isChange && isHeld(converted, time) ? dropped() : Optional.of(List.of(converted));
