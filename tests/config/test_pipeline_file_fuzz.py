@@ -119,11 +119,9 @@ def _mutated(random: Random) -> bytes:
     return bytes(raw)
 
 
-def _ended(monkeypatch: pytest.MonkeyPatch, path: Path) -> object:
+def _ended(monkeypatch: pytest.MonkeyPatch, path: Path) -> int:
     monkeypatch.setattr(sys, "argv", ["towpath", "status", str(path)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    return ended.value.code
+    return cli.exit_status()
 
 
 def test_any_file_is_a_pipeline_or_is_refused_in_words(

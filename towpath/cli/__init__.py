@@ -80,12 +80,16 @@ def _unraisable(error: sys.UnraisableHookArgs) -> None:
 
 
 def main() -> None:
-    """Run the command line. Only this turns errors into messages and an exit status."""
+    """Run the command line, and end the process at once.
+
+    All is closed then; a usual exit would wait half a second for the driver's monitors, which sleep.
+    """
     sys.unraisablehook = _unraisable
-    os._exit(_status())  # all is closed; a usual exit would wait half a second for the driver's monitors, which sleep
+    os._exit(exit_status())
 
 
-def _status() -> int:
+def exit_status() -> int:
+    """Run the command line. Only this turns errors into messages and an exit status."""
     try:
         status = towpath(standalone_mode=False)  # click returns the status of an Exit, and otherwise None
         sys.stdout.flush()
