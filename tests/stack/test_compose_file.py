@@ -32,10 +32,13 @@ def worker_settings() -> dict[str, str]:
     return {key: value for key, _, value in settings}
 
 
+JVM = ("HEAP_OPTS", "JVM_PERFORMANCE_OPTS")
+
+
 def broker_settings() -> dict[str, str]:
     """What the image makes of KAFKA_*: the name in small letters, dots for underscores (none has a dash)."""
     found = re.findall(r'^ +KAFKA_(\w+): "?(.*?)"?$', COMPOSE, re.MULTILINE)
-    return {key.lower().replace("_", "."): value for key, value in found if key != "HEAP_OPTS"}
+    return {key.lower().replace("_", "."): value for key, value in found if key not in JVM}
 
 
 def without(settings: dict[str, str], keys: set[str]) -> dict[str, str]:

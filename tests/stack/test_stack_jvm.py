@@ -38,6 +38,12 @@ def test_a_jvm_shows_its_metrics_on_this_machine_and_only_when_it_is_asked_to(tm
     assert Path(agent.rpartition(":")[2]).exists()
 
 
+def test_new_objects_have_half_of_a_workers_heap(tmp_path: Path) -> None:
+    parts = Parts(*(tmp_path / name for name in ("mongod", "java", "libs", "plugins", "agent.jar")))
+    assert "-Xmn512m" in plan.java_command(parts, 1024, plan.WORKER)
+    assert not [word for word in plan.java_command(parts, 1024, plan.BROKER) if word.startswith("-Xmn")]
+
+
 def test_a_java_that_leaves_no_archives_starts_without_and_is_not_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
