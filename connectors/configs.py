@@ -21,6 +21,11 @@ from towpath.topic_settings import change_settings
 #: A transaction takes full polls until its batch is full, so this is lowered to a divisor of `batch_records`.
 POLL_RECORDS = 4
 
+#: Settings of a source and of a sink, only for pipelines with `[ddl]`: others keep the configuration that they have.
+DDL, DDL_DROP = "towpath.ddl", "towpath.ddl.drop"
+#: Of a sink that applies the log from its beginning: it makes collections anew, and holds nothing.
+DDL_REPLAY = "towpath.ddl.replay"
+
 _HERE = Path(__file__).parent
 
 
@@ -52,10 +57,13 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
         "replication_factor": pipeline.replication_factor,
         "snapshot_mode": "initial" if copy.method == "debezium" else "no_data",
         "copy": "ranges" if copy.method == "towpath" else "none",
+        "copy_tasks": copy.tasks,
         "copy_threads": copy.threads,
+        "copy_order": copy.order,
         "read_preference": copy.read_preference,
         "documents_per_second": copy.documents_per_second,
         "bytes_per_second": copy.bytes_per_second,
+        "splice_cache": 0 if whole else pipeline.splice_cache,
         "request_topic": pipeline.request_topic,
         "dead_letters": pipeline.dead_letter_topic if pipeline.exactly_once else "",
         "worker_bootstrap": pipeline.worker_bootstrap,
@@ -63,6 +71,8 @@ def _source(pipeline: Pipeline, prefix: str, selection: Selection, *, whole: boo
     config = _filled("source.json" if pipeline.has_own_source else "plain-source.json", values)
     config |= mongo_uri.references(pipeline.source_uri, "source", pipeline.secrets)
     config |= pipeline.kafka_client.references(pipeline.secrets)
+    if pipeline.ddl:
+        config[DDL] = "true"
     return config | {f"topic.creation.default.{key}": text for key, text in change_settings(pipeline).items()}
 
 
@@ -90,6 +100,8 @@ def _sink(pipeline: Pipeline) -> dict[str, str]:
     }
     config = _filled("sink.json" if pipeline.exactly_once else "plain-sink.json", values)
     config |= mongo_uri.references(pipeline.destination_uri, "destination", pipeline.secrets)
+    if pipeline.ddl:
+        config[DDL_DROP] = pipeline.ddl.drop
     return config | pipeline.kafka_client.references(pipeline.secrets)
 
 

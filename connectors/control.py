@@ -16,6 +16,8 @@ from towpath.pipeline import Pipeline
 
 T = TypeVar("T")
 _STOPS = 60.0  # seconds until a connector and its tasks must have stopped
+_STOPPING_PAUSE = 0.05  # writers may wait for it
+_SHORTEST_PAUSE = 0.02  # a look costs the worker a few milliseconds
 
 
 def statuses(connect: Connect, names: Iterable[str]) -> list[Connector]:
@@ -52,11 +54,13 @@ class Wait:
     late: str
     """The beginning of the message when the time is over."""
     pause: float = 0.2
+    """The longest between two looks; the first ones are a quarter of the time waited so far."""
     failed_for: float = 5.0
     """How long a failure must last: it may be of tasks that a change is about to replace."""
     passing: tuple[type[TowpathError], ...] = (ConnectUnreachable, Passing)
     say: Callable[[str], object] = lambda _: None
     _end: float = field(init=False)
+    _began: float = field(default_factory=time.monotonic, init=False)
     _reported: bool = field(default=False, init=False)
     _healthy_at: float = field(default_factory=time.monotonic, init=False)
 
@@ -73,6 +77,7 @@ class Wait:
         Raises `NoSuchConnector` and `TowpathError` with the reason for connectors that are gone or have failed, and
         the last error when the time is over.
         """
+        self._began = time.monotonic()
         while True:
             try:
                 return condition()
@@ -99,7 +104,7 @@ class Wait:
         if now > self._end:
             states = ", ".join(f"{c.name} is {c.state} with {len(c.tasks)} tasks" for c in connectors if not c.running)
             raise type(last)(f"{self.late}: {'; '.join(filter(None, (str(last), states)))}") from last
-        time.sleep(self.pause)
+        time.sleep(min(self.pause, max(_SHORTEST_PAUSE, (now - self._began) / 4)))
 
     def _failure(self, connectors: Iterable[Connector]) -> TowpathError | None:
         return missing(self.connect, connectors, "was it removed meanwhile?") or failure(connectors)
@@ -127,7 +132,8 @@ def wait_stopped(connect: Connect, name: str) -> None:
         if connector.state != "STOPPED" or connector.tasks:
             raise NotYet("")
 
-    Wait(connect, [name], _STOPS, f"not stopped after {_STOPS:.0f} s", failed_for=math.inf).until(stopped)
+    late = f"not stopped after {_STOPS:.0f} s"
+    Wait(connect, [name], _STOPS, late, pause=_STOPPING_PAUSE, failed_for=math.inf).until(stopped)
 
 
 def stop_sink(pipeline: Pipeline, connect: Connect) -> None:

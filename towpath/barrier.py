@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bson.timestamp import Timestamp
@@ -17,12 +17,14 @@ from pymongo.errors import PyMongoError
 
 from connectors.control import Wait
 from connectors.rest import Connect
+from towpath.bookkeeping import schema_changes
+from towpath.bookkeeping.schema_changes import OPEN, STUCK, State
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
 from towpath.kafka.topics import Place, Topics
 from towpath.log import bounds, reread_requests
 from towpath.log.lag import applied, gaps, peek, pipeline_ends
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
-from towpath.mongo.client import add_note, connected, operation_time
+from towpath.mongo.client import ANSWER_S, add_note, connected, operation_time
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.session import Session
 
@@ -103,6 +105,9 @@ def uncaptured(name: str, state: SourceState, target: ClusterTime, selection: st
         return f"{name} has not applied the present [collections] yet"
     if state.copying:
         return f"{name} is still copying collections new to the pipeline{_first_of(state.copying)}"
+    for refill in state.schema.refills if state.schema and state.schema.is_on else ():
+        if refill.end is None:
+            return f"{name} is still reading {refill.namespace}, which was renamed or replaced at {refill.start}"
     if not position.has_passed(target):
         return f"{name} has captured up to {position.time}, and must pass {target}"
     return ""
@@ -164,10 +169,24 @@ def _wait_applied(pipeline: Pipeline, topics: Topics, waiting: Wait, ends: dict[
                     del ends[place], unapplied[place]
             for (topic, partition), (start, end) in unapplied.items():
                 first = f"{pipeline.sink_connector} has applied {topic}, partition {partition}, up to {start} of {end}"
-                raise NotYet(f"{first} ({len(unapplied)} partitions are behind)")
+                held_up = holdup(pipeline, {topic for topic, _ in unapplied})
+                raise NotYet(f"{first} ({len(unapplied)} partitions are behind){held_up and f'; {held_up}'}")
 
         waiting.until(all_applied)
     bounds.refuse(pipeline, topics)  # lost records look like applied ones
+
+
+def holdup(pipeline: Pipeline, topics: Collection[str], states: Sequence[State] = OPEN) -> str:
+    """Which schema change, in one of these states, the records of one of these topics wait for; empty if none."""
+    if not pipeline.exactly_once:
+        return ""
+    with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
+        for change in schema_changes.open_changes(client, pipeline):
+            if change.state in states and not change.topics.keys().isdisjoint(topics):
+                why = f" ({change.reason})" if change.reason else ""
+                what = f"{change.kind} of {change.namespace}"
+                return f"the schema change {what} is {change.state}{why}: `towpath ddl` shows it"
+    return ""
 
 
 _LATE = 10.0  # seconds behind after which a message reports it
@@ -212,7 +231,11 @@ class Passing:
             self._ends[at] = ends
         unapplied = gaps(ends, self.done())
         contents = peek(self.session.topics, unapplied, limit=0)
-        return not any(gap.records for gap in contents.values())  # else control records only
+        behind = {topic for (topic, _), gap in contents.items() if gap.records}  # else control records only
+        if behind and not self._reported and (reason := holdup(self.session.pipeline, behind, STUCK)):
+            self.session.say(f"differences wait for the pipeline: {reason}")
+            self._reported = True
+        return not behind
 
     def _captured(self, target: ClusterTime) -> bool:
         """Whether capture has passed `target`. Reports once when it has lagged for `_LATE` seconds."""

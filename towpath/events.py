@@ -369,7 +369,10 @@ class Repair(TimedEvent):
 
 @dataclass(frozen=True, kw_only=True)
 class Ddl(TimedEvent):
-    """A schema change at the source that is not at the destination; without fields, everything is settled."""
+    """A schema change that is not at the destination; without fields, one that is settled.
+
+    `id`, `state` and `reason` are those of a change in the log, which is held or refused.
+    """
 
     event: Literal["ddl"] = "ddl"
     time: str | None = None
@@ -378,6 +381,9 @@ class Ddl(TimedEvent):
     to: str | None = None
     commands: Sequence[str] | None = None
     at_destination: bool | None = None
+    id: str | None = None
+    state: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,6 +396,7 @@ class RunEnd(TimedEvent):
     set_aside: int
     mended: int
     ddl: Sequence[Json]
+    schema_changes: Sequence[Json]
     verify: Json
     exit: int
 

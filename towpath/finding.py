@@ -78,8 +78,8 @@ def error(subject: str, finding: str, advice: str, *, where: str = "", code: str
     return Finding("error", subject, finding, advice, where, code)
 
 
-def warning(subject: str, finding: str, advice: str, *, where: str = "") -> Finding:
-    return Finding("warning", subject, finding, advice, where)
+def warning(subject: str, finding: str, advice: str, *, where: str = "", code: str = "") -> Finding:
+    return Finding("warning", subject, finding, advice, where, code)
 
 
 def ok(subject: str, finding: str) -> Finding:

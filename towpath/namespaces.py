@@ -18,6 +18,9 @@ from towpath.errors import Refused
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PATTERN = re.compile(r"[^.\0/\\\s\"$]+\.[^\0$]+")  # what MongoDB allows in names
 _NEVER = r"(?!(?:admin|config|local)\.)(?![^.]+\.system\.)"
+_UUID = "-".join(f"[0-9a-f]{{{length}}}" for length in (8, 4, 4, 4, 12))
+#: Collections that a server makes for a moment, for `$out`, a rename across databases, and `convertToCapped`.
+_TEMPORARY = rf"(?![^.]+\.tmp(?:\.agg_out\.{_UUID}|[0-9A-Za-z]{{5}}\.(?:renameCollection|convertToCapped\..+))$)"
 
 
 def is_pattern(text: str) -> bool:
@@ -46,12 +49,14 @@ class Selection:
     include: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
+    lasting: bool = False
+    """Without the server's temporary collections."""
 
     @property
     def _core(self) -> str:
         exclude = f"(?!{_either(self.exclude)}$)" if self.exclude else ""
         only = f"(?={_either(self.only)}$)" if self.only else ""
-        return _NEVER + exclude + only + _either(self.include)
+        return _NEVER + (_TEMPORARY if self.lasting else "") + exclude + only + _either(self.include)
 
     @property
     def namespace_regex(self) -> str:

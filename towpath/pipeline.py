@@ -7,7 +7,7 @@ import re
 import ssl
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -23,7 +23,13 @@ from towpath.tls import Trouble, Trust, trouble
 Mode = Literal["exactly-once", "plain"]
 #: What makes the initial copy: MongoSource in ranges of `_id`, Debezium, or nothing.
 CopyMethod = Literal["towpath", "debezium", "none"]
+#: The order in which MongoSource reads a collection: `auto` chooses between the others for each collection.
+CopyOrder = Literal["auto", "id", "natural"]
 ReadPreference = Literal["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"]
+#: What happens when the source drops a collection: it waits for a decision, or is done at once.
+DropPolicy = Literal["hold", "apply"]
+#: Who creates and changes the connectors: `towpath deploy`, or Strimzi's operator, which reverts what others change.
+Owner = Literal["towpath", "strimzi"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,9 @@ class Copy:
     read_preference: ReadPreference
     documents_per_second: int
     bytes_per_second: int
+    order: CopyOrder = "auto"
+    tasks: int = 1
+    """How many tasks of the connector share it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,24 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Listening:
+    """Where the page, the API and the metrics are served, and to whom."""
+
+    address: str
+    """host:port"""
+    token_file: Path | None = None
+    """Holds the token that actions need, and at an address other than the loopback also every reader."""
+    read_only: bool = False
+    """No actions; everybody may read."""
+    certificate: Path | None = None
+    """PEM file; without one, HTTP without TLS."""
+    key: Path | None = None
+    """None: it is in the file of the certificate."""
+    hosts: tuple[str, ...] = ()
+    """Further names under which requests may address it."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunOptions:
     """What `towpath run` does besides supervising the connectors."""
 
@@ -55,6 +82,8 @@ class RunOptions:
     verify: bool
     repair: bool
     """Whether dead letters are re-read once the destination accepts them."""
+    listening: Listening | None = None
+    """None: nothing is served."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -88,6 +117,13 @@ class ConnectLogin:
 NO_LOGIN = ConnectLogin()
 
 
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """Schema changes at the source go through the log, and are made at the destination."""
+
+    drop: DropPolicy
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Pipeline:
     """One pipeline. URIs may hold passwords: print `source_address` and `destination_address` instead."""
@@ -101,6 +137,8 @@ class Pipeline:
     renames: Renames
     whole_documents: tuple[str, ...]
     copy: Copy
+    splice_cache: int
+    """The most bytes of what MongoSource remembers of arrays, to send their changes as splices; 0: no splices."""
     bootstrap: str
     partitions: int
     replication_factor: int
@@ -130,10 +168,19 @@ class Pipeline:
     connect_login: ConnectLogin = NO_LOGIN
     """The login for Connect's REST API."""
     run: RunOptions = RunOptions(compact=False, verify=False, repair=True)
+    ddl: Ddl | None = None
+    """None: schema changes are reported and not replicated."""
+    owner: Owner = "towpath"
+    """Of the connectors."""
 
     @property
     def exactly_once(self) -> bool:
         return self.mode == "exactly-once"
+
+    @property
+    def has_operator(self) -> bool:
+        """Whether an operator owns the connectors: what Towpath changes in them does not last."""
+        return self.owner == "strimzi"
 
     @property
     def has_own_source(self) -> bool:
@@ -143,17 +190,17 @@ class Pipeline:
     @property
     def selection(self) -> Selection:
         """Every namespace of the pipeline."""
-        return Selection(self.include, self.exclude)
+        return Selection(self.include, self.exclude, lasting=self.ddl is not None)
 
     @property
     def captured_by_update(self) -> Selection:
         """The namespaces whose updates travel as updates."""
-        return Selection(self.include, self.exclude + self.whole_documents)
+        return replace(self.selection, exclude=self.exclude + self.whole_documents)
 
     @property
     def captured_whole(self) -> Selection | None:
         """The namespaces whose updates travel as whole documents, looked up at the source; None if there are none."""
-        return Selection(self.include, self.exclude, self.whole_documents) if self.whole_documents else None
+        return replace(self.selection, only=self.whole_documents) if self.whole_documents else None
 
     @property
     def source_connector(self) -> str:

@@ -25,7 +25,6 @@ from towpath.errors import MongoUnreachable, NotYet, TopicError
 from towpath.finding import Finding, Preconditions, error, required
 from towpath.log.source_offsets import SourceState, read_state
 from towpath.mongo.client import Client, connected
-from towpath.namespaces import Selection
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.session import Session, unsaid
 
@@ -141,7 +140,7 @@ PRECONDITIONS: Preconditions[Inventory] = required(something_captured, same_only
 def expression(pipeline: Pipeline, only: Iterable[str]) -> str:
     """The regular expression of the namespaces that match one of the patterns `only`; of all without patterns."""
     patterns = tuple(only)
-    return Selection(pipeline.include, pipeline.exclude, patterns).namespace_regex if patterns else _EVERYTHING
+    return replace(pipeline.selection, only=patterns).namespace_regex if patterns else _EVERYTHING
 
 
 def start(session: Session, interrupted: str | None, only: Iterable[str]) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
+import bson
 import tenacity
 from bson.codec_options import CodecOptions
 from bson.max_key import MaxKey
-from bson.raw_bson import RawBSONDocument
+from bson.raw_bson import _RAW_ARRAY_BSON_OPTIONS, RawBSONDocument
 from bson.timestamp import Timestamp
 from pymongo import MongoClient
 from pymongo.collection import Collection
+from pymongo.cursor import RawBatchCursor
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError, WaitQueueTimeoutError
 
 from verifier import raw
@@ -98,13 +100,24 @@ def in_id_order(documents: Collection[Any], low: bytes | None, high: bytes | Non
     bounds = {name: RawBSONDocument(bound) for name, bound in (("min", low), ("max", high)) if bound is not None}
     raw_documents = documents.with_options(codec_options=RAW)
     sort = None if bounds else [("_id", 1)]
-    with raw_documents.find_raw_batches(
-        {}, hint=[("_id", 1)], sort=sort, batch_size=batch_size, **cast(Any, bounds)
+    with _RawBatches(
+        raw_documents, {}, hint=[("_id", 1)], sort=sort, batch_size=batch_size, **cast(Any, bounds)
     ) as cursor:
         yield from cursor
     if low is not None and high is None:
-        with raw_documents.find_raw_batches({"_id": MaxKey()}) as cursor:
+        with _RawBatches(raw_documents, {"_id": MaxKey()}) as cursor:
             yield from cursor
+
+
+class _RawBatches(RawBatchCursor[Any]):
+    """The cursor of `find_raw_batches`, for a fifth of its CPU: the driver's own makes an object of each document."""
+
+    def _unpack_response(self, response: Any, *_: Any, **__: Any) -> list[Any]:
+        reply = dict(bson.decode(response.raw_command_response(), _RAW_ARRAY_BSON_OPTIONS))
+        if "cursor" in reply:  # which an error has not
+            reply["cursor"] = dict(reply["cursor"])
+        bson._convert_raw_document_lists_to_streams(reply)
+        return [reply]
 
 
 _T = TypeVar("_T")

@@ -150,21 +150,22 @@ class Verification:
         options = self._options
         repeatable = [each.pair for each in listed if not each.ordered_alike]
         ranges = RangeStates(self._tallies, settling, self._journal, self._say, repeatable)
-        planned = plan(
-            source,
-            destination,
-            listed,
-            range_bytes=options.range_bytes,
-            lost_for=options.lost_for,
-            journal=self._journal,
-            resume=options.resume,
-            run=about(listed, ignore_field_order=options.ignore_field_order, screen=options.screen),
-        )
-        if options.resume and not planned.finished:
-            self._say("no interrupted run has finished a range: all ranges are read")
-        ranges.begin(planned)
-        unread = len(planned.ranges)
-        with running(self._job, planned.ranges, min(options.processes, unread)) as workers:
+        with running() as workers:  # first: they get ready while the ranges are planned
+            planned = plan(
+                source,
+                destination,
+                listed,
+                range_bytes=options.range_bytes,
+                lost_for=options.lost_for,
+                journal=self._journal,
+                resume=options.resume,
+                run=about(listed, ignore_field_order=options.ignore_field_order, screen=options.screen),
+            )
+            if options.resume and not planned.finished:
+                self._say("no interrupted run has finished a range: all ranges are read")
+            ranges.begin(planned)
+            unread = len(planned.ranges)
+            workers.compare(self._job, planned.ranges, min(options.processes, unread))
             while unread or len(settling):
                 pause = settling.pause()
                 if unread and len(settling) < _HELD and settling.size < _HELD_BYTES:

@@ -1,13 +1,20 @@
-"""Worker processes that compare ranges, each with clients of its own; they send their parent messages."""
+"""Worker processes that compare ranges, each with clients of its own; they send messages to the verification.
+
+One process, which has no client and no thread, imports the driver and forks the workers: the import takes longer than a
+worker needs for 100,000 documents.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import queue
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeAlias
 
@@ -140,7 +147,7 @@ def _compare(job: Job, clients: tuple[Client, Client], work: Range, say: Callabl
 
 def _work(job: Job, tasks: Any, results: Any) -> None:
     """A worker's loop, until there is no more work or its parent has ended."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
 
     def has_parent() -> bool:
@@ -171,12 +178,73 @@ def _work(job: Job, tasks: Any, results: Any) -> None:
         send(Failed(error))
 
 
+def _fork_workers(tasks: Any, results: Any) -> None:
+    """Fork the workers that the first task asks for. They end with this process, which ends when one of them fails."""
+    signal.signal(signal.SIGTERM, _end)
+    parent, context = multiprocessing.parent_process(), multiprocessing.get_context("fork")
+    assert parent is not None
+    while True:
+        try:
+            job, processes = tasks.get(timeout=_CHECK)
+            break
+        except queue.Empty:
+            if not parent.is_alive():
+                return
+    workers = [context.Process(target=_work, args=(job, tasks, results), daemon=True) for _ in range(processes)]
+    for worker in workers:
+        worker.start()
+    while workers:
+        ready = wait([parent.sentinel, *(worker.sentinel for worker in workers)])
+        if parent.sentinel in ready:
+            return
+        for worker in [each for each in workers if each.sentinel in ready]:
+            worker.join()  # what it had open is closed before its status can be asked for
+            if status := worker.exitcode:
+                sys.exit(status if status > 0 else 128 - status)  # as a shell does for a signal
+            workers.remove(worker)
+
+
+def _end(*_: object) -> None:
+    """End this process and its workers at once."""
+    for worker in multiprocessing.active_children():
+        worker.kill()
+    os._exit(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Running worker processes."""
+    """Worker processes, which begin with `compare`."""
 
-    _processes: Sequence[BaseProcess]
+    _process: BaseProcess
+    _tasks: Any
     _results: Any
+
+    @classmethod
+    def start(cls) -> Workers:
+        """Start the process that forks them; it imports the driver while the caller goes on."""
+        context = multiprocessing.get_context("spawn")  # neither a MongoClient nor its threads survive a fork
+        tasks, results = context.Queue(), context.Queue(_QUEUED)
+        process = context.Process(target=_fork_workers, args=(tasks, results))
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited: the verification ends its workers
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return cls(process, tasks, results)
+
+    def end(self) -> None:
+        """End them, whatever they are at."""
+        if self._process.is_alive():
+            self._process.terminate()
+        self._process.join(10)
+        for queued in (self._tasks, self._results):
+            queued.cancel_join_thread()
+            queued.close()
+
+    def compare(self, job: Job, ranges: Sequence[Range], processes: int) -> None:
+        """Have so many processes share these ranges; call it once."""
+        for task in ((job, processes), *ranges, *(None for _ in range(processes))):
+            self._tasks.put(task)
 
     def message(self, timeout: float) -> Message | None:
         """The next message of a worker; None if there is none for `timeout` seconds.
@@ -186,35 +254,36 @@ class Workers:
         try:
             message: Message = self._results.get(timeout=timeout)
         except queue.Empty:
-            for process in self._processes:
-                if process.exitcode:
-                    raise WorkerDied(
-                        f"a worker process ended with status {process.exitcode}: was it killed, or did memory run out?"
-                    ) from None
+            if status := self._process.exitcode:
+                raise WorkerDied(
+                    f"a worker process ended with status {status}: was it killed, or did memory run out?"
+                ) from None
             return None
         if isinstance(message, Failed):
             raise message.error
         return message
 
 
+#: Started ahead of the verification that will use them.
+_AHEAD: list[Workers] = []
+
+
 @contextmanager
-def running(job: Job, work: Iterable[Range], processes: int) -> Iterator[Workers]:
-    """So many processes that share this work; they end with the `with`, whatever happens."""
-    context = multiprocessing.get_context("spawn")  # a MongoClient does not survive a fork
-    tasks, results = context.Queue(), context.Queue(_QUEUED)
-    started = [context.Process(target=_work, args=(job, tasks, results), daemon=True) for _ in range(processes)]
-    for task in (*work, *(None for _ in started)):
-        tasks.put(task)
+def started_ahead() -> Iterator[None]:
+    """The next verification within the body has workers that are ready sooner."""
+    _AHEAD.append(Workers.start())
     try:
-        for process in started:
-            process.start()
-        yield Workers(started, results)
+        yield
     finally:
-        for process in started:
-            if process.is_alive():
-                process.terminate()
-            if process.pid is not None:
-                process.join(10)
-        for queued in (tasks, results):
-            queued.cancel_join_thread()
-            queued.close()
+        while _AHEAD:
+            _AHEAD.pop().end()
+
+
+@contextmanager
+def running() -> Iterator[Workers]:
+    """Worker processes; they end with the `with`, whatever happens."""
+    workers = _AHEAD.pop() if _AHEAD else Workers.start()
+    try:
+        yield workers
+    finally:
+        workers.end()

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 from bson import Timestamp
@@ -26,8 +27,8 @@ READ, PRODUCED, STORED, CONSUMED, WRITTEN, OPLOG = HOPS = (
     "destination oplog",
 )
 _METRIC = re.compile(r'^(\w+)\{(?:.*,)?client_id="([^"]+)".*} (\S+)', re.MULTILINE)
-_SENT = "kafka_producer_producer_metrics_outgoing_byte"
-_RECEIVED = "kafka_consumer_consumer_metrics_incoming_byte"
+_SENT = "kafka_producer_outgoing_bytes_total"
+_RECEIVED = "kafka_consumer_incoming_bytes_total"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,18 @@ def since(before: Counted, stack: embedded.Stack, way: Way, source: Client, dest
     after = count(stack, way, source, destination)
     found = {hop: now - before.bytes[hop] - before.own.get(hop, 0) for hop, now in after.bytes.items()}
     return found | {OPLOG: _oplog(destination, before.time)}
+
+
+def writes(client: Client, after: Timestamp, namespace: str) -> int:
+    """How many changes of documents of that namespace the server made after that operation."""
+    stages: list[dict[str, Any]] = [
+        {"$match": {"ts": {"$gt": after}}},
+        {"$project": {"change": {"$ifNull": ["$o.applyOps", ["$$ROOT"]]}}},
+        {"$unwind": "$change"},
+        {"$match": {"change.ns": namespace}},
+        {"$count": "found"},
+    ]
+    return sum(int(counted["found"]) for counted in client.local["oplog.rs"].aggregate(stages))
 
 
 def client_bytes(metrics: str, name: str, client: str) -> float:

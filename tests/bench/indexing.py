@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from statistics import median
 from typing import Any
@@ -31,7 +30,7 @@ def bench(stack: embedded.Stack, *, documents: int, threads: int, repetitions: i
         load.fill(client[DATABASE][COLLECTION], seed, documents)
 
     def one(name: str, side: str, _warm: bool) -> Run:
-        return _run(stack, re.sub(r"[^a-z0-9]+", "-", name), side, documents, threads)
+        return _run(stack, name, side, documents, threads)
 
     runs = pairs("indexes", [BASE, _BEFORE], repetitions, one)
     sides = [[run for run in runs if run.side == side] for side in (BASE, _BEFORE)]
@@ -57,7 +56,7 @@ def _run(stack: embedded.Stack, name: str, side: str, documents: int, threads: i
         if side == _BEFORE:
             build(client, command, lambda done, total, description: None)
         with way(stack, name, "towpath", Settings(threads=threads)) as it:
-            seconds, cpu = first_copy(stack, client, it, [NAMESPACE], documents)
+            seconds, cpu = first_copy(stack, client, it, documents)
         if side == BASE:
             before, start = processor(stack, *PROCESSES), time.monotonic()
             build(client, command, lambda done, total, description: None)

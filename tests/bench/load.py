@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 from zlib import crc32
 
+import bson
 from bson import Binary, Decimal128, Int64, ObjectId
 from pymongo import DeleteOne, InsertOne, ReplaceOne, UpdateOne
 
 from tests.support import raw
 
 _BATCH = 2000
+_BODIES = 2000
 _TOGETHER = 20
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _WORDS = ("canal", "lock", "barge", "towpath", "bridge", "wharf", "keeper", "rope", "horse", "boat", "water", "level")
@@ -35,14 +37,22 @@ def identity(index: int) -> Any:
         case 3:
             return Binary(index.to_bytes(16, "big"), 4)
         case _:
-            return ObjectId((index + (0x65 << 88)).to_bytes(12, "big"))
+            return rising(index)
+
+
+def rising(index: int) -> ObjectId:
+    """The next `_id` in the order of the index."""
+    return ObjectId((index + (0x65 << 88)).to_bytes(12, "big"))
 
 
 def document(random: Random, index: int) -> dict[str, Any]:
-    """About 1 KB of mixed types."""
+    """About 0.9 KB of mixed types."""
+    return {"_id": identity(index), **_body(random, index)}
+
+
+def _body(random: Random, number: int) -> dict[str, Any]:
     return {
-        "_id": identity(index),
-        "number": index,
+        "number": number,
         "total": Decimal128(f"{random.randrange(10**6)}.{random.randrange(100):02}"),
         "weight": random.uniform(0, 100),
         "count": Int64(random.getrandbits(40)),
@@ -58,10 +68,18 @@ def document(random: Random, index: int) -> dict[str, Any]:
     }
 
 
-def fill(documents: raw.Documents, seed: int, count: int) -> None:
+def fill(documents: raw.Documents, seed: int, count: int, identify: Callable[[int], Any] = identity) -> None:
+    """Insert so many documents; after 2,000 all but their `_id` repeats, as drawing it costs more than storing it."""
     random = Random(seed)
+    bodies = [bson.encode(_body(random, number)) for number in range(min(count, _BODIES))]
     for some in batches(count):
-        documents.insert_many([document(random, index) for index in some], ordered=False)
+        raw.insert_many(documents, [joined(identify(index), bodies[index % _BODIES]) for index in some])
+
+
+def joined(identity: Any, body: bytes) -> bytes:
+    """The BSON of a document: the `_id`, and the fields of a document that has none."""
+    fields = bson.encode({"_id": identity})[4:-1] + body[4:]
+    return (len(fields) + 4).to_bytes(4, "little") + fields
 
 
 def fill_tiny(documents: raw.Documents, count: int) -> None:
@@ -95,8 +113,8 @@ class Mix:
 
 
 def changes(seed: int, existing: int, mix: Mix = Mix()) -> Iterator[Write]:
-    """Interleaved changes without end: `$set`, `$push` and replace of the `existing` documents, inserts of new ones,
-    and deletes of those that were inserted a while ago.
+    """Interleaved changes without end: `$set` with `$inc`, `$push` and replace of the `existing` documents, inserts of
+    new ones, and deletes of those that were inserted a while ago.
 
     No document that was updated is deleted: Debezium would look it up in vain, at which mongo-kafka's handler stops.
     """
@@ -111,13 +129,13 @@ def changes(seed: int, existing: int, mix: Mix = Mix()) -> Iterator[Write]:
             inserted.append(next_index)
             next_index += 1
         elif kind < mix.insert + mix.set:
-            yield UpdateOne(mine, {"$set": {"weight": random.uniform(0, 100), "address.house": random.randrange(200)}})
+            values = {"weight": random.uniform(0, 100), "address.house": random.randrange(200)}
+            yield UpdateOne(mine, {"$set": values, "$inc": {"count": 1}})
         elif kind < mix.insert + mix.set + mix.push:
             line = {"item": random.choice(_WORDS), "price": random.uniform(0, 50), "n": random.randrange(100)}
             yield UpdateOne(mine, {"$push": {"lines": line}})
         elif kind < mix.insert + mix.set + mix.push + mix.replace:
-            changed = document(random, next_index)
-            yield ReplaceOne(mine, {name: value for name, value in changed.items() if name != "_id"})
+            yield ReplaceOne(mine, _body(random, next_index))
         else:
             yield DeleteOne({"_id": identity(inserted.popleft())})
 

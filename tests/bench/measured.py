@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 import psutil
@@ -26,7 +30,7 @@ Client = MongoClient[dict[str, Any]]
 class Run:
     """One side once: `cpu` is seconds of processor time by process, `seconds` the time that the work took.
 
-    `figures` is what else was measured, by the name that tables give it.
+    `figures` is what else was measured, by the name that tables give it; `steady` the middle of the run.
     """
 
     side: str
@@ -34,6 +38,7 @@ class Run:
     seconds: float
     cpu: Mapping[str, float]
     figures: Mapping[str, float] = field(default_factory=dict)
+    steady: Run | None = None
 
     @property
     def per_second(self) -> float:
@@ -55,6 +60,54 @@ def processor(stack: embedded.Stack, *names: str) -> dict[str, float]:
 
 def used_since(stack: embedded.Stack, before: Mapping[str, float]) -> dict[str, float]:
     return {name: now - before[name] for name, now in processor(stack, *before).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was done by then (any unit), and the processor time that each process had used."""
+
+    at: float
+    done: float
+    cpu: Mapping[str, float]
+
+
+@contextmanager
+def watched(stack: embedded.Stack, done: Callable[[], float]) -> Iterator[list[Look]]:
+    """Look at a run five times a second while it lasts, at its begin and at its end."""
+    looks: list[Look] = []
+    ended = Event()
+
+    def watch() -> None:
+        over = False
+        while not over:
+            over = ended.is_set()
+            looks.append(Look(time.monotonic(), done(), processor(stack, *PROCESSES)))
+            ended.wait(0.2)
+
+    with ThreadPoolExecutor(1) as thread:
+        watching = thread.submit(watch)
+        try:
+            yield looks
+        finally:
+            ended.set()
+        watching.result()
+
+
+def steady(side: str, items: int, looks: Sequence[Look]) -> Run:
+    """What a run was from a third to nine tenths of its items; between two looks it is taken as even."""
+    start, end = (_when(looks, looks[-1].done * part) for part in (1 / 3, 9 / 10))
+    cpu = {process: used - start.cpu[process] for process, used in end.cpu.items()}
+    return Run(side, round(items * (end.done - start.done) / looks[-1].done), end.at - start.at, cpu)
+
+
+def _when(looks: Sequence[Look], done: float) -> Look:
+    later = bisect_left([look.done for look in looks], done)
+    if later == 0:
+        raise ValueError("a third was done before the first look: there is nothing to take the middle of")
+    a, b = looks[later - 1], looks[later]
+    part = (done - a.done) / (b.done - a.done)
+    cpu = {process: used + part * (b.cpu[process] - used) for process, used in a.cpu.items()}
+    return Look(a.at + part * (b.at - a.at), done, cpu)
 
 
 def await_fact(what: str, look: Callable[[], bool], timeout: float = 300, pause: float = 0.1) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import nan
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -38,7 +40,8 @@ def plots(found: Mapping[str, Any], directory: Path) -> list[Path]:
 def _growth(axes: Axes, found: Mapping[str, Any]) -> None:
     for side, points in found["series"]["growth"].items():
         lengths, sizes = zip(*points, strict=True)
-        axes.plot(lengths, sizes, marker=".", label=side, color=_colour(side))
+        style = "--" if "capped" in side else "-"
+        axes.plot(lengths, sizes, marker=".", label=side, color=_colour(side), linestyle=style)
     axes.axhline(found["series"]["reading"], color="grey", linewidth=0.8, linestyle=":", label="the reading")
     axes.set(yscale="log", xlabel="readings in the document", ylabel="bytes of the record of one push", ylim=(50, None))
     axes.legend()
@@ -52,9 +55,11 @@ def _bytes(axes: Axes, found: Mapping[str, Any]) -> None:
 
 def _rates(axes: Axes, found: Mapping[str, Any]) -> None:
     parts = found["parts"]
-    sides = list(parts[0]["medians"])
-    rates = {side: [part["medians"][side][per_second(part["item"])] for part in parts] for side in sides}
-    _bars(axes, [part["title"] for part in parts], rates)
+    sides = dict.fromkeys(side for part in parts for side in part["medians"])
+    rates = {
+        side: [part["medians"].get(side, {}).get(per_second(part["item"]), nan) for part in parts] for side in sides
+    }
+    _bars(axes, [fill(part["title"], 18) for part in parts], rates)
     axes.set(ylabel=f"{parts[0]['item']}s a second")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from pathlib import Path
 from statistics import median
 
 from tests.bench import load
@@ -13,13 +12,12 @@ from tests.bench.loading import first_copy
 from tests.bench.measured import BROKER, SOURCE, WORKER, Client, Run, last_write, newest, processor, used_since
 from tests.bench.pairs import say
 from tests.bench.report import BASE, Found, Part, at_least
-from tests.bench.sides import COLLECTION, DATABASE, NAMESPACE, Settings, Way, pipeline_file, way
+from tests.bench.sides import COLLECTION, COMMAND, DATABASE, NAMESPACE, Settings, Way, pipeline_file, way
 from tests.support import oracle
 from tests.support.mongod import start_replica_set
 from towpath import stack as embedded
 
 _REPLAY = f"{BASE} replay"
-_TOWPATH = Path(sys.executable).parent / "towpath"
 
 
 def bench(stack: embedded.Stack, *, documents: int, threads: int, repetitions: int, seed: int) -> Found:
@@ -48,7 +46,7 @@ def _pair(stack: embedded.Stack, third: str, name: str, documents: int, threads:
 def _copied(stack: embedded.Stack, it: Way, documents: int) -> Run:
     with Client(stack.destination) as client:
         client.drop_database(DATABASE)
-        seconds, cpu = first_copy(stack, client, it, [NAMESPACE], documents)
+        seconds, cpu = first_copy(stack, client, it, documents)
     return Run(BASE, documents, seconds, {process: cpu[process] for process in (SOURCE, WORKER, BROKER)})
 
 
@@ -58,7 +56,7 @@ def _replayed(stack: embedded.Stack, third: str, name: str, documents: int) -> R
         client.drop_database(DATABASE)
         before, after, start = processor(stack, SOURCE, WORKER, BROKER), newest(client), time.time()
         subprocess.run(
-            [_TOWPATH, "replay", pipeline_file(stack, name), "--destination", third], check=True, stdout=sys.stderr
+            [COMMAND, "replay", pipeline_file(stack, name), "--destination", third], check=True, stdout=sys.stderr
         )
         seconds, cpu = last_write(client, DATABASE, after) - start, used_since(stack, before)
     oracle.assert_same(stack.source, third, [NAMESPACE], at_least=documents)

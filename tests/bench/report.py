@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import psutil
 from rich.console import Console
@@ -20,7 +20,9 @@ from tests.bench.measured import Run
 from towpath.stack.tools import versions
 
 #: What the other sides are divided by.
-BASE = "towpath"
+BASE: Final = "towpath"
+#: The processes of a side together; and what a run was from a third to nine tenths of its items.
+IN_ALL, STEADY = "in all", "steady"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,15 @@ class Part:
     def figures(self, run: Run) -> dict[str, float]:
         """Every figure of a run, by its name in tables."""
         cpu = {f"{process}: CPU µs/{self.item}": run.micros(process) for process in run.cpu}
-        return {**({per_second(self.item): run.per_second} if self.rated else {}), **cpu, **run.figures}
+        in_all = {f"{IN_ALL}: CPU µs/{self.item}": run.micros(*run.cpu)} if len(run.cpu) > 1 else {}
+        middle = self.figures(run.steady) if run.steady else {}
+        return {
+            **({per_second(self.item): run.per_second} if self.rated else {}),
+            **cpu,
+            **in_all,
+            **run.figures,
+            **{f"{STEADY}: {name}": value for name, value in middle.items()},
+        }
 
     def medians(self) -> dict[str, dict[str, float]]:
         """Side → figure → its median; Towpath first."""

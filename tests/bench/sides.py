@@ -7,6 +7,7 @@ is Debezium's connector and mongo-kafka's sink as their own documentation joins 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any, Literal
 from connectors.control import statuses
 from connectors.rest import Connect
 from tests.bench.measured import await_fact
+from tests.support.checkout import Checkout
 from towpath import stack as embedded
 from towpath.deploy.deployment import Deployment, remove
 from towpath.deploy.inventory import Inventory
@@ -34,11 +36,16 @@ PARTITIONS = 4
 Side = Literal["towpath", "plain", "stock"]
 _MODES = {"towpath": "exactly-once", "plain": "plain"}
 _HERE = Path(__file__).parent
+COMMAND = Path(sys.executable).parent / "towpath"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a run asks of its side; `sink` is added to the sink connector's configuration as it is."""
+    """What a run asks of its side; `sink` is added to the sink connector's configuration as it is.
+
+    `capture`: more of `[capture]`. `checkout`: another version, whose `towpath deploy` makes the pipeline; it also
+    creates the connectors.
+    """
 
     namespaces: Sequence[str] = (NAMESPACE,)
     copy: bool = True
@@ -47,6 +54,8 @@ class Settings:
     concern: str = "majority"
     schemas: bool = False
     sink: Mapping[str, str] = field(default_factory=dict)
+    capture: Mapping[str, Any] = field(default_factory=dict)
+    checkout: Checkout | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,11 @@ class Way:
         """Stop capture, so that what is written from now on is a backlog in the source's oplog."""
         self.connect.stop(self.source)
         await_fact(f"{self.source} to stop", lambda: not self.connect.status(self.source).tasks)
+
+    def pause_sink(self) -> None:
+        """Have what comes into the log from now on wait there."""
+        self.connect.pause(self.sink)
+        await_fact(f"{self.sink} to pause", lambda: is_state(self.connect, self.sink, "PAUSED"))
 
     def ends(self) -> dict[Place, tuple[int, int]]:
         """(topic, partition) → (first offset, end) of the change topics."""
@@ -134,24 +148,32 @@ def way(stack: embedded.Stack, name: str, side: Side, settings: Settings = Setti
 
 @contextmanager
 def _ours(stack: embedded.Stack, name: str, side: Side, settings: Settings) -> Iterator[Way]:
-    with opened(_write_file(stack, name, side, settings)) as it:
+    file = _write_file(stack, name, side, settings)
+    with opened(file) as it:
         try:
             with applied(it.pipeline, it.topics) as done:
-                yield _prepared(it, side, settings, done)
+                definitions = _deployed(it, settings.checkout, file) if settings.checkout else _prepared(it)
+                names = tuple(f"{it.pipeline.name}.{namespace}" for namespace in settings.namespaces)
+                source, sink = it.pipeline.source_connector, it.pipeline.sink_connector
+                yield Way(side, it.connect, it.topics, source, sink, names, definitions, done)
         finally:
             remove(it.pipeline, it.connect, it.topics, log=True, say=lambda words: None)
 
 
-def _prepared(it: Session, side: Side, settings: Settings, done: Callable[[], dict[Place, int]]) -> Way:
-    """Do what `towpath deploy` does before the connectors."""
-    pipeline = it.pipeline
-    deployment = Deployment(Inventory(pipeline, it.connect, it.topics, allow_missing=True))
+def _prepared(it: Session) -> Mapping[str, dict[str, str]]:
+    """Do what `towpath deploy` does before the connectors; their definitions."""
+    deployment = Deployment(Inventory(it.pipeline, it.connect, it.topics, allow_missing=True))
     for change in deployment.plan():
         if not change.description.startswith("create connector "):
             change.apply()
-    names = tuple(f"{pipeline.name}.{namespace}" for namespace in settings.namespaces)
-    source, sink = pipeline.source_connector, pipeline.sink_connector
-    return Way(side, it.connect, it.topics, source, sink, names, deployment.inventory.desired, done)
+    return deployment.inventory.desired
+
+
+def _deployed(it: Session, checkout: Checkout, file: Path) -> Mapping[str, dict[str, str]]:
+    """Have another version deploy the pipeline; the connectors' definitions."""
+    checkout("deploy", file)
+    names = (it.pipeline.source_connector, it.pipeline.sink_connector)
+    return {name: config for name in names if (config := it.connect.config(name)) is not None}
 
 
 def pipeline_file(stack: embedded.Stack, name: str) -> Path:
@@ -175,6 +197,7 @@ def _write_file(stack: embedded.Stack, name: str, side: Side, settings: Settings
         "[capture]",
         *copy,
         *([f"copy_threads = {settings.threads}"] if side == "towpath" else []),
+        *(f"{key} = {json.dumps(value)}" for key, value in settings.capture.items()),
         "[write]",
         f"tasks = {settings.tasks}",
         f"concern = {json.dumps(settings.concern)}",

@@ -1,4 +1,4 @@
-"""The pure parts of the benchmarks: workloads, figures, and the report that is made from results."""
+"""The pure parts of the benchmarks: workloads, figures, and the report that is made from results. One runs, small."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import bson
 import pytest
 from pymongo import DeleteOne, UpdateOne
 
+from tests.bench import __main__ as command
 from tests.bench import arrays, hops, load, page, report
-from tests.bench.measured import Run
-from tests.bench.pairs import in_turn
+from tests.bench.loading import DataSet
+from tests.bench.measured import Look, Run, steady
+from tests.bench.pairs import in_turn, pairs
 from tests.bench.streaming import hundredths, percentiles
 
 _CPU = {"connect-0": 2.0}
@@ -45,8 +47,69 @@ def test_percentiles_are_those_of_all_lags() -> None:
     assert percentiles(hundredths(lags)) == {"p50": 100, "p95": 190, "p99": 198, "max": 200}
 
 
+@pytest.mark.parametrize("index", range(8))
+def test_a_document_joined_from_bytes_is_the_same_as_an_encoded_one(index: int) -> None:
+    whole = load.document(Random(3), index)
+    fields = {name: value for name, value in whole.items() if name != "_id"}
+    assert load.joined(whole["_id"], bson.encode(fields)) == bson.encode(whole)
+    assert 800 < len(bson.encode(whole)) < 1000
+
+
+def test_ids_rise_with_the_index() -> None:
+    made = [load.rising(index).binary for index in range(100_000)]
+    assert made == sorted(set(made))
+
+
+def test_the_middle_of_a_run_is_from_a_third_to_nine_tenths() -> None:
+    # half a second of processor time an item up to a third, a tenth of a second from there on
+    looks = [
+        Look(float(at), done, {"p": cpu})
+        for at, done, cpu in ((0, 0, 0.0), (5, 20, 10.0), (8, 40, 12.0), (9, 60, 14.0))
+    ]
+    middle = steady("towpath", 120, looks)
+    assert (middle.items, middle.seconds) == (68, pytest.approx(8.7 - 5))
+    assert middle.cpu == {"p": pytest.approx(13.4 - 10)}
+    with pytest.raises(ValueError, match="before the first look"):
+        steady("towpath", 120, looks[1:])
+
+
+def test_a_side_has_the_processor_time_of_all_processes_and_of_its_middle() -> None:
+    middle = Run("towpath", 10, 1.0, {"a": 0.001, "b": 0.002})
+    run = Run("towpath", 20, 4.0, {"a": 0.01, "b": 0.01}, {"lag": 7.0}, middle)
+    assert report.Part("copies", "copy", [run]).medians()["towpath"] == {
+        "copys/s": 5.0,
+        "a: CPU µs/copy": pytest.approx(500),
+        "b: CPU µs/copy": pytest.approx(500),
+        "in all: CPU µs/copy": pytest.approx(1000),
+        "lag": 7.0,
+        "steady: copys/s": 10.0,
+        "steady: a: CPU µs/copy": pytest.approx(100),
+        "steady: b: CPU µs/copy": pytest.approx(200),
+        "steady: in all: CPU µs/copy": pytest.approx(300),
+    }
+
+
+def test_a_set_counts_the_documents_of_all_its_collections() -> None:
+    assert DataSet("mixed", "", 300, 100).count == 700 and len(DataSet("mixed", "", 300, 100).collections) == 5
+    assert DataSet("large", "", 300).collections == ["documents"] and not DataSet("none", "").count
+
+
 def test_every_side_is_first_in_turn() -> None:
     assert [in_turn(["a", "b", "c"], turn)[0] for turn in range(4)] == ["a", "b", "c", "a"]
+
+
+def test_every_side_warms_up_once_and_no_two_runs_have_one_name() -> None:
+    names: list[tuple[str, bool]] = []
+
+    def one(name: str, side: str, warming: bool) -> Run:
+        names.append((name, warming))
+        return Run(side, 1, 1.0, _CPU)
+
+    assert len(pairs("load", ["towpath", "towpath of v1"], 3, one)) == 6
+    assert len({name for name, _ in names}) == 8 and names[:2] == [
+        ("load-towpath-0", True),
+        ("load-towpath-of-v1-0", True),
+    ]
 
 
 def test_the_bytes_of_a_client_are_those_of_all_its_tasks_and_of_no_other_client() -> None:
@@ -86,9 +149,29 @@ def test_the_page_tells_what_was_demanded_and_what_was_missed() -> None:
     assert "![growth](growth.svg)" in lines
 
 
+def test_a_side_that_a_part_lacks_has_no_bar_there(tmp_path: Path) -> None:
+    plots = pytest.importorskip("tests.bench.plots", reason="matplotlib comes with the extra `bench`")
+    sides = (("towpath", "stock"), ("towpath", "mongodump to mongorestore"))
+    parts = [report.Part("load", "document", [Run(side, 9, 1.0, _CPU) for side in those]) for those in sides]
+    told = report.as_json("load", "scripts/bench load", {}, report.Found(parts), 12)
+    assert [file.name for file in plots.plots(told, tmp_path)] == ["load.svg"]
+
+
 def test_the_same_results_make_the_same_pictures(tmp_path: Path) -> None:
     plots = pytest.importorskip("tests.bench.plots", reason="matplotlib comes with the extra `bench`")
     told = report.as_json("arrays", "scripts/bench arrays", {"seed": 1}, _found(), 12)
     first = [file.read_bytes() for file in plots.plots(told, tmp_path)]
     assert len(first) == 2 and all(b"<svg" in picture for picture in first)
     assert [file.read_bytes() for file in plots.plots(told, tmp_path)] == first
+
+
+@pytest.mark.long
+@pytest.mark.servers
+def test_the_pause_of_a_cutover_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", "cutover", "--small", "--results", str(tmp_path)])
+    assert command.main() == 0
+    (part,) = json.loads((tmp_path / "cutover.json").read_text())["parts"]
+    assert len(part["medians"]) == 2
+    for figures in part["medians"].values():
+        steps = sum(seconds for name, seconds in figures.items() if name not in ("pause s", "writers waited s"))
+        assert 0 < steps < figures["pause s"] < figures["writers waited s"] + 0.1

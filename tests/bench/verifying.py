@@ -112,13 +112,13 @@ class _Memory:
 
 @contextmanager
 def _watched() -> Iterator[_Memory]:
-    """The largest resident memory of a child process that is started meanwhile, as far as looks find it."""
+    """The largest resident memory of a process that is started meanwhile, as far as looks find it."""
     found, ended, me = _Memory(), threading.Event(), psutil.Process()
-    others = set(me.children())
+    others = set(me.children(recursive=True))
 
     def watch() -> None:
         while not ended.wait(_LOOKS):
-            for child in set(me.children()) - others:
+            for child in set(me.children(recursive=True)) - others:
                 try:
                     found.most = max(found.most, child.memory_info().rss)
                 except psutil.NoSuchProcess:

@@ -53,7 +53,7 @@ def assert_one_key_each(pipeline: Pipeline) -> None:
     """All records of a document have one key and lie on one partition; documents spread over the partitions."""
     keys: dict[int, set[tuple[bytes | None, int]]] = {}
     for record in log.records(pipeline.addresses.bootstrap, pipeline.topic("docs")):
-        if record.value is not None and record.headers["op"] in (b"r", b"c"):
+        if record.value is not None and record.contract["op"] in (b"r", b"c"):
             number = int.from_bytes(b.field(record.value, "number").payload, "little")
             keys.setdefault(number, set()).add((record.key, record.partition))
     assert len(keys) == IDS

@@ -80,7 +80,7 @@ def test_an_event_that_is_too_large_is_read_by_id_in_its_place(
     # at the moment of each, so that every state in between is in the log
     every = log.records(pipeline.addresses.bootstrap, pipeline.topic("docs"))
     found = [one for one in every if one.key == bson.encode({"_id": "one"})]
-    assert [one.headers["op"] for one in found] == [b"r", b"r", b"r", b"u"]
+    assert [one.contract["op"] for one in found] == [b"r", b"r", b"r", b"u"]
     assert [b"\x10q\0" in (one.value or b"") for one in found] == [False, False, True, True]
 
 

@@ -1,30 +1,40 @@
-"""What `pip install` brings: all of Towpath, which works far from its sources."""
+"""What `pip install` brings: all of Towpath, which works far from its sources.
+
+The tutorial is run with it, and with the archives of a release, as it stands in `docs/tutorial.md`: each command ends
+and prints as the page shows. There is no Maven, and nothing in the cache but mongod.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pymongo import MongoClient
 
-from tests.support import oracle
-from towpath import stack as embedded
+from release import archives
+from tests.support.page import Command, commands, differs
+from towpath.stack import parts, tools
 
 pytestmark = pytest.mark.servers
 
 _ROOT = Path(__file__).parents[2]
 #: Folders of the checkout that are not for users; what else has Python modules or is opened by them is in the wheel.
-_NOT_INSTALLED = {"tests", "docs", "scripts"}
+_NOT_INSTALLED = {"tests", "docs", "release", "scripts"}
 _MADE = shutil.ignore_patterns("__pycache__", "*.egg-info", "target", ".*", "build", "dist")
+
+PAGE = (_ROOT / "docs" / "tutorial.md").read_text()
+COMMANDS = commands(PAGE)
+#: All that the page needs besides Python and Java.
+_PROGRAMS = ("bash", "awk", "grep")
+#: Between the outputs of two commands.
+_MARK = "@@ %d"
 
 
 @pytest.fixture(scope="module")
@@ -37,33 +47,25 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """Towpath in a virtual environment of its own, called from a folder that is not the checkout."""
-
-    programs: Path
-    folder: Path
-
-    def __call__(self, *words: str | Path) -> str:
-        return _run([self.programs / "towpath", *words], self.folder)
-
-
 @pytest.fixture
-def installed(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def programs(wheel: Path, tmp_path: Path) -> Path:
+    """The programs of a virtual environment that holds nothing but the wheel and what it needs."""
     _run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"])
-    programs, folder = tmp_path / "venv" / "bin", tmp_path / "elsewhere"
+    found = tmp_path / "venv" / "bin"
     # not the slow way, by ensurepip; and nothing is compiled that nobody imports
-    pip = [sys.executable, "-m", "pip", "--python", programs / "python"]
+    pip = [sys.executable, "-m", "pip", "--python", str(found / "python")]
     _run([*pip, "install", "--quiet", "--no-compile", wheel, "pip"])
-    folder.mkdir()
-    return Installed(programs, folder)
+    return found
 
 
-def _run(command: Sequence[str | Path], folder: Path | None = None) -> str:
-    """What it prints; fails with all that it said. Knows nothing of the environment that the tests run in."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    done = subprocess.run(command, cwd=folder, env=own, capture_output=True, text=True, timeout=240, check=False)
+def _environment() -> dict[str, str]:
+    """Nothing of the environment that the tests run in."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+
+
+def _run(command: Sequence[str | Path]) -> str:
+    """What it prints; fails with all that it said."""
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -83,26 +85,52 @@ def test_every_file_of_the_packages_and_the_plugins_sources_is_in_the_wheel_and_
     assert names == _needed()
 
 
-@contextmanager
-def _stack(installed: Installed, place: Path) -> Iterator[embedded.Stack]:
+def _script(given: list[Command]) -> str:
+    """One shell for all commands, which keeps `$?` from each to the next."""
+    lines = [f'echo "{_MARK % number}"\n(exit $status)\n{one.text}\nstatus=$?' for number, one in enumerate(given)]
+    return "\n".join(["status=0", "exec 2>&1", *lines])
+
+
+@pytest.mark.timeout(600)
+def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(programs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    scripts = re.findall(r'^```python\n("""(\w+\.py) .*?)^```', PAGE, re.M | re.S)
+    for text, name in scripts:
+        (folder / name).write_text(text)
+    archives.of_plugin(parts.plugins(print) / "towpath", version("towpath"), folder)
+    archives.of_kafka(parts.jars(print), version("towpath"), folder)
+    mongod, cache, path = parts.mongod(print).parent, tmp_path / "cache", tmp_path / "bin"
+    (cache / "mongod").mkdir(parents=True)
+    (cache / "mongod" / mongod.name).symlink_to(mongod)
+    path.mkdir()
+    for program, place in {"java": tools.java(), **{name: shutil.which(name) for name in _PROGRAMS}}.items():
+        (path / program).symlink_to(str(place))
+    own = {"PATH": f"{programs}:{path}", "XDG_STATE_HOME": str(tmp_path / "state"), "TOWPATH_CACHE": str(cache)}
+    environment = _environment() | own
+    assert shutil.which("mvn", path=own["PATH"]) is None
+
+    def run(*command: str, timeout: float) -> str:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=timeout,
+            check=False,
+        ).stdout
+
+    assert version("towpath") in run("towpath", "--version", timeout=60)
+    assert "_TOWPATH_COMPLETE" in run("towpath", "completion", "bash", timeout=60)
     try:
-        installed("stack", "up", "--dir", place)
-        yield embedded.status(place)
+        printed = run("bash", "-c", _script(COMMANDS), timeout=540)
     finally:
-        embedded.down(place)
-
-
-def test_an_installed_wheel_replicates_and_verifies_far_from_its_sources(installed: Installed, tmp_path: Path) -> None:
-    place, file = tmp_path / "stack", installed.folder / "shop.toml"
-    assert "0.1.0" in installed("--version")
-    with _stack(installed, place) as stack:
-        with MongoClient[dict[str, Any]](stack.source) as client:
-            client.shop.orders.insert_many([{"_id": n} for n in range(100)])
-        installed("init", file, "--include", "shop.*", "--stack", place)
-        installed("deploy", file)
-        installed("wait", file, "--timeout", "120")
-        assert "same" in installed("verify", file)
-        oracle.assert_same(stack.source, stack.destination, ["shop.orders"], at_least=100)
-        installed("remove", file, "--topics", "--yes")
-        assert "kafka" in installed("stack", "down", "--dir", place)
-    assert not any(process.running for process in stack.processes.values())
+        run("towpath", "stack", "down", "--dir", "stack", timeout=60)
+    assert [place.name for place in cache.iterdir()] == ["mongod"]
+    outputs = re.split(r"^@@ \d+\n", printed, flags=re.MULTILINE)[1:]
+    assert len(scripts) == 1
+    assert len(COMMANDS) == len(outputs) > 20
+    wrong = {one.text: differs(one.output, output) for one, output in zip(COMMANDS, outputs, strict=True)}
+    assert {text: line for text, line in wrong.items() if line is not None} == {}, printed

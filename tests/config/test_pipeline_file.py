@@ -44,6 +44,7 @@ def test_defaults(file):
     assert (pipeline.mode, pipeline.wtimeout_ms) == ("exactly-once", 60_000)
     assert pipeline.copy == Copy("towpath", 4, "primary", 0, 0)
     assert pipeline.worker_bootstrap == pipeline.bootstrap
+    assert (pipeline.splice_cache, read(file(PLAIN)).splice_cache) == (64 << 20, 0)
     assert read(file(PLAIN)).copy.method == "debezium"
     assert destination_uri(pipeline) == pipeline.destination_uri, "the write concern is a setting of the sink"
 
@@ -62,6 +63,17 @@ def test_mode_and_copy_decide_who_captures(file, mode, copy, own_source):
     pipeline = read(file(f'mode = "{mode}"{MINIMAL}[capture]\ncopy = "{copy}"\n'))
     assert (pipeline.mode, pipeline.copy.method) == (mode, copy)
     assert pipeline.has_own_source is own_source
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("0", 0), ('"0"', 0), ("1000", 1000), ('"1.5GiB"', 3 << 29), ('"64 MB"', 64_000_000)]
+)
+def test_a_size_is_a_number_or_a_text(file, value, expected):
+    assert read(file(f"{MINIMAL}[capture]\nsplice_cache = {value}\n")).splice_cache == expected
+
+
+def test_plain_mode_has_no_splices(file):
+    assert read(file(f"{PLAIN}[capture]\nsplice_cache = 0\n")).splice_cache == 0
 
 
 @pytest.mark.parametrize(
@@ -88,6 +100,14 @@ def test_mode_and_copy_decide_who_captures(file, mode, copy, own_source):
         (("[kafka]", '[capture]\ncopy = "some"\n[kafka]'), r"capture\.copy: input should be"),
         (("[kafka]", '[capture]\nread_preference = "any"\n[kafka]'), r"capture\.read_preference"),
         (("[kafka]", "[capture]\nbytes_per_second = -1\n[kafka]"), r"capture\.bytes_per_second"),
+        (("[kafka]", "[capture]\ncopy_tasks = 0\n[kafka]"), r"capture\.copy_tasks: .*greater than or equal to 1$"),
+        (("[kafka]", '[capture]\nsplice_cache = "64MiC"\n[kafka]'), r"splice_cache: '64MiC' is not a size; write"),
+        (("[kafka]", "[capture]\nsplice_cache = -1\n[kafka]"), r"capture\.splice_cache: -1 is not a size; write"),
+        (("[kafka]", '[capture]\nsplice_cache = "9999999PiB"\n[kafka]'), r"capture\.splice_cache: .*less than"),
+        (
+            ('name = "shop"', 'name = "shop"\nmode = "plain"\ncapture.splice_cache = "1MiB"'),
+            r"splice_cache does not go with mode = .plain.",
+        ),
         (("[kafka]", '[write]\nwtimeout = "forever"\n[kafka]'), r"'forever' is not a timeout"),
         (("[kafka]", "[write]\nbatch_records = 0\n[kafka]"), r"write\.batch_records: .*greater than or equal to 1$"),
         (("[kafka]", "[write]\nbatch_records = 2000000\n[kafka]"), r"batch_records: .*less than or equal to 1000000"),

@@ -39,7 +39,9 @@ secrets = "secrets"
 user_file = "user"
 [capture]
 copy = "towpath"
+copy_tasks = 2
 copy_threads = 4
+splice_cache = "64MiB"
 [write]
 concern = "majority"
 wtimeout = "60s"

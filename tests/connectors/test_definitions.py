@@ -52,9 +52,11 @@ def test_what_the_file_decides_reaches_the_connectors() -> None:
         "whole.documents": "false",
         "copy": "ranges",
         "copy.threads": "8",
+        "copy.order": "auto",
         "copy.read.preference": "secondary",
         "copy.documents.per.second": "100",
         "copy.bytes.per.second": "5000000",
+        "splice.cache.bytes": "0",
         "requests.topic": "move.requests",
         "dead.letters.topic": "move.dead-letters",
         "requests.bootstrap.servers": "inside:9092",
@@ -68,6 +70,20 @@ def test_what_the_file_decides_reaches_the_connectors() -> None:
     assert sink["towpath.fold"] == "true"
     assert sink["errors.deadletterqueue.topic.name"] == "move.dead-letters"
     assert sink["consumer.override.isolation.level"] == "read_committed"
+
+
+def test_splices_are_for_updates_that_travel_as_updates() -> None:
+    one = replace(pipeline("exactly-once", "towpath"), splice_cache=64 << 20, whole_documents=("shop.odd",))
+    found = {name: config.get("towpath.splice.cache.bytes") for name, config in definitions(one).items()}
+    assert found == {"move-source": "67108864", "move-source-whole": "0", "move-sink": None}
+
+
+def test_tasks_share_the_copy_of_our_own_source_only() -> None:
+    for way, tasks in (("towpath", "3"), ("debezium", "1")):
+        whole = pipeline("plain", way)
+        assert definitions(whole)["move-source"]["tasks.max"] == "1"
+        shared = replace(whole, copy=replace(whole.copy, tasks=3))
+        assert definitions(shared)["move-source"]["tasks.max"] == tasks
 
 
 def test_the_sink_knows_whether_its_log_is_compacted_and_where_to_ask() -> None:

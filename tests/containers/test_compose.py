@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import docker  # type: ignore[import-untyped]
+import httpx
 import pytest
 import tenacity
 from pymongo import MongoClient, UpdateOne
 from testcontainers.compose import DockerCompose
 
-from tests.support.pipeline import Addresses, Pipeline
+from tests.support import oracle
+from tests.support.awaited import until
 from tests.support.raw import Documents
 from tests.support.servers import free_port
-from towpath.stack import export_plugins
 
 pytestmark = [
     pytest.mark.containers,
@@ -90,49 +93,85 @@ class Containers:
         if health != dict.fromkeys(CHECKED, "healthy"):
             raise LookupError(f"not all services are healthy: {health}")
 
+    def end(self, service: str) -> None:
+        """End its process, as if by itself; then wait until the restart policy has brought it back."""
+        before = self[service].attrs["State"]["StartedAt"]
+        self[service].exec_run(["bash", "-c", "kill -TERM 1"])
+        until(f"a restart of {service}", lambda: self[service].attrs["State"]["StartedAt"] != before)
+        self.wait_until_healthy()
+
+    def volumes(self) -> set[str]:
+        """The names of all volumes that containers use, those without a name included."""
+        mounts = (mount for container in self._all().values() for mount in container.attrs["Mounts"])
+        return {mount["Name"] for mount in mounts if mount["Type"] == "volume"}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The services of one compose project, and the URIs of both clusters for this machine."""
+
+    project: str
+    containers: Containers
+    source: str
+    destination: str
+    page: str
+
+    def compose(self, *arguments: str) -> str:
+        """Run compose; returns all that it prints."""
+        command = [*compose_command(), *arguments]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def fetched(self, url: str) -> str:
+        """What a service answers inside."""
+        program = f"import urllib.request; print(urllib.request.urlopen('{url}', timeout=30).read().decode())"
+        answer = self.containers["run"].exec_run(["/opt/towpath/bin/python", "-c", program])
+        return str(answer.output.decode())
+
+    def towpath(self, *arguments: str) -> str:
+        """Run the tool in a container of its own; returns all that it prints."""
+        return self.compose("run", "--rm", "-T", "towpath", *arguments)
+
 
 @pytest.fixture(scope="module")
-def project() -> str:
-    return f"towpath-test-{secrets.token_hex(4)}"
-
-
-@pytest.fixture(scope="module")
-def addresses(
-    engine: docker.DockerClient, project: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Addresses]:
+def site(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """The compose file brought up with ports of its own; down with its volumes at the end, however that comes."""
-    folder = tmp_path_factory.mktemp("compose")
-    uris = folder / ".towpath" / "secrets"
-    uris.mkdir(parents=True)
-    source, destination, kafka, connect = (str(free_port()) for _ in range(4))
-    export_plugins(folder / "plugins", print)
+    project = f"towpath-test-{secrets.token_hex(4)}"
+    source, destination, kafka, connect, page = (str(free_port()) for _ in range(5))
     environment = {
         "COMPOSE_PROJECT_NAME": project,
-        "PWD": str(folder),
-        "TOWPATH_PLUGINS": str(folder / "plugins"),
+        "TOWPATH_FILES": str(tmp_path_factory.mktemp("compose")),
+        "TOWPATH_USER": f"{os.getuid()}:{os.getgid()}",
         "TOWPATH_SOURCE_PORT": source,
         "TOWPATH_DESTINATION_PORT": destination,
         "TOWPATH_KAFKA_PORT": kafka,
         "TOWPATH_CONNECT_PORT": connect,
+        "TOWPATH_LISTEN_PORT": page,
+        "TOWPATH_PIPELINE": "shop.toml",
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
-        patch.delenv("TOWPATH_SECRETS", raising=False)
         with Compose(ROOT, wait=False):
-            Containers(engine, project).wait_until_healthy()
-            yield Addresses(
-                f"mongodb://127.0.0.1:{source}/?replicaSet=source",
-                f"mongodb://127.0.0.1:{destination}/?replicaSet=destination",
-                f"127.0.0.1:{kafka}",
-                f"http://127.0.0.1:{connect}",
-                uris,
+            containers = Containers(engine, project)
+            containers.wait_until_healthy()
+            source, destination = (
+                f"mongodb://127.0.0.1:{port}/?directConnection=true" for port in (source, destination)
             )
+            site = Site(project, containers, source, destination, f"http://127.0.0.1:{page}")
+            try:
+                yield site
+            finally:
+                site.compose("--profile", "run", "rm", "--stop", "--force", "run")
 
 
-@pytest.fixture
-def containers(engine: docker.DockerClient, project: str) -> Containers:
-    return Containers(engine, project)
+def ready(page: str) -> bool:
+    """Whether the page is served and its pipeline runs."""
+    try:
+        return httpx.get(f"{page}/readyz").is_success and "shop" in httpx.get(page, follow_redirects=True).text
+    except httpx.TransportError:
+        return False
 
 
 def push(documents: Documents, value: float) -> None:
@@ -140,31 +179,40 @@ def push(documents: Documents, value: float) -> None:
     documents.bulk_write([UpdateOne({"_id": n}, {"$push": {"readings": value}}) for n in range(DOCUMENTS)])
 
 
-def test_both_sides_are_equal_also_after_connect_was_killed(
-    addresses: Addresses, containers: Containers, tmp_path: Path
-) -> None:
-    with (
-        MongoClient[dict[str, Any]](addresses.source) as source,
-        MongoClient[dict[str, Any]](addresses.destination) as destination,
-    ):
-        pipeline = Pipeline("yard", tmp_path / "yard.toml", addresses, source, destination)
-        devices = pipeline.source("devices")
+def test_both_sides_are_equal_also_after_services_were_killed_and_restarted(site: Site) -> None:
+    """The commands are those of docs/how-to/containers.md."""
+    with MongoClient[dict[str, Any]](site.source) as source:
+        devices = source.get_database("shop").get_collection("devices")
         devices.insert_many([{"_id": n, "name": f"device {n}", "readings": [0.5]} for n in range(DOCUMENTS)])
-        pipeline.deploy()
+        site.compose("--profile", "run", "up", "-d")
+        until("a pipeline that runs", lambda: ready(site.page))
+        assert "0 errors" in site.towpath("check", "shop.toml")
+        assert "kafka_connect_worker_tasks" in site.fetched("http://connect:9404/metrics")
         push(devices, 1.5)
         devices.insert_one({"_id": "large", "readings": [], "filling": bytes(15_900_000)})
-        pipeline.wait()
-        pipeline.assert_same("devices", at_least=DOCUMENTS + 1)
+        _assert_same(site, DOCUMENTS + 1)
 
         push(devices, 2.5)
-        containers["connect"].kill()
+        site.containers["connect"].kill()
         push(devices, 3.5)
-        assert containers["connect"].status == "exited"
+        assert site.containers["connect"].status == "exited"
         devices.delete_many({"_id": {"$gte": DOCUMENTS - 10}})
         devices.insert_many([{"_id": f"new {n}", "readings": []} for n in range(20)])
         devices.update_many({"_id": {"$type": "string"}}, {"$push": {"readings": 4.5}})
-        containers["connect"].start()
-        containers.wait_until_healthy()
-        pipeline.wait()
-        pipeline.assert_same("devices", at_least=DOCUMENTS + 11)
+        site.containers["connect"].start()
+        site.containers.wait_until_healthy()
+        _assert_same(site, DOCUMENTS + 11)
         assert devices.find_one({"_id": 0}) == {"_id": 0, "name": "device 0", "readings": [0.5, 1.5, 2.5, 3.5]}
+
+        for service in sorted(CHECKED):
+            site.containers.end(service)
+            devices.insert_one({"_id": service, "readings": []})
+        _assert_same(site, DOCUMENTS + 15)
+    assert "same" in site.towpath("verify", "shop.toml")
+    named = {f"{site.project}_{name}" for name in ("source", "destination", "kafka", "towpath")}
+    assert site.containers.volumes() == named
+
+
+def _assert_same(site: Site, at_least: int) -> None:
+    site.towpath("wait", "shop.toml", "--timeout", "180")
+    oracle.assert_same(site.source, site.destination, ["shop.devices"], at_least=at_least)

@@ -6,9 +6,8 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,73 +18,17 @@ import pytest
 from bson import ObjectId
 from confluent_kafka.admin import AdminClient
 
-from tests.support import schema
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.awaited import until
-from tests.support.pipeline import TOWPATH, Pipeline, towpath
+from tests.support.cutover import PATIENCE_S, Cutover, cutover, fail_back, indexes
+from tests.support.pipeline import Pipeline, towpath
 from tests.support.swapping import Swapping
 from tests.support.ticker import Ticker
 from towpath import stack as embedded
 from towpath.mongo import write_block
 from towpath.stack import Stack
-from verifier.descriptions import described
 
 pytestmark = pytest.mark.servers
-
-_PATIENCE_S = 240
-_LIMITS = ("--last", "20000", "--max-pause", "2m")  # of machines that have more to do
-
-
-class Cutover:
-    """A `towpath cutover --json` and what it has told."""
-
-    def __init__(self, pipeline: Pipeline, folder: Path, *options: str) -> None:
-        self._errors = folder / f"cutover-{datetime.now(UTC):%H%M%S%f}.err"
-        with self._errors.open("w") as errors:
-            command: list[str | Path] = [TOWPATH, "cutover", pipeline.file, "--json", *_LIMITS, *options]
-            pipe = subprocess.PIPE
-            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
-        self.told: list[dict[str, Any]] = []
-
-    def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Read on until it has told that. Fails with all that it said when it ends before."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            schema.refuse(("cutover", "--json"), line)
-            self.told.append(json.loads(line))
-            if wanted(self.told[-1]):
-                return self.told[-1]
-        raise AssertionError(f"ended with {self.process.wait()}: {self.told}\n{self._errors.read_text()}")
-
-    def event(self, kind: str) -> dict[str, Any]:
-        return self.until(lambda one: one["event"] == kind)
-
-    def at(self, step: str) -> None:
-        """Return once it is at that step."""
-        until(f"the step {step!r}", lambda: f"{step} …" in self._errors.read_text(), _PATIENCE_S, 0.05)
-
-    def answer(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def ended(self, expect: int) -> list[dict[str, Any]]:
-        assert self.process.stdout is not None
-        self.told += [json.loads(line) for line in self.process.stdout]
-        status, said = self.process.wait(_PATIENCE_S), self._errors.read_text()
-        assert status == expect, f"ended with {status}, not {expect}: {self.told}\n{said}"
-        assert "Traceback" not in said, said
-        return self.told
-
-
-@contextmanager
-def cutover(pipeline: Pipeline, folder: Path, *options: str) -> Iterator[Cutover]:
-    running = Cutover(pipeline, folder, *options)
-    try:
-        yield running
-    finally:
-        running.process.kill()
-        running.process.wait()
 
 
 @contextmanager
@@ -108,11 +51,6 @@ def ready(pipeline: Pipeline, per_second: int = 1000) -> Iterator[AcknowledgedWr
         back = pipeline.file.with_name(f"{pipeline.file.stem}-back.toml")
         if back.exists():
             towpath("remove", back, "--topics", "--yes")
-
-
-def indexes(pipeline: Pipeline, client: Any) -> dict[str, Any]:
-    found = described(client, [pipeline.namespace(name) for name in ("orders", "users")])
-    return {namespace: dict(one.indexes) for namespace, one in found.items()}
 
 
 def not_returned(pipeline: Pipeline, folder: Path) -> None:
@@ -142,6 +80,12 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
             writer.send(destination)
             end = there.ended(0)[-1]
         assert switch["primary"] == "destination" and "--back" in end["words"]
+        # what a restored TTL index deletes is captured
+        assert [one["step"] for one in there.told if one["event"] == "step"][-3:] == [
+            "stopping the sink",
+            "beginning the way back",
+            "putting the destination right",
+        ]
         assert indexes(pipeline, destination) == form
         print(f"writes had stopped for {writer.gaps} s; the tool says {switch['pause_seconds']} s")
         assert "the destination is primary" in report.read_text()
@@ -149,13 +93,7 @@ def test_there_and_back_without_loss(pipeline: Pipeline, tmp_path: Path) -> None
         assert "its sink must stay stopped" in towpath("resume", pipeline.file, expect=2).stderr
         assert pipeline.status(expect=1)["cutover"]["state"] == "over"
         not_returned(pipeline, tmp_path)
-        with cutover(pipeline, tmp_path, "--back", "--quiet") as back:
-            back.event("stop writes")
-            writer.pause()
-            back.answer()
-            assert back.event("switch")["primary"] == "source"
-            writer.send(source)
-            back.ended(0)
+        fail_back(pipeline, tmp_path, writer, "--quiet")
         writer.wait_for_more(200)
     writer.assert_all_at(source)
     pipeline.wait()
@@ -368,7 +306,7 @@ def test_a_destination_that_sleeps_holds_writes_up_no_longer_than_the_limit(
             assert (datetime.now(UTC) - stopped).total_seconds() < 30
         finally:
             embedded.kill(stack.directory, "destination-0", signal.SIGCONT)
-        status = running.process.wait(_PATIENCE_S)
+        status = running.process.wait(PATIENCE_S)
         if status == 2:
             towpath("cutover", pipeline.file, "--undo")
         else:

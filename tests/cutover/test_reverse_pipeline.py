@@ -24,6 +24,7 @@ from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.deploy import deployment
 from towpath.errors import Refused
 from towpath.log.lag import pipeline_ends
+from towpath.pipeline import ClusterTime
 from towpath.session import Session, opened
 
 pytestmark = pytest.mark.servers
@@ -55,7 +56,8 @@ def make_ready(back: Session) -> list[str]:
 
 def begin(back: Session, there: Session) -> None:
     start = time.monotonic()
-    reverse_pipeline.begin(back, there.pipeline, TIMEOUT)
+    before = reverse_pipeline.begin(back, there.pipeline)
+    assert reverse_pipeline.wait_begun(back, before, TIMEOUT) >= before
     print(f"the way back began after {time.monotonic() - start:.2f} s")
 
 
@@ -90,13 +92,15 @@ def test_what_is_written_after_the_move_comes_back_and_nothing_goes_round(
         assert not make_ready(back)
         assert "circulate forever" in towpath("resume", back.file, expect=2).stderr
         with pytest.raises(Refused, match=f"{pipeline.name}-sink is RUNNING with 2 tasks, not STOPPED"):
-            reverse_pipeline.begin(back, there.pipeline, TIMEOUT)
+            reverse_pipeline.begin(back, there.pipeline)
         written(source, seed + 1)
         wait(there)
         control.stop_sink(there.pipeline, there.connect)
         begin(back, there)
         with pytest.raises(Refused, match="there is a reverse pipeline already"):
             make_ready(back)
+        with pytest.raises(Refused, match="has captured before"):
+            reverse_pipeline.wait_begun(back, ClusterTime(2**32 - 1, 0), TIMEOUT)
         assert "circulate forever" in towpath("resume", pipeline.file, expect=2).stderr
 
         with Order(pipeline.destination_client, pipeline.name) as changes:

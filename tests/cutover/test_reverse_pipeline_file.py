@@ -97,8 +97,10 @@ MORE = """
 [collections.rename]
 "shop.orders" = "archive.or, d\\"ers"
 [capture]
+copy_tasks = 3
 copy_threads = 9
 read_preference = "nearest"
+splice_cache = "1MiB"
 whole_documents = ["shop.orders", "shop.größe*"]
 [write]
 concern = "majority+journal"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,19 @@ def test_deploying_changes_only_what_differs(pipeline: Pipeline) -> None:
     pipeline.source("docs").insert_one({"_id": 2})
     pipeline.wait()
     pipeline.assert_same("docs", at_least=2)
+
+
+def test_secrets_where_the_workers_do_not_look_are_named_and_nothing_else(pipeline: Pipeline, tmp_path: Path) -> None:
+    pipeline.source("docs").insert_one({"_id": 1})
+    elsewhere = replace(pipeline, addresses=replace(pipeline.addresses, secrets=tmp_path))
+    said = towpath("deploy", elsewhere.write(), expect=2).stderr
+    assert f"finds no URI for {pipeline.name}-source through ${{file:{tmp_path}/" in said
+    assert f"set [connect] secrets, which is {tmp_path}, to a folder that every worker has" in said
+    assert "grant" not in said
+    assert f"set [connect] secrets, which is {tmp_path}, to" in towpath("check", pipeline.file, expect=1).stdout
+    pipeline.deploy()
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=1)
 
 
 def sink_tasks(pipeline: Pipeline) -> list[int]:

@@ -1,20 +1,24 @@
-"""A pipeline behind locked doors: with just what the README tells it runs, and nothing of what is secret gets out."""
+"""A pipeline with only the rights of docs/how-to/secure.md runs, and nothing of what is secret gets out."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import socket
 import ssl
 import sys
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from confluent_kafka import Producer
+from pymongo.database import Database
 
 from connectors.rest import Connect
 from tests.support import oracle
@@ -91,7 +95,9 @@ def test_a_pipeline_runs_behind_locked_doors_and_tells_no_secret(secured: Secure
     said, commands = Lines(), set[str]()
     with watched_processes(commands):
         answers = _a_whole_life(secured, said, tmp_path)
+        collected = _report(secured, said)
     places = {
+        "the archive of doctor": collected,
         "what was said": "\n".join(said),
         "the process list": "\n".join(commands),
         "Connect's REST API": "\n".join(answers),
@@ -102,6 +108,24 @@ def test_a_pipeline_runs_behind_locked_doors_and_tells_no_secret(secured: Secure
     leaks = {place: _LEAK.findall(text) for place, text in places.items() if _LEAK.search(text)}
     assert leaks == {}, leaks
     assert leaking_files(secured) == []
+
+
+def _report(secured: Secured, said: Lines) -> str:
+    """All that `doctor` collects, given even the files that hold the secrets."""
+    place, stack = secured.folder / "pipeline", secured.stack.directory
+    files = [place / name for name in ("source.uri", "destination.uri", "client.properties", "connect.user")]
+    files += [stack / "secrets" / f"{NAME}.properties", stack / "conf" / "connect-0.properties", stack / "logs"]
+    archive = secured.folder / "doctor.zip"
+    said.towpath(
+        "doctor", place / f"{NAME}.toml", *(word for file in files for word in ("--log", file)), "--output", archive
+    )
+    with zipfile.ZipFile(archive) as opened:
+        texts = {name: opened.read(name).decode() for name in opened.namelist()}
+    assert json.loads(texts["versions.json"])["connect"]["plugins"]["io.towpath.source.MongoSource"]
+    assert f"{NAME}-source" in texts["connectors.json"]
+    assert f"{NAME}.shop.orders" in texts["topics.json"]
+    assert texts["status.txt"].endswith("exit code 0\n")
+    return "\n".join(texts.values())
 
 
 def _processes(secured: Secured) -> list[embedded.Process]:
@@ -158,13 +182,40 @@ def _a_whole_life(secured: Secured, said: Lines, reports: Path) -> list[str]:
     same(secured, DOCUMENTS + 1)
 
     worker_by_certificate(secured)
-    file = write(secured, by="certificate")
+    file = write(secured, by="certificate", ddl=True)
+    said.towpath("check", file)
     said.towpath("deploy", file)
     orders.update_many({}, {"$set": {"by": "certificate"}})
+    _change_schema(secured)
     said.towpath("wait", file)
     same(secured, DOCUMENTS + 1)
+    assert schema(secured.destination.shop) == schema(secured.source.shop)
     said.towpath("status", file)
     return answers + _everything_of(secured)
+
+
+def _change_schema(secured: Secured) -> None:
+    """Everything that `[ddl]` makes at the destination."""
+    shop = secured.source.shop
+    shop.create_collection("notes", validator={"n": {"$type": "int"}}, validationAction="warn")
+    shop.notes.insert_one({"_id": 1, "n": 1})
+    shop.notes.create_index("n", name="n")
+    shop.notes.create_index("m", name="m")
+    shop.notes.drop_index("n")
+    shop.command({"collMod": "notes", "validator": {"n": {"$type": "long"}}})
+    shop.notes.rename("archive")
+    shop.gone.insert_one({"_id": 1})
+    shop.gone.drop()
+    shop.command({"create": "large", "viewOn": "orders", "pipeline": [{"$match": {"_id": {"$gt": 100}}}]})
+
+
+def schema(database: Database[dict[str, Any]]) -> dict[str, Any]:
+    """Collections and views with their options, and the indexes of collections."""
+    found = {one["name"]: one for one in database.list_collections() if not one["name"].startswith("system.")}
+    return {
+        name: (one["type"], one["options"], sorted(database[name].index_information()) if one["type"] != "view" else [])
+        for name, one in found.items()
+    }
 
 
 def _source_locks_out(secured: Secured, said: Lines, file: Path) -> None:

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import tarfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from io import BytesIO
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,12 +13,12 @@ from pymongo import MongoClient
 
 from tests.support import mongod, oracle
 from tests.support.awaited import until
+from tests.support.checkout import ROOT, Checkout, NoRevision, checkout
 from tests.support.mongod import MongodSizes, Servers
 from towpath import stack as embedded
 
 pytestmark = pytest.mark.servers
 
-ROOT = Path(__file__).parents[2]
 #: The last commit before the Python modules and the Java packages moved; another one is tried with this variable.
 BEFORE = os.environ.get("TOWPATH_TEST_UPGRADE_FROM", "dcc2eea05402552e8e94f60c90bc2149f97c2080")
 FILE = """
@@ -50,38 +45,17 @@ PIPELINES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """The tool of a checkout; it builds the plugin from the checkout's own sources."""
-
-    checkout: Path
-    state: Path
-
-    def __call__(self, *words: str | Path, expect: int = 0) -> str:
-        own = os.environ | {"PYTHONPATH": str(self.checkout), "XDG_STATE_HOME": str(self.state)}
-        command: list[str | Path] = [sys.executable, "-c", "from towpath.cli import main; main()", *words]
-        done = subprocess.run(
-            command, cwd=self.checkout, env=own, capture_output=True, text=True, timeout=300, check=False
-        )
-        line = f"{self.checkout.name}: towpath {' '.join(map(str, words))}"
-        assert done.returncode == expect, f"{line} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+@pytest.fixture
+def before(tmp_path: Path) -> Checkout:
+    try:
+        return checkout(BEFORE, tmp_path / "before", tmp_path / "state")
+    except NoRevision as error:
+        pytest.skip(f"the version to upgrade from: {error}")
 
 
 @pytest.fixture
-def before(tmp_path: Path) -> Version:
-    packed = subprocess.run(["git", "archive", BEFORE], cwd=ROOT, capture_output=True, check=False)
-    if packed.returncode:
-        pytest.skip(f"this clone does not hold {BEFORE}, the version to upgrade from: {packed.stderr.decode()}")
-    (tmp_path / "before").mkdir()
-    with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
-        archive.extractall(tmp_path / "before", filter="data")
-    return Version(tmp_path / "before", tmp_path / "state")
-
-
-@pytest.fixture
-def now(tmp_path: Path) -> Version:
-    return Version(ROOT, tmp_path / "state")
+def now(tmp_path: Path) -> Checkout:
+    return Checkout(ROOT, tmp_path / "state")
 
 
 @pytest.fixture
@@ -132,7 +106,7 @@ def same(stack: embedded.Stack, name: str, destination: str | None = None) -> No
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_pipelines_of_the_version_before_go_on(
-    before: Version, now: Version, place: Path, third: Servers, tmp_path: Path
+    before: Checkout, now: Checkout, place: Path, third: Servers, tmp_path: Path
 ) -> None:
     before("stack", "up", "--dir", place)
     stack = embedded.status(place)

@@ -32,7 +32,9 @@ ROUND = Round(
     switched_on=["a"],
     seconds=7.5,
 )
-END = RunEnd(words="w", state=None, restarts={"sink": 1}, set_aside=0, mended=0, ddl=[], verify={}, exit=0)
+END = RunEnd(
+    words="w", state=None, restarts={"sink": 1}, set_aside=0, mended=0, ddl=[], schema_changes=[], verify={}, exit=0
+)
 SAMPLES = [
     ("verify", DIFFERENCE),
     ("run", replace(DIFFERENCE, words="differs", at=datetime(2026, 11, 22, 1, 2, 3, 456000, UTC))),
@@ -130,11 +132,11 @@ def test_fields_of_a_newer_version_are_passed_over() -> None:
 
 
 def test_the_page_is_held_against_lines() -> None:
-    good = {"v": 1, "dry_run": True, "changes": []}
+    good = {"v": 1, "dry_run": True, "changes": [], "differences": []}
     assert list(complaints("deploy", good)) == []
     assert list(complaints("deploy", good | {"more": 1})) == ["more is not described"]
     assert list(complaints("deploy", good | {"changes": 1})) == ["changes is not array: 1"]
-    assert list(complaints("deploy", {"v": 1, "dry_run": True})) == ["changes is not there"]
+    assert list(complaints("deploy", {"v": 1, "dry_run": True, "differences": []})) == ["changes is not there"]
     gate = Gate(words="", checks=[events.Check("lag", True, "0 s")]).as_json()
     line = gate | {"at": "2026-11-22T00:00:00.000+00:00", "checks": [{"name": "lag", "good": 1, "found": ""}]}
     assert list(complaints("cutover", line)) == [

@@ -35,10 +35,10 @@ class Hits:
         """A line a pair."""
         pairs = sorted({*self.hit, *self.missed})
         lines = [
-            f"{fault:<28} {state:<12} {self.hit[fault, state]:4} {self.missed[fault, state]:6}"
+            f"{fault:<28} {state:<21} {self.hit[fault, state]:4} {self.missed[fault, state]:6}"
             for fault, state in pairs
         ]
-        return "\n".join([f"{'fault':<28} {'state':<12} hits missed", *lines])
+        return "\n".join([f"{'fault':<28} {'state':<21} hits missed", *lines])
 
     def write(self, file: Path) -> None:
         pairs = sorted({*self.hit, *self.missed})

@@ -17,10 +17,10 @@ from tests.faults.hits import Hits, Pair
 from tests.faults.offsets import SourceOffsets
 from tests.faults.site import Site
 from tests.faults.states import COPY, HAND_OVER, STATES, Missed, Scene, State
-from tests.support import log
+from tests.support import definitions, log
 from tests.support.awaited import until
 from tests.support.large import Large
-from tests.support.order import Order
+from tests.support.order import END, Order
 from tests.support.pipeline import Pipeline, Settings
 from tests.support.workload import Workload
 from tests.support.workload.versions import VERSION
@@ -73,9 +73,13 @@ class Plan:
         """What any of the states wants; of a first copy the one that is met first."""
         wanted = [strike.state.settings for strike in self.strikes]
         is_both = {COPY, HAND_OVER} <= {strike.state.turn for strike in self.strikes}
-        capture = {"documents_per_second": _LONG_COPY} if is_both else wanted[0].capture
+        longer = {"documents_per_second": _LONG_COPY} if is_both else {}
         write = {key: value for one in wanted for key, value in one.write.items()}
-        return Settings(capture=capture, write=write, extra=next(filter(None, (w.extra for w in wanted)), ""))
+        return Settings(
+            capture={**wanted[0].capture, **longer},
+            write=write,
+            extra="\n".join(dict.fromkeys(filter(None, (one.extra for one in wanted)))),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,9 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
         letters = log.records(pipeline.addresses.bootstrap, f"{pipeline.name}.dead-letters")
         assert not letters, f"{len(letters)} records were set aside: {letters[0]}"
         pipeline.assert_same(*COLLECTIONS, LARGE, at_least=plan.documents // 4)
+        if "[ddl]" in plan.settings.extra:
+            site.destination[pipeline.name].drop_collection(END)
+            definitions.assert_same(site.source, site.destination, [pipeline.name])
         events = order.seen(at_least=100)
     for strike, one in zip(plan.strikes, struck, strict=True):
         (hits.hit if one.hit else hits.missed)[strike.pair] += 1

@@ -7,6 +7,7 @@ Kafka has them, the destination's open transactions, a process that is alive.
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -58,7 +59,12 @@ class Scene:
         return progress.total(self.pipeline)
 
 
-_SETTINGS = Settings(capture={"documents_per_second": 150})
+def _copying(**how: Any) -> Settings:
+    """A copy that takes a while."""
+    return Settings(capture={"documents_per_second": 150, **how})
+
+
+_SETTINGS = _copying()
 Holds = Callable[[], bool]
 Reached = AbstractContextManager[Holds]
 
@@ -221,6 +227,147 @@ def _ends(pipeline: Pipeline) -> int:
     return progress.total(pipeline)
 
 
+_DDL = Settings(extra='[ddl]\ndrop = "apply"')
+_OTHER_SIDE = frozenset(("source",))
+_BUILD = "hangAfterStartingIndexBuild"
+
+
+def _stored(scene: Scene, name: str) -> dict[str, Any]:
+    """What the destination has stored of the build of the index of this name."""
+    found = scene.site.destination["towpath"]["schema_changes"].find_one(
+        {"_id.pipeline": scene.pipeline.name, "change.indexes.name": name}
+    )
+    return found or {}
+
+
+def _stands(scene: Scene, change: dict[str, Any]) -> bool:
+    """Whether a partition is still at this change."""
+    positions = scene.site.destination["towpath"]["offsets"]
+    return positions.count_documents({"_id.pipeline": scene.pipeline.name, "barrier": change["_id"]["id"]}) > 0
+
+
+@contextmanager
+def _changing(scene: Scene, reach: Callable[[raw.Client, str], Holds]) -> Iterator[Holds]:
+    """An index is built at the source, and `reach` has come to a state of that at the destination's primary."""
+    site, name = scene.site, f"i{time.monotonic_ns()}"
+    until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
+    until(
+        "end of earlier changes", lambda: not _is_changing(scene), 120, 0.1
+    )  # what holds up this one would hold those
+    primary = site.primary("destination")
+    with site.direct(primary, 70_000) as client:
+        try:
+            holds = reach(client, name)
+            end = time.monotonic() + _HELD_S - 0.5
+            releasing = threading.Timer(_HELD_S, _release, (site, primary))
+            releasing.start()
+            yield lambda: time.monotonic() < end and (scene.blind or holds())
+            releasing.join()
+        finally:
+            _release(site, primary)
+
+
+def _is_changing(scene: Scene) -> bool:
+    """Whether a schema change is not over, or the destination does not say."""
+    opened = {"_id.pipeline": scene.pipeline.name, "state": {"$in": ["waiting", "running"]}}
+    try:
+        return scene.site.destination["towpath"]["schema_changes"].count_documents(opened) > 0
+    except PyMongoError:
+        return True
+
+
+def _release(site: Site, node: str) -> None:
+    with suppress(PyMongoError), site.direct(node, 1000) as client:
+        for point in ("failCommand", _BUILD):
+            client.admin.command("configureFailPoint", point, mode="off")
+
+
+def _build(scene: Scene, name: str) -> None:
+    scene.pipeline.source(scene.collections[0]).create_index("n", name=name, partialFilterExpression={"n": name})
+
+
+def _held_up(client: raw.Client, *commands: str, namespace: str | None = None) -> int:
+    """The server keeps these commands waiting; how often it has done so before."""
+    data = {"failCommands": list(commands), "blockConnection": True, "blockTimeMS": _HELD_S * 1000}
+    within = {} if namespace is None else {"namespace": namespace}
+    point = client.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=data | within)
+    return int(point["count"])
+
+
+@contextmanager
+def _first_arrived(scene: Scene) -> Iterator[Holds]:
+    """One task's partitions are at the change; the other one's commit is held up."""
+
+    def reach(client: raw.Client, name: str) -> Holds:
+        data = {"failCommands": ["commitTransaction"], "blockConnection": True, "blockTimeMS": _HELD_S * 1000}
+        client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
+        _build(scene, name)
+
+        def holds() -> bool:
+            stored = _stored(scene, name)
+            return stored.get("state") == "waiting" and 0 < stored["arrived"] < stored["expected"]
+
+        end = time.monotonic() + _HELD_S - 1
+        while not holds():
+            if time.monotonic() > end:
+                raise Missed("the commit of all tasks was held up, or of none")
+            time.sleep(0.01)
+        return holds
+
+    with _changing(scene, reach) as holds:
+        yield holds
+
+
+def _build_held(scene: Scene, client: raw.Client, name: str) -> None:
+    """All partitions stand at the change, whose build goes on once the fail point is off."""
+    client.admin.command("configureFailPoint", _BUILD, mode="alwaysOn")
+    _build(scene, name)
+    until("change that is being made", lambda: _stored(scene, name).get("state") == "running", 60, 0.02)
+
+
+@contextmanager
+def _all_arrived(scene: Scene) -> Iterator[Holds]:
+    """The change is being made."""
+
+    def reach(client: raw.Client, name: str) -> Holds:
+        _build_held(scene, client, name)
+        return lambda: _stored(scene, name).get("state") == "running"
+
+    with _changing(scene, reach) as holds:
+        yield holds
+
+
+@contextmanager
+def _done_not_noted(scene: Scene) -> Iterator[Holds]:
+    """The index is there, and the note of it is held up."""
+
+    def reach(client: raw.Client, name: str) -> Holds:
+        _build_held(scene, client, name)
+        _held_up(client, "update", "findAndModify", namespace="towpath.schema_changes")
+        client.admin.command("configureFailPoint", _BUILD, mode="off")
+        there = scene.pipeline.destination(scene.collections[0])
+        until("index", lambda: name in there.index_information(), 30, 0.01)
+        return lambda: _stored(scene, name).get("state") == "running"
+
+    with _changing(scene, reach) as holds:
+        yield holds
+
+
+@contextmanager
+def _noted(scene: Scene) -> Iterator[Holds]:
+    """The change is done, and the partitions are held up at it."""
+
+    def reach(client: raw.Client, name: str) -> Holds:
+        _build_held(scene, client, name)
+        _held_up(client, "update", "findAndModify", namespace="towpath.offsets")
+        client.admin.command("configureFailPoint", _BUILD, mode="off")
+        until("change that is done", lambda: _stored(scene, name).get("state") == "done", 30, 0.01)
+        return lambda: _stands(scene, _stored(scene, name))
+
+    with _changing(scene, reach) as holds:
+        yield holds
+
+
 _COMPACTED = '[log]\ncompact = true\ncompaction_lag = "120s"\ndelete_retention = "3600s"'
 
 STATES: dict[str, State] = {
@@ -228,6 +375,8 @@ STATES: dict[str, State] = {
     for state in (
         State("any", _any_moment, after=False),
         State("copy", _stage("copy"), turn=COPY),
+        State("copy in natural order", _stage("copy"), settings=_copying(copy_order="natural"), turn=COPY),
+        State("copy by three tasks", _stage("copy"), settings=_copying(copy_tasks=3), turn=COPY),
         State(
             "hand-over", _stage("hand-over"), settings=Settings(capture={"documents_per_second": 400}), turn=HAND_OVER
         ),
@@ -235,6 +384,10 @@ STATES: dict[str, State] = {
         State("reading again", _reading_again),
         State("transaction", _in_transaction, at_broker=False),
         State("compaction", _compacting, settings=Settings(extra=_COMPACTED)),
+        State("ddl first arrived", _first_arrived, at_broker=False, never=_OTHER_SIDE, settings=_DDL),
+        State("ddl all arrived", _all_arrived, at_broker=False, never=_OTHER_SIDE, settings=_DDL),
+        State("ddl done not noted", _done_not_noted, at_broker=False, never=_OTHER_SIDE, settings=_DDL),
+        State("ddl noted", _noted, at_broker=False, never=_OTHER_SIDE, settings=_DDL),
         State("verify", _verifying, at_broker=False),
         State(
             "replay",

@@ -175,3 +175,13 @@ def test_a_primary_of_the_destination_that_sleeps_while_much_is_written_to_it_is
 @pytest.mark.long
 def test_a_copy_during_which_the_source_has_another_primary_goes_on(there: Site, tmp_path: Path, seed: int) -> None:
     strike(there, tmp_path, seed, ("source-step-down", "copy"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["worker-kill", "broker-kill", "destination-primary-kill"])
+def test_a_schema_change_is_made_once_whatever_is_killed_at_each_of_its_states(
+    there: Site, tmp_path: Path, seed: int, fault: str
+) -> None:
+    states = ("ddl first arrived", "ddl all arrived", "ddl done not noted", "ddl noted")
+    for number, state in enumerate(states):
+        strike(there, tmp_path / str(number), seed, (fault, state))

@@ -19,7 +19,7 @@ from towpath.cli.tail import _as_text, _foreign
 from towpath.errors import TopicError, TowpathError
 from towpath.log.dead_letters import dead_letter
 from towpath.log.integrity import Cut, Scan
-from towpath.log.records import Record, is_key, record, source_milliseconds
+from towpath.log.records import Record, in_short, is_key, record, source_milliseconds
 from towpath.log.unprotected import Part
 from towpath.repair.targets import document_of, of_file, unreadable
 from towpath.replay.verdict import _key
@@ -38,11 +38,28 @@ DOCUMENT = bson.encode(
     }
 )
 UPDATE = bson.encode({"$set": {"a.b": 1}, "$unset": {"c": ""}})
+SPLICE = bson.encode({"$set": {"a.b": 1}, "$splice": {"c": [9, [0, 1, []], [4, 2, [{"x": 1}, "y"]]]}})
 DEEP = bson.encode({"_id": 5})
 for _ in range(400):
     DEEP = (len(DEEP) + 8).to_bytes(4, "little") + b"\x03a\x00" + DEEP + b"\x00"
 FOREIGN = [b"", b"null", b'{"_id": 5}', b"\0\0\0\0\x2a\x02\x0ahello", b"\xff" * 20, DEEP]
-HEADERS = [b"", b"1", b"2", b"-1", b"9" * 5000, b"9" * 19, b"1e5", b"1:2", b"\xff\xfe", b"1700000000:1", b" 1 "]
+HEADERS = [
+    b"",
+    b"1",
+    b"2",
+    b"2 u",
+    b"2 u 1:2 x",
+    b"3 u 1:2 5",
+    b"4 u 1:2 5",
+    b"-1",
+    b"9" * 5000,
+    b"9" * 19,
+    b"1e5",
+    b"1:2",
+    b"\xff\xfe",
+    b"1700000000:1",
+    b" 1 ",
+]
 
 
 def _bytes(random: Random, good: bytes) -> bytes | None:
@@ -66,6 +83,8 @@ def _bytes(random: Random, good: bytes) -> bytes | None:
 
 def _message(random: Random, offset: int) -> Message:
     headers: list[tuple[str, Any]] = [("v", b"1"), ("op", b"u"), ("t", b"1700000000:1"), ("at", b"1700000000000")]
+    if random.randrange(2):
+        headers = [("v", random.choice((b"2", b"3")) + b" u 1700000000:1 1700000000000")]
     for _ in range(random.randrange(3)):
         names = ["v", "op", "t", "at", "topic", "partition", "offset", "code", "reason", "é"]
         headers.append((random.choice(names), random.choice([*HEADERS, None])))
@@ -75,7 +94,7 @@ def _message(random: Random, offset: int) -> Message:
         partition=0,
         offset=offset,
         key=_bytes(random, KEY),
-        value=_bytes(random, random.choice([DOCUMENT, UPDATE])),
+        value=_bytes(random, random.choice([DOCUMENT, UPDATE, SPLICE])),
         headers=headers[random.randrange(2) * random.randrange(4) :],
         timestamp=(2, 1_700_000_000_000),
     )
@@ -83,7 +102,10 @@ def _message(random: Random, offset: int) -> Message:
 
 def _read(message: Message, outcomes: Counter[str]) -> None:
     try:
-        shown: dict[str, Any] = record(message).as_json(canonical=True)
+        found = record(message)
+        shown: dict[str, Any] = found.as_json(canonical=True)
+        if found.value is not None and in_short(found.value, canonical=True):
+            outcomes["in short"] += 1
         outcomes["a record"] += 1
     except TowpathError as error:
         assert "shop.shop.orders, partition 0, offset" in str(error)
@@ -120,7 +142,15 @@ def test_every_reader_goes_on() -> None:
             raise AssertionError(f"{case}: {error!r}") from error
     told("records of others", outcomes)
     assert min(outcomes.values()) > 20
-    assert len(outcomes) == 4
+    assert len(outcomes) == 5
+
+
+def test_an_update_with_splices_is_shown_in_short() -> None:
+    assert in_short(SPLICE, canonical=False) == 'c: -1 at 0, -2 +2 at 4 [{"x": 1}, "y"]; {"$set": {"a.b": 1}}'
+    whole = bson.encode({"$splice": {"c.d": [1, [1, 0, [bson.Int64(1)]]], "e": [2, [0, 2, []]]}})
+    assert in_short(whole, canonical=True) == 'c.d: +1 at 1 [{"$numberLong": "1"}]; e: -2 at 0'
+    for other in ({"$set": {"a": 1}}, {"$splice": 5}, {"$splice": {"a": 5}}, {"$splice": {"a": [1, [2, 3]]}}):
+        assert in_short(bson.encode(other), canonical=False) is None, other
 
 
 def test_a_key_is_an_id_alone() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from towpath.barrier import uncaptured
 from towpath.errors import TowpathError
-from towpath.log.source_offsets import SourceState, source_state
+from towpath.log.source_offsets import SourceState, Splices, source_state
 from towpath.pipeline import ClusterTime
 from towpath.resnapshot import Captured
 from towpath.status.figures import copied_by_ranges, held
@@ -70,6 +70,16 @@ def test_ranges_add_up_in_any_order() -> None:
     assert (a.namespace, a.planned, a.ranges_done, a.rows, a.bytes_read) == ("shop.a", 12, 2, 730, 7300)
     assert (a.time, a.retries, a.reason) == (ClusterTime(120, 10), 3, "later trouble")
     assert (b.namespace, b.planned, b.rows, b.done) == ("shop.b", None, 0, False)
+
+
+def test_a_copy_is_not_done_while_documents_wait_for_a_reread() -> None:
+    offsets = [root("stream", "shop.a"), debezium(300), plan("shop.a", 1), part("shop.a", 0, 10, done=True, t="250:1")]
+    pending = [item({"documents": n, "keys": ""}, towpath="shop", pending="shop.a", chunk=n) for n in (0, 1, 2)]
+    (copy,) = copying = source_state([*offsets, *pending]).copying
+    assert (copy.pending, copy.ranges_done, copy.planned) == (3, 1, 1)
+    assert [(it.done, it.pending) for it in copied_by_ranges("shop", copying, {})] == [(False, 3)]
+    assert "still copying" in words(*offsets, *pending)
+    assert words(*offsets) == ""
 
 
 def test_a_copy_is_done_when_all_its_ranges_are() -> None:
@@ -145,6 +155,13 @@ def test_a_request_is_answered_once_the_next_one_is_due() -> None:
     assert state.requests.waiting == "capture is behind"
     assert [state.has_answered(offset) for offset in (6, 7)] == [True, False]
     assert not source_state([root("stream")]).has_answered(0)
+
+
+def test_splices_are_counted_and_an_earlier_version_counted_none() -> None:
+    counted = item({"splices": 5, "saved": 900, "dropped": 1}, towpath="shop", splices=True)
+    assert source_state([root("stream"), debezium(300), counted]).splices == Splices(5, 900, 1)
+    assert source_state([root("stream")]).splices == source_state([debezium(300)]).splices == Splices(0, 0, 0)
+    assert Splices(5, 900, 1) + Splices(1, 2, 3) == Splices(6, 902, 4)
 
 
 @pytest.mark.parametrize("broken", [{"selection": "x", "namespaces": "[]"}, {"phase": "stream", "selection": "x"}])

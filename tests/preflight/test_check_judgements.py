@@ -13,7 +13,6 @@ from towpath.finding import Finding, refusal
 from towpath.kafka.client import LARGEST_RECORD
 from towpath.kafka.topics import Topic
 from towpath.log.source_offsets import SourceState
-from towpath.mongo.client import ReplicaSet
 from towpath.namespaces import Renames
 from towpath.pipeline import ClusterTime, Copy, CopyMethod, Pipeline
 from towpath.preflight import cluster, connect, file, kafka, log
@@ -30,6 +29,7 @@ PIPELINE = Pipeline(
     renames=Renames({}),
     whole_documents=(),
     copy=Copy("debezium", 4, "primary", 0, 0),
+    splice_cache=0,
     bootstrap="k:9092",
     partitions=4,
     replication_factor=-1,
@@ -82,6 +82,14 @@ def test_a_broker_setting_that_is_a_trap(change: dict[str, str], brokers: int, l
     assert words in finding
 
 
+def test_a_large_splice_cache_needs_a_larger_heap() -> None:
+    sizes = ("heap=1073741824", "new=536870912")
+    assert told(connect.heap(sizes, 0)) == told(connect.heap(sizes, 64 << 20)) == []
+    ((level, finding),) = told(connect.heap(sizes, 1 << 30))
+    assert level == "warning"
+    assert "need a heap of 1,984 MB" in finding
+
+
 def test_replicas_of_the_file_count_before_the_brokers() -> None:
     one = replace(PIPELINE, replication_factor=1)
     findings = told(kafka.broker(1, GOOD_BROKER, 3, one))
@@ -126,33 +134,37 @@ def test_advice_is_what_was_raised_as_such() -> None:
 
 
 @pytest.mark.parametrize(
-    ("servers", "level", "advice"),
+    ("servers", "level", "found", "advice"),
     [
-        ((6, 0, 5), "5.0", 'finish the upgrade: db.adminCommand({setFeatureCompatibilityVersion: "6.0"})'),
-        (
-            (7, 0, 1),
-            "5.0",
-            'finish the upgrade: db.adminCommand({setFeatureCompatibilityVersion: "7.0", confirm: true})',
-        ),
-        (
-            (5, 0, 4),
-            "5.0",
-            "upgrade the servers to MongoDB 6.0 or later, then: db.adminCommand({setFeatureCompatibilityVersion:"
-            ' "6.0"})',
-        ),
+        ((5, 0, 4), "5.0", "ok", ""),
+        ((5, 0, 4), "4.4", "error", 'finish the upgrade: db.adminCommand({setFeatureCompatibilityVersion: "5.0"})'),
+        ((6, 0, 5), "5.0", "warning", 'setFeatureCompatibilityVersion: "6.0"}'),
+        ((8, 0, 4), "7.0", "warning", 'setFeatureCompatibilityVersion: "8.0", confirm: true}'),
+        ((8, 0, 4), "8.0", "ok", ""),
     ],
 )
-def test_the_compatibility_version_that_is_needed_is_advised(servers: tuple[int, ...], level: str, advice: str) -> None:
-    assert [(one.level, one.advice) for one in cluster.compatibility(level, "source", servers)] == [("error", advice)]
-    too_old = [one.level for one in cluster.topology(ReplicaSet("a", ("h:1",)), servers, "source", "mongodb://h:1/")]
-    assert too_old == (["ok", "error"] if servers < (6, 0) else ["ok"])
+def test_the_compatibility_version_that_is_needed_is_advised(
+    servers: tuple[int, ...], level: str, found: str, advice: str
+) -> None:
+    (finding,) = cluster.compatibility(level, "source", servers)
+    assert finding.level == found
+    assert advice in finding.advice
 
 
-def test_an_upgrade_that_was_not_finished_and_one_that_was() -> None:
-    (behind,) = cluster.compatibility("7.0", "source", (8, 0, 4))
-    assert behind.level == "warning"
-    assert 'setFeatureCompatibilityVersion: "8.0", confirm: true' in behind.advice
-    assert [one.level for one in cluster.compatibility("8.0", "source", (8, 0, 4))] == ["ok"]
+@pytest.mark.parametrize(
+    ("version", "levels", "words"),
+    [
+        ((5, 0, 4), [], ""),
+        ((6, 0, 27), [], ""),
+        ((6, 3, 1), ["ok"], "MongoDB 6.3.1 is expected to work, and not tested"),
+        ((8, 0, 4), ["ok"], "MongoDB 8.0.4 is expected to work, and not tested"),
+        ((9, 0, 0), ["warning"], "is newer than all that is known"),
+    ],
+)
+def test_what_is_said_of_a_version(version: tuple[int, ...], levels: list[str], words: str) -> None:
+    found = list(cluster.untested(version, "source"))
+    assert [one.level for one in found] == levels
+    assert all(words in one.finding for one in found)
 
 
 def test_a_compacted_topic_is_an_error() -> None:
@@ -292,6 +304,7 @@ def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:
         ({"renames": Renames({"bar.x": "a.x"})}, "bar.x"),
         ({"write_concern": "1+journal"}, 'concern = "1+journal"'),
         ({"tasks": 5}, "tasks = 5"),
+        ({"copy": replace(PIPELINE.copy, tasks=3)}, "copy_tasks = 3 has no effect"),
         ({"retention_ms": 3_600_000}, "1.0 hours"),
     ],
 )

@@ -16,7 +16,7 @@ from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.preflight.test_check import check, one
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
-from tests.support.servers import connect_without_plugins, free_port
+from tests.support.servers import connect_without_plugins, free_port, standalone_connect
 from towpath.config import loading as pipeline_file
 from towpath.kafka.topics import Topics
 from towpath.stack import Stack, parts
@@ -156,3 +156,27 @@ def test_validation_says_what_deploy_puts(filled: Pipeline) -> None:
     with Connect(pipeline.connect_url) as connect:
         faults = {name: connect.errors(name, config) for name, config in definitions(pipeline).items()}
     assert faults == {pipeline.source_connector: {}, pipeline.sink_connector: {}}
+
+
+@pytest.mark.parametrize(
+    ("heap_mb", "option", "words"),
+    [
+        (256, "-Xmn128m", "a heap of 256 MB, 128 MB of it for new objects: documents of up to 16 MB"),
+        (1024, "-XX:NewRatio=2", "a heap of 1,024 MB, 341 MB of it for new objects: most of what"),  # the default
+    ],
+)
+def test_a_worker_with_little_room_is_warned_of(
+    filled: Pipeline, addresses: Addresses, tmp_path: Path, heap_mb: int, option: str, words: str
+) -> None:
+    options = ("-XX:+UseSerialGC", option)
+    with standalone_connect(tmp_path, addresses.bootstrap, parts.plugins(print), *options, heap_mb=heap_mb) as url:
+        found = check(filled, expect=1, connect=url)  # it has no config provider
+    warning = one(found, "warning", "connect", words)
+    assert warning["code"] == "TWP-WORKER-HEAP"
+    assert "-Xmx1024m -Xmn512m" in warning["advice"]
+
+
+def test_the_stacks_worker_has_the_heap_that_it_needs_and_stock_capture_does_not_ask(filled: Pipeline) -> None:
+    one(check(filled, expect=0), "ok", "connect", "a heap of 1,024 MB, 512 MB of it for new objects")
+    plain = replace(filled, settings=Settings(mode="plain"))
+    assert not [finding for finding in check(plain, expect=0) if "heap" in finding["finding"]]

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from towpath.mongo.privileges import DESTINATION_ACTIONS, SOURCE_ACTIONS, Privileges
+from towpath.mongo.privileges import DDL_DESTINATION_ACTIONS, DESTINATION_ACTIONS, SOURCE_ACTIONS, Privileges
+from towpath.preflight import destination
 
 READ = ["changeStream", "collStats", "find", "listCollections", "listIndexes"]
 WRITE = [*READ, "insert", "remove", "update"]
@@ -63,3 +64,16 @@ def test_a_grant_covers_a_namespace(resource: dict[str, str], allowed: bool) -> 
 def test_mongo_kafka_looks_elsewhere(resource: dict[str, Any], satisfied: bool) -> None:
     mine = Privileges("u@users", (grant(WRITE, **resource),))
     assert mine.missing_for_mongo_kafka("move", "users") == ([] if satisfied else list(DESTINATION_ACTIONS))
+
+
+def test_what_schema_changes_need_beyond_documents_is_named_for_each_database() -> None:
+    missing = [action for action in DDL_DESTINATION_ACTIONS if action not in WRITE]
+    writer = Privileges("u@admin", (grant(WRITE, db="shop", collection=""), grant(WRITE, db="crm", collection="")))
+    [found] = destination.schema_changes(writer, ["shop.orders", "shop.parcels", "crm.people"])
+    assert found.level == "error"
+    assert f"may not {', '.join(missing)} in all of the database crm and 1 more" in found.finding
+    assert '{role: "dbAdmin", db: "crm"}' in found.advice
+    enough = Privileges("u@admin", (grant([*WRITE, *missing], db="shop", collection=""),))
+    assert list(destination.schema_changes(enough, ["shop.orders"])) == []
+    one = Privileges("u@admin", (grant([*WRITE, *missing], db="shop", collection="orders"),))
+    assert len(list(destination.schema_changes(one, ["shop.orders"]))) == 1

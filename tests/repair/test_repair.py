@@ -110,6 +110,7 @@ def test_only_what_the_newest_records_are_about_is_verified(pipeline: Pipeline) 
     pipeline.assert_same("docs", at_least=COUNT - 1)
 
 
+@pytest.mark.long
 def test_following_finds_damage_to_what_changes_and_status_shows_it(pipeline: Pipeline, seed: int) -> None:
     documents, copies = pipeline.source("docs"), pipeline.destination("docs")
 

@@ -19,7 +19,7 @@ from verifier import Pair
 from verifier.metadata import MetadataDifference
 from verifier.repair_commands import Command
 
-PIPELINE = SimpleNamespace(name="shop", selection=Selection(("shop.*",)))
+PIPELINE = SimpleNamespace(name="shop", selection=Selection(("shop.*",)), ddl=None)
 FILE = Path("my shop.toml")
 TIME = ClusterTime(1_700_000_000, 3)
 EVENTS = [
@@ -33,8 +33,8 @@ def of(kind, namespace="shop.a", to=""):
     return Ddl(TIME, kind, namespace, to)
 
 
-def told(one, source=(), destination=None, metadata=()):
-    return compare(PIPELINE, FILE, one, Sides(frozenset(source), destination or {}, metadata))
+def told(one, source=(), destination=None, metadata=(), changing=()):
+    return compare(PIPELINE, FILE, one, Sides(frozenset(source), destination or {}, metadata, frozenset(changing)))
 
 
 def test_a_connector_s_offset_says_what_was_done():
@@ -82,6 +82,7 @@ def test_options_and_indexes_are_told_with_the_command_that_mends_them():
         + "; ".join(one.text for one in commands)
     )
     assert told(of("createIndexes", "shop.b"), metadata=[differs]) is None
+    assert told(of("createIndexes"), metadata=[differs], changing=["shop.a"]) is None
 
 
 def test_history_that_was_lost_takes_everything():

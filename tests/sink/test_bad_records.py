@@ -36,7 +36,7 @@ BAD: list[tuple[bytes | None, bytes | None, list[Header]]] = [
     (key(Int64(7)), b"\0\0\0\0\x2a\x02\x0ahello", headers()),
     (key(Int64(7)), bson.encode({"_id": 8, "v": "of another key"}), headers()),
     (key(7), bson.encode({"_id": 7, "v": "a key that is not canonical"}), headers()),
-    (key(Int64(7)), bson.encode({"_id": 7, "v": "of another version"}), headers(version="2")),
+    (key(Int64(7)), bson.encode({"_id": 7, "v": "of another version"}), headers(version="5")),
     (key(Int64(7)), bson.encode({"_id": 7, "a": {"b": "cut"}})[:-3], headers(at="yesterday", time="never")),
 ]
 #: A clock that was set back, set forward, and is no clock; the same for the cluster's time.

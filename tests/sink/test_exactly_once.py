@@ -26,7 +26,7 @@ from tests.support.awaited import until
 from tests.support.batches import BATCHES
 from tests.support.order import Order
 from tests.support.pipeline import Pipeline, Settings, towpath
-from tests.support.progress import State, applied, await_applied, copied, reach
+from tests.support.progress import State, applied, await_applied, copied, reach, total
 from tests.support.ticker import Ticker
 from tests.support.workload import Workload
 from tests.support.workload.versions import VERSION
@@ -127,6 +127,33 @@ def test_a_copy_that_was_killed_half_way_goes_on_and_reads_the_rest_only(
     assert len(log.records(pipeline.addresses.bootstrap, pipeline.topic("docs"))) == count
 
 
+@pytest.mark.long
+def test_a_copy_onto_documents_that_were_there_survives_a_killed_worker(
+    make_pipeline: MakePipeline, stack: embedded.Stack, seed: int
+) -> None:
+    """Some of the rows are inserts, others replace what the destination holds under their `_id`."""
+    random, count = Random(seed), 2_000
+    pipeline = make_pipeline(exactly_once(capture={"documents_per_second": 250}))
+    source = pipeline.source("docs")
+    source.insert_many({"_id": number, "n": 0, "text": "x" * random.randrange(300)} for number in range(count))
+    present = random.sample(range(count), count // 3)
+    pipeline.destination("docs").insert_many({"_id": number, "stale": True, "n": -1} for number in present)
+
+    def change(times: int) -> None:
+        for number in random.choices(range(count), k=times):
+            source.update_one({"_id": number}, {"$inc": {"n": 1}, "$push": {"list": random.random()}})
+
+    pipeline.deploy()
+    for part in (0.2, 0.6):
+        until("part of the copy", lambda part=part: total(pipeline) > part * count, every=0.02)
+        change(100)
+        embedded.restart(stack.directory, workers.FIRST, signal.SIGKILL)
+        change(100)
+    pipeline.wait()
+    pipeline.assert_same("docs", at_least=count)
+    assert not log.records(pipeline.addresses.bootstrap, f"{pipeline.name}.dead-letters")
+
+
 @pytest.fixture(scope="module")
 def second(stack: embedded.Stack) -> Iterator[str]:
     """A second worker of the stack, for the tests of this file that want one."""
@@ -205,7 +232,7 @@ def test_documents_read_again_while_they_change_are_answered_once_each_and_equal
     pipeline.assert_same("docs", at_least=1000)
     assert events.seen(at_least=2000)
     found = log.records(pipeline.addresses.bootstrap, pipeline.topic("docs"))
-    answers = Counter((one.key, one.headers["op"], one.value is None) for one in found if one.headers["op"] in b"rd")
+    answers = Counter((one.key, one.contract["op"], one.value is None) for one in found if one.contract["op"] in b"rd")
     keys = [bson.encode({"_id": Int64(n)}) for n in range(1010)]
     assert (
         answers

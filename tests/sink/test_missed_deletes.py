@@ -67,4 +67,4 @@ def copied(pipeline: Pipeline) -> ClusterTime | None:
 def latest(pipeline: Pipeline) -> ClusterTime:
     found = log.records(pipeline.addresses.bootstrap, pipeline.topic("docs"))
     assert len(found) == 20
-    return max(cluster_time(one.headers["t"].decode()) for one in found)
+    return max(cluster_time(one.contract["t"].decode()) for one in found)

@@ -22,9 +22,10 @@ from pymongo import MongoClient, WriteConcern
 from pymongo.errors import OperationFailure
 
 from tests.support import mongod, schema
+from tests.support.awaited import until
 from tests.support.mongod import Root
 from tests.support.started import started
-from tests.support.workers import add_worker
+from tests.support.workers import add_worker, plugin_path
 from towpath import stack as embedded
 from towpath.stack import parts, plan, state
 from towpath.stack.state import free_ports
@@ -258,17 +259,40 @@ def test_down_stops_every_process_even_one_whose_pid_was_never_written_down(runn
 def test_what_was_down_comes_up_with_the_same_ports_and_data(directory: Path) -> None:
     before = embedded.status(directory)
     embedded.down(directory)
-    after = embedded.up(embedded.StackOptions(directory))
+    monitored = shutil.which("prometheus") is not None
+    after = embedded.up(embedded.StackOptions(directory, monitor=monitored))
+    if monitored:
+        jobs = until("scrapes", lambda: up_by_job(after.prometheus))
+        assert jobs.keys() == {"connect", "kafka", "towpath"}  # the last is up where somebody's `run` listens on 9300
+        assert (jobs["connect"], jobs["kafka"]) == ("1", "1")
+        assert after.prometheus in _towpath("status", "--dir", directory).stdout
     assert (after.source, after.destination, after.bootstrap) == (before.source, before.destination, before.bootstrap)
     with MongoClient[dict[str, object]](after.source) as client:
         assert client.kept.things.count_documents({}) == 1
     assert "large" in AdminClient({"bootstrap.servers": after.bootstrap}).list_topics(timeout=30).topics
 
 
-def test_a_killed_worker_comes_back_and_another_can_join_it(running: embedded.Stack) -> None:
+def up_by_job(url: str) -> dict[str, str] | None:
+    """Job → `up`, once each process was scraped, or was not to be."""
+    found = httpx.get(f"{url}/api/v1/query", params={"query": "up"}, timeout=30).json()["data"]["result"]
+    jobs = {series["metric"]["job"]: series["value"][1] for series in found}
+    return jobs if len(jobs) == 3 and jobs["connect"] == "1" else None
+
+
+def test_a_killed_worker_comes_back_with_exported_plugins_and_another_can_join_it(
+    directory: Path, tmp_path: Path
+) -> None:
     """The last test of this file: the stack has one worker more from here on."""
-    embedded.kill(running.directory, "connect-0")
-    embedded.start(running.directory, "connect-0")
-    url = add_worker(running.directory).connect_urls[1]
+    options = embedded.options_of(directory)
+    assert options is not None and embedded.up(options).running
+    embedded.export_plugins(tmp_path, print)
+    monitoring = {file.name for file in (tmp_path / "towpath" / "monitoring").iterdir()}
+    assert monitoring >= {"jmx_prometheus_javaagent.jar", "workers.yaml", "alerts.yaml", "board.json"}
+    with plugin_path(directory, "connect-0", tmp_path):
+        embedded.kill(directory, "connect-0")
+        embedded.start(directory, "connect-0")
+        plugins = httpx.get(f"{embedded.status(directory).connect}/connector-plugins", timeout=30).json()
+        assert "io.towpath.source.MongoSource" in {it["class"] for it in plugins}
+    url = add_worker(directory).connect_urls[1]
     assert httpx.get(f"{url}/health", timeout=30).json()["status"] == "healthy"
-    assert embedded.status(running.directory).running
+    assert embedded.status(directory).running

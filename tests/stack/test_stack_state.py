@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from towpath import stack
-from towpath.stack import lifecycle, state
-from towpath.stack.errors import FolderUnusable, NoStack, OptionsDiffer, StackError
+from towpath.stack import lifecycle, prometheus, state
+from towpath.stack.errors import FolderUnusable, NoStack, OptionsDiffer, StackError, ToolMissing
 from towpath.stack.options import Stack, StackOptions
 from towpath.stack.processes import Process
 from towpath.stack.state import State
@@ -57,6 +57,36 @@ def test_a_stack_shows_metrics_where_it_was_asked_to(tmp_path: Path) -> None:
     assert found.metrics_urls == {"kafka": "http://127.0.0.1:7/metrics", "connect-0": "http://127.0.0.1:8/metrics"}
     assert Stack.of(tmp_path, _state(tmp_path)).metrics_urls == {}
     assert StackOptions.of(tmp_path, State({"options": options.written()}, {})) == options
+
+
+def test_a_monitored_stack_shows_the_metrics_of_all_its_processes_and_has_a_prometheus(tmp_path: Path) -> None:
+    options = StackOptions(tmp_path, source_nodes=2, monitor=True)
+    ports = PORTS | {"kafka-metrics": 7, "connect-0-metrics": 8, "prometheus": 9}
+    assert set(options.port_names) == set(ports)
+    found = Stack.of(tmp_path, State({"options": options.written(), "ports": ports}, {}))
+    assert found.prometheus == found.to_json()["prometheus"] == "http://127.0.0.1:9"
+    assert set(found.metrics_urls) == {"kafka", "connect-0"}
+
+
+def test_a_stack_without_the_prometheus_that_it_needs_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolMissing, match=r"no prometheus on PATH; install it .*apt-get install prometheus"):
+        stack.up(StackOptions(tmp_path / "stack", monitor=True))
+    assert stack.options_of(tmp_path / "stack") is None
+
+
+def test_prometheus_leaves_its_file_of_targets_as_somebody_has_written_it(tmp_path: Path) -> None:
+    file, targets = tmp_path / "prometheus.json", tmp_path / "towpath-targets.json"
+    prometheus.write_configuration(file, {"connect": {"connect-0": 8}})
+    assert json.loads(targets.read_text()) == [{"targets": ["127.0.0.1:9300"]}]
+    targets.write_text("[]")
+    prometheus.write_configuration(file, {"connect": {"connect-0": 8}})
+    assert targets.read_text() == "[]"
+    own, workers = json.loads(file.read_text())["scrape_configs"]
+    assert own == {"job_name": "towpath", "file_sd_configs": [{"files": [str(targets)]}]}
+    assert workers["static_configs"] == [{"targets": ["127.0.0.1:8"], "labels": {"process": "connect-0"}}]
 
 
 def test_a_folder_without_a_stack_is_told(tmp_path: Path) -> None:

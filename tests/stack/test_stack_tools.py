@@ -51,7 +51,9 @@ def test_a_new_java_is_taken(path: Path) -> None:
 
 
 def test_no_maven_says_what_to_install(path: Path) -> None:
-    with pytest.raises(ToolMissing, match="no mvn on PATH; install Maven"):
+    with pytest.raises(
+        ToolMissing, match=r"no mvn on PATH; install Maven .*, or .*towpath-kafka-VERSION\.zip with --kafka"
+    ):
         tools.maven()
 
 

@@ -15,7 +15,7 @@ from towpath.stack.parts import _PARTS_POM
 def test_versions_are_read_without_comments() -> None:
     found = tools.versions()
     assert found["kafka.version"] == "4.3.1"
-    assert all(re.fullmatch(r"[\w.\-]+", value) for value in found.values())
+    assert all(re.fullmatch(r"[\w.:\-]+", value) for value in found.values())
 
 
 def test_a_version_that_is_not_named_is_an_error_that_names_file_and_property() -> None:

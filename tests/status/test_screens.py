@@ -11,6 +11,7 @@ from towpath.cli import status as status_verb
 from towpath.cli.options import print_tables
 from towpath.cli.stack import _show
 from towpath.log.dead_letters import Cause, DeadLetters
+from towpath.log.source_offsets import Splices
 from towpath.stack.processes import Process
 from towpath.status.figures import Copied, Held, Status, Waiting
 
@@ -94,6 +95,15 @@ def test_what_the_sink_wrote_is_told_for_all_its_tasks_together(capsys):
     nothing_written = (TaskState(0, Counts(batches=1, records=3, refused=3), None, ""),)
     assert "sink          3 records in 0 writes " in shown(capsys, tasks=nothing_written)
     assert "sink" not in shown(capsys)
+
+
+def test_what_splices_saved_is_a_line(capsys):
+    assert "splices" not in shown(capsys)
+    assert "splices       5 arrays as splices, 1.2 MB saved " in shown(capsys, splices=Splices(5, 1_200_000))
+    lines = [line.rstrip() for line in shown(capsys, splices=Splices(0, 0, 3)).splitlines()]
+    forgotten = "3 forgotten for want of room ([capture] splice_cache)"
+    assert f"splices       0 arrays as splices, 0 bytes saved; {forgotten}" in lines
+    assert status(splices=Splices(5, 6, 7)).as_json()["splices"] == {"splices": 5, "saved": 6, "dropped": 7}
 
 
 def test_a_lag_that_nobody_tells_is_not_nought(capsys):

@@ -32,6 +32,11 @@ class Logged:
     """The timestamp is the broker's (LogAppendTime)."""
     time_ms: int
 
+    @property
+    def contract(self) -> dict[str, bytes]:
+        """The parts of the header `v`: version, operation, cluster time, wall clock."""
+        return dict(zip(("v", "op", "t", "at"), self.headers["v"].split(b" "), strict=True))
+
 
 def records(bootstrap: str, topic: str) -> list[Logged]:
     """Every committed record of a topic, partition by partition in order."""

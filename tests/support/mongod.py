@@ -57,16 +57,17 @@ def start_replica_set(
     root: Root | None = None,
     sizes: MongodSizes = MongodSizes(),
     options: Sequence[str] = (),
+    program: Path | None = None,
     progress: Callable[[str], None] = lambda words: None,
 ) -> Servers:
     """Start a replica set in a folder, on free ports, and return it once all of its nodes are primary or secondary.
 
-    `options` are added to each node's command line.
+    `options` are added to each node's command line. `program`: a mongod of another version than the stack's.
     """
     ports, names = state.free_ports(nodes), [f"{name}-{n}" for n in range(nodes)]
     check = replica_set_check(name, ports)
     words = ("--replSet", name, "--oplogSize", str(sizes.oplog_mb), *options)
-    return _start(directory, names, ports, name, check, root, sizes, words, progress)
+    return _start(program or parts.mongod(progress), directory, names, ports, name, check, root, sizes, words, progress)
 
 
 def start_standalone(
@@ -78,10 +79,12 @@ def start_standalone(
 ) -> Servers:
     """Start a standalone mongod in a folder, on a free port, and return it once it accepts writes."""
     ports = state.free_ports(1)
-    return _start(directory, ["mongod"], ports, None, lambda: ready.mongod(ports[0]), root, sizes, (), progress)
+    program, names = parts.mongod(progress), ["mongod"]
+    return _start(program, directory, names, ports, None, lambda: ready.mongod(ports[0]), root, sizes, (), progress)
 
 
 def _start(
+    program: Path,
     directory: Path,
     names: Sequence[str],
     ports: Sequence[int],
@@ -94,7 +97,6 @@ def _start(
 ) -> Servers:
     place = directory.resolve()
     state.prepare(place, "logs", *(f"data/{name}" for name in names))
-    program = parts.mongod(progress)
     if root:
         options = (*options, *(("--keyFile", str(_key_file(place))) if replica_set else ("--auth",)))
     planned = {

@@ -24,7 +24,7 @@ from tests.support import raw
 from tests.support.workload.versions import VERSION
 
 _SHOWN = 5
-_END = "order-end"  # the collection whose first document tells the reader that it has seen everything
+END = "order-end"  # the collection whose first document tells the reader that it has seen everything
 _RAW: CodecOptions[Any] = CodecOptions(
     document_class=RawBSONDocument, datetime_conversion=DatetimeConversion.DATETIME_MS
 )
@@ -116,7 +116,7 @@ class Order:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is None:
-            self._client[self._database][_END].insert_one({})
+            self._client[self._database][END].insert_one({})
         else:
             self._stop.set()
         self._thread.join(60)
@@ -150,7 +150,7 @@ class Order:
                 event = self._next()
                 if event is None or "documentKey" not in event:  # nothing yet, or about a collection
                     continue
-                if event["ns"]["coll"] == _END:
+                if event["ns"]["coll"] == END:
                     return
                 self.history.add(event)
         except BaseException as error:  # noqa: BLE001  # handed to the thread that waits

@@ -67,6 +67,8 @@ class Settings:
     """More of `[capture]`."""
     write: Mapping[str, Any] = field(default_factory=dict)
     """`[write]`."""
+    connect: Mapping[str, Any] = field(default_factory=dict)
+    """More of `[connect]`."""
     extra: str = ""
     """Lines of TOML at the end of the file."""
 
@@ -116,7 +118,7 @@ class Pipeline:
             },
             "[write]": dict(settings.write),
             "[kafka]": {"bootstrap": addresses.bootstrap, "partitions": settings.partitions},
-            "[connect]": {"url": addresses.connect, "secrets": str(addresses.secrets)},
+            "[connect]": {"url": addresses.connect, "secrets": str(addresses.secrets), **settings.connect},
         }
         lines = [
             line

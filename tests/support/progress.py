@@ -29,7 +29,7 @@ class Applied:
 
 def state(pipeline: Pipeline) -> State:
     """How far the source connector says that it is."""
-    return state_of(_offsets(pipeline))
+    return state_of(offsets(pipeline))
 
 
 def state_of(found: Offsets) -> State:
@@ -50,7 +50,7 @@ def state_of(found: Offsets) -> State:
 
 def copied(pipeline: Pipeline) -> int:
     """How many rows of the copy are in the log, while it is under way."""
-    return sum(offset["rows"] for partition, offset in _offsets(pipeline) if "range" in partition)
+    return sum(offset["rows"] for partition, offset in offsets(pipeline) if "range" in partition)
 
 
 def reach(pipeline: Pipeline, wanted: State) -> None:
@@ -84,7 +84,8 @@ def total(pipeline: Pipeline) -> int:
     return sum(max(0, place.offset) for place in applied(pipeline).values())
 
 
-def _offsets(pipeline: Pipeline) -> Offsets:
+def offsets(pipeline: Pipeline) -> Offsets:
+    """What the source connector has committed; nothing where Connect does not say."""
     url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/offsets"
     answer = httpx.get(url, timeout=30)
     if answer.status_code in (404, 409, 500):  # not there yet, or the workers share out their work

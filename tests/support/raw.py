@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bson.codec_options import CodecOptions
@@ -44,6 +44,11 @@ def insert(documents: Documents, specimen: Specimen) -> None:
         _run(documents, {"insert": documents.name, "documents": [RawBSONDocument(specimen.document)]})
     else:
         _update(documents, specimen, _literally(specimen), upsert=True)
+
+
+def insert_many(documents: Documents, encoded: Sequence[bytes]) -> None:
+    """Store new documents, byte for byte and with one command."""
+    _run(documents, {"insert": documents.name, "documents": [RawBSONDocument(one) for one in encoded]})
 
 
 def replace(documents: Documents, specimen: Specimen) -> None:

@@ -1,4 +1,4 @@
-"""A secured stack with the users of one pipeline, who may do what the README says and no more."""
+"""A secured stack with the users of one pipeline, who may do what docs/how-to/secure.md says and no more."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tests.support.certificates import Authority, Secrets, secure, subject, user
 from towpath import stack as embedded
 from towpath.stack.security import Security
 
-_README = (Path(__file__).parents[2] / "README.md").read_text()
-#: The pipeline of the README's commands.
+_PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "secure.md").read_text()
+#: The pipeline of the page's commands.
 NAME = "shop"
-#: What the README calls the workers' group, and what it is in the embedded stack.
+#: What the page calls the workers' group, and what it is in the embedded stack.
 _GROUPS = "connect-shop-", "towpath-stack-shop-"
 _RESOURCES = {
     "--topic": ResourceType.TOPIC,
@@ -41,15 +41,15 @@ _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def documented_roles() -> dict[str, list[dict[str, Any]]]:
-    """Role → privileges of the `createRole` commands in the README."""
-    found = re.findall(r"runCommand\((\{createRole.*?\})\)\n", re.sub(r"//.*", "", _README) + "\n", re.DOTALL)
+    """Role → privileges of the `createRole` commands of the page."""
+    found = re.findall(r"runCommand\((\{createRole.*?\})\)\n", re.sub(r"//.*", "", _PAGE) + "\n", re.DOTALL)
     commands = [json.loads(re.sub(r"(\w+):", r'"\1":', text)) for text in found]
     return {command["createRole"]: command["privileges"] for command in commands}
 
 
 def documented_acls() -> list[AclBinding]:
-    """What the `kafka-acls` commands in the README allow."""
-    lines = [line for line in _README.splitlines() if line.startswith("kafka-acls --add")]
+    """What the `kafka-acls` commands of the page allow."""
+    lines = [line for line in _PAGE.splitlines() if line.startswith("kafka-acls --add")]
     return [binding for line in lines for binding in _acls(shlex.split(line)[2:])]
 
 
@@ -153,8 +153,8 @@ def properties(values: dict[str, str]) -> str:
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in values.items())
 
 
-def write(secured: Secured, *, by: str, source: str | None = None) -> Path:
-    """Write the pipeline file and all that it names; `by` password or certificate at Kafka."""
+def write(secured: Secured, *, by: str, source: str | None = None, ddl: bool = False) -> Path:
+    """Write the pipeline file and all that it names; `by` password or certificate at Kafka; whether with `[ddl]`."""
     folder, certificates = secured.folder / "pipeline", secured.authority.folder
     folder.mkdir(exist_ok=True)
     client = secured.kafka_by_password() if by == "password" else secured.kafka_by_certificate()
@@ -178,6 +178,8 @@ def write(secured: Secured, *, by: str, source: str | None = None) -> Path:
             "certificate": str(certificates / "rest.pem"),
         },
     }
+    if ddl:
+        sections["ddl"] = {"drop": "apply"}
     lines = [f'name = "{NAME}"']
     for section, values in sections.items():
         lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
@@ -233,13 +235,14 @@ def of(folder: Path, stack: embedded.Stack, authority: Authority, known: Secrets
 
 def _make_users(secured: Secured) -> None:
     roles = documented_roles()
-    for client, role in ((secured.source, "towpathReader"), (secured.destination, "towpathWriter")):
+    writer = ("towpathWriter", "towpathSchema")
+    for client, role in ((secured.source, "towpathReader"), *((secured.destination, role) for role in writer)):
         client.admin.command("createRole", role, privileges=roles[role], roles=[])
     reader = [{"role": "towpathReader", "db": "admin"}]
     secured.source.admin.command("createUser", "towpath", pwd=secured.known.source, roles=reader)
     name = subject(secured.authority.folder / "sink.pem")
-    writer = [{"role": "towpathWriter", "db": "admin"}]
-    secured.destination["$external"].command("createUser", name, roles=writer)
+    granted = [{"role": role, "db": "admin"} for role in writer]
+    secured.destination["$external"].command("createUser", name, roles=granted)
     own = Security(secured.authority.folder).for_librdkafka()
     admin = AdminClient({"bootstrap.servers": secured.stack.bootstrap, **own})
     for answer in admin.create_acls(documented_acls(), request_timeout=20).values():

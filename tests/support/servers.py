@@ -26,12 +26,19 @@ def free_port() -> int:
 
 
 @contextmanager
-def mongod(directory: Path, *options: str) -> Iterator[str]:
+def mongod(directory: Path, *options: str, program: Path | None = None) -> Iterator[str]:
     """A mongod of its own, with a small cache; yields its `host:port` once it answers."""
     port, place = free_port(), directory / "mongod"
     place.mkdir(parents=True)
-    program = str(parts.mongod(print))
-    command = [program, "--dbpath", str(place), "--port", str(port), "--bind_ip", "127.0.0.1"]
+    command = [
+        str(program or parts.mongod(print)),
+        "--dbpath",
+        str(place),
+        "--port",
+        str(port),
+        "--bind_ip",
+        "127.0.0.1",
+    ]
     command += ["--setParameter", "periodicNoopIntervalSecs=1"]  # as in the stack: `wait` would take ten times as long
     with (place / "log").open("w") as log:
         running = subprocess.Popen([*command, "--wiredTigerCacheSizeGB", "0.25", *options], stdout=log, stderr=log)
@@ -45,9 +52,9 @@ def mongod(directory: Path, *options: str) -> Iterator[str]:
 
 
 @contextmanager
-def replica_set(directory: Path, *options: str) -> Iterator[str]:
+def replica_set(directory: Path, *options: str, program: Path | None = None) -> Iterator[str]:
     """A replica set of one with options of mongod's; yields its `host:port`."""
-    with mongod(directory, "--replSet", "guarded", *options) as address:
+    with mongod(directory, "--replSet", "guarded", *options, program=program) as address:
         with MongoClient[dict[str, Any]](f"mongodb://{address}/?directConnection=true") as client:
             client.admin.command("replSetInitiate", {"_id": "guarded", "members": [{"_id": 0, "host": address}]})
         yield address
@@ -82,19 +89,21 @@ def connect_without_plugins(directory: Path, bootstrap: str) -> Iterator[str]:
 
 
 @contextmanager
-def standalone_connect(directory: Path, bootstrap: str, plugins: Path) -> Iterator[str]:
-    """A standalone Connect worker with these plugins; yields its URL once it answers."""
+def standalone_connect(
+    directory: Path, bootstrap: str, plugins: Path, *options: str, heap_mb: int = 256
+) -> Iterator[str]:
+    """A standalone Connect worker with these plugins and options of its JVM; yields its URL once it answers."""
     found, url = parts.parts(print), f"http://127.0.0.1:{free_port()}"
     properties = directory / "worker.properties"
     properties.write_text(
-        f"bootstrap.servers={bootstrap}\nlisteners={url}\nplugin.path={plugins}\n"
+        f"bootstrap.servers={bootstrap}\nlisteners={url}\nplugin.path={plugins}\nplugin.discovery=service_load\n"
         f"offset.storage.file.filename={directory / 'offsets'}\n"
         "key.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n"
         "value.converter=org.apache.kafka.connect.converters.ByteArrayConverter\n"
     )
     main = "org.apache.kafka.connect.cli.ConnectStandalone"
     with (directory / "worker.log").open("w") as log:
-        command = [str(found.java), "-Xmx256m", "-cp", f"{found.libs}/*", main, str(properties)]
+        command = [str(found.java), f"-Xmx{heap_mb}m", *options, "-cp", f"{found.libs}/*", main, str(properties)]
         running = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         _once_answering(url)

@@ -80,6 +80,7 @@ def _ignore() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell does for what it runs with &
 
 
+@pytest.mark.long
 def test_a_failed_test_is_the_only_one_that_fails(stack: embedded.Stack, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(_TESTS)
     options = ["-p", "tests.conftest", "-p", "no:cacheprovider", "-n", "1", "--basetemp", tmp_path / "base", "-rA"]

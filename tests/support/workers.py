@@ -46,7 +46,7 @@ def add_worker(directory: Path) -> embedded.Stack:
         known = state.read(place)
         before = StackOptions.of(place, known)
         options = dataclasses.replace(before, connect_workers=before.connect_workers + 1)
-        name, found = options.workers[-1], with_archives(parts.parts(print), print)
+        name, found = options.workers[-1], with_archives(parts.parts(print, before.kafka, before.plugins), print)
         ports = state.complete_ports(known.settings["ports"], options.port_names, options.port_base)
         state.require_free_ports({name: ports[name]})
         plan.write_worker_file(name, options, ports, found)

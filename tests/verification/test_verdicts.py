@@ -120,6 +120,7 @@ def verify(pipeline: Pipeline, folder: Path, *options: str) -> Iterator[Verify]:
         running.process.wait()
 
 
+@pytest.mark.long
 def test_two_verifications_at_once_both_end_with_their_verdicts(
     pipeline: Pipeline, tmp_path: Path, state: Path
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_destination_that_takes_no_verdict_leaves_it_on_this_machine(pipeline:
         database.command("collMod", "verdicts", validator={})
 
 
+@pytest.mark.long
 def test_documents_read_again_in_part_leave_no_verdict_on_everything(pipeline: Pipeline) -> None:
     filled(pipeline)
     pipeline.source("users").insert_one({"_id": 1})

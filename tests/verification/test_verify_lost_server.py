@@ -19,13 +19,15 @@ from tests.support import raw
 from tests.support.corpus import large
 from tests.support.mongod import MongodSizes, start_replica_set
 from towpath import stack
-from verifier import Options, Pair, Progress, Recheck, ServerLost, Verification
+from verifier import Options, Pair, Progress, Recheck, ServerLost, Verification, WorkerDied
+from verifier.workers import started_ahead
 
 pytestmark = pytest.mark.servers
 
 PAIR = Pair("v.c", "v.c")
 RECHECK = Recheck(first=0.1, factor=1, tries=2)
 DOCUMENTS, RANGES = 20_000, 20
+_MANY = 400  # ranges: of more than 64, whose messages nobody takes, workers wait with the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,10 @@ def filled(sets: Sets) -> Sets:
     return sets
 
 
-def verification(sets: Sets, journal: Path, tell: Callable[[Progress], None], **options: Any) -> Verification:
-    chosen = Options(2, RECHECK, range_bytes=1_020 * DOCUMENTS // RANGES, journal=journal, **options)
+def verification(
+    sets: Sets, journal: Path, tell: Callable[[Progress], None], ranges: int = RANGES, **options: Any
+) -> Verification:
+    chosen = Options(2, RECHECK, range_bytes=1_020 * DOCUMENTS // ranges, journal=journal, **options)
     return Verification(sets.source, sets.destination, [PAIR], chosen, tell=tell, say=print)
 
 
@@ -88,11 +92,12 @@ def test_a_server_that_is_killed_and_comes_back_delays_a_right_verdict(filled: S
     killed: list[float] = []
 
     def die_and_come_back() -> None:
+        time.sleep(1)  # by then the workers have filled the queue
         filled.kill()
         killed.append(time.monotonic())
         threading.Thread(target=lambda: (time.sleep(5), filled.start())).start()
 
-    run = verification(filled, tmp_path / "journal", once(500, die_and_come_back))
+    run = verification(filled, tmp_path / "journal", once(0, die_and_come_back), _MANY)
     found = [(one.kind, bson.decode(one.id)["_id"]) for one in run]
     assert found == [("different", 19_000)]
     assert run.verdict.compared == DOCUMENTS
@@ -102,7 +107,12 @@ def test_a_server_that_is_killed_and_comes_back_delays_a_right_verdict(filled: S
 
 def test_a_run_that_lost_a_server_for_good_goes_on_where_it_was(filled: Sets, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    run = verification(filled, journal, once(2_500, filled.kill), lost_for=0.5)
+
+    def kill_amid() -> None:
+        time.sleep(1)  # by then the workers have filled the queue
+        filled.kill()
+
+    run = verification(filled, journal, once(0, kill_amid), _MANY, lost_for=0.5)
     try:
         with pytest.raises(ServerLost, match=r"cannot (compare v\.c with|read documents of) v\.c"):
             list(run)
@@ -113,13 +123,72 @@ def test_a_run_that_lost_a_server_for_good_goes_on_where_it_was(filled: Sets, tm
 
     with MongoClient[dict[str, Any]](filled.source) as client:
         before = client.admin.command("serverStatus")["metrics"]["document"]["returned"]
-        run = verification(filled, journal, lambda progress: None, resume=True)
+        run = verification(filled, journal, lambda progress: None, _MANY, resume=True)
         found = [(one.kind, bson.decode(one.id)["_id"]) for one in run]
         returned = client.admin.command("serverStatus")["metrics"]["document"]["returned"] - before
     assert found == [("different", 19_000)]
     assert run.verdict.compared == DOCUMENTS
-    assert returned < DOCUMENTS * (RANGES - ended + 1) / RANGES + 100, "ranges that were done were read again"
+    assert returned < DOCUMENTS * (_MANY - ended + 1) / _MANY + 100, "ranges that were done were read again"
     assert not journal.exists(), "nothing is left to go on with"
+
+
+def forking() -> list[psutil.Process]:
+    """The processes that fork workers. Other children of this one may have ended, and wait to be asked for."""
+    return [
+        child
+        for child in psutil.Process().children()
+        if "--multiprocessing-fork" in (child.as_dict(["cmdline"])["cmdline"] or ())
+    ]
+
+
+def workers() -> list[psutil.Process]:
+    """The processes that compare: forked by one that is started."""
+    return [worker for child in psutil.Process().children() for worker in child.children()]
+
+
+def working() -> list[psutil.Process]:
+    """The workers, as soon as there are any."""
+    end = time.monotonic() + 10
+    while not (found := workers()):
+        assert time.monotonic() < end, "no worker was forked"
+    return found
+
+
+def test_a_worker_that_is_killed_ends_the_run(filled: Sets, tmp_path: Path) -> None:
+    with pytest.raises(WorkerDied, match=r"ended with status 137: was it killed"):
+        list(verification(filled, tmp_path / "journal", once(0, lambda: working()[0].kill()), _MANY))
+    gone(*workers())
+
+
+def test_workers_end_with_a_run_that_is_given_up(filled: Sets, tmp_path: Path) -> None:
+    started: list[psutil.Process] = []
+
+    def interrupt() -> None:
+        started.extend(working())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(verification(filled, tmp_path / "journal", once(0, interrupt), _MANY))
+    assert started
+    gone(*started)
+
+
+def test_workers_that_were_started_ahead_are_used_once_and_end(filled: Sets, tmp_path: Path) -> None:
+    with started_ahead():
+        (ahead,) = forking()
+        forked_by: list[int] = []
+        run = verification(filled, tmp_path / "journal", once(0, lambda: forked_by.append(working()[0].ppid())), _MANY)
+        assert len(list(run)) == 1
+        assert forked_by == [ahead.pid]
+        gone(ahead)
+        assert len(list(verification(filled, tmp_path / "journal", lambda progress: None))) == 1
+    with started_ahead():
+        (unused,) = forking()
+    gone(unused)
+
+
+def gone(*processes: psutil.Process) -> None:
+    assert psutil.wait_procs(processes, timeout=10)[1] == []
 
 
 def peak(pid: int) -> int:
@@ -141,7 +210,7 @@ def test_documents_of_16_mb_leave_a_worker_under_300_mb(sets: Sets, tmp_path: Pa
     most = [0]
 
     def measure(progress: Progress) -> None:
-        for child in psutil.Process().children():
+        for child in psutil.Process().children(recursive=True):
             with suppress(psutil.NoSuchProcess, OSError):
                 most[0] = max(most[0], peak(child.pid) if child.name().startswith("python") else 0)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import bson
 import pytest
 from bson import Int64
 from pymongo import MongoClient
+from pymongo.errors import OperationFailure
 
 from tests.support import raw
 from tests.support.corpus import DOCUMENTS as SPECIMENS
@@ -16,7 +18,7 @@ from tests.support.corpus import RAW_DOCUMENTS, Specimen
 from tests.support.mongod import start_replica_set
 from verifier import Pair, Recheck, check_ids, compare
 from verifier.raw import id_key
-from verifier.reads import RAW
+from verifier.reads import RAW, in_id_order
 
 pytestmark = pytest.mark.servers
 
@@ -94,3 +96,25 @@ def test_every_type_of_id_and_value_is_compared(sides: tuple[raw.Documents, raw.
     client = sides[0].database.client
     ids = [one.identity for one in specimens]
     assert {one.id for one in check_ids(client, client, pair, ids, SOON)} == wanted
+
+
+def test_batches_are_the_drivers_for_a_fraction_of_its_cpu(sides: tuple[raw.Documents, raw.Documents]) -> None:
+    left, right = sides
+    left.insert_many([{"_id": n, "a": "b"} for n in range(40_000)])
+    for specimen in SPECIMENS:
+        raw.insert(right, specimen)
+
+    def drivers(documents: raw.Documents, size: int) -> Iterable[bytes]:
+        return documents.with_options(codec_options=RAW).find_raw_batches(batch_size=size).sort("_id")
+
+    def used(batches: Iterable[bytes]) -> float:
+        start = time.process_time()
+        assert sum(map(len, batches)) == 40_000 * len(bson.encode({"_id": 1, "a": "b"}))
+        return time.process_time() - start
+
+    for size in (1, 7, 1000):
+        assert list(in_id_order(right, None, None, size)) == list(drivers(right, size))
+    assert list(in_id_order(left.database.nothing, None, None, 10)) == []
+    assert used(in_id_order(left, None, None, 8_000)) < used(drivers(left, 8_000)) / 3
+    with pytest.raises(OperationFailure, match="min"):
+        list(in_id_order(left, bson.encode({"no bound": 1}), None, 10))

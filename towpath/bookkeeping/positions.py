@@ -3,8 +3,8 @@
 `offsets` holds `{_id: {pipeline, topic, partition}, offset, epoch}`, written in the transaction of its batch, so that
 it is never ahead of the documents nor behind them. Further fields: `topicId` of the topic that the offset belongs to;
 `lastAt`, when the broker received the last applied record; `clear`, up to which offset the log has no record after
-`offset`. With a compacted log also `at`, up to when all deletes are applied, and `began`, when the sink's current pass
-over the log began.
+`offset`; `barrier`, the schema change that the partition waits for. With a compacted log also `at`, up to when all
+deletes are applied, and `began`, when the sink's current pass over the log began.
 
 `tasks` holds `{_id: {pipeline, task}, records, writes, …, lastRetry}`, which each task updates from time to time.
 """
@@ -38,6 +38,8 @@ REBUILDS = "rebuilds"
 CUTOVERS = "cutovers"
 #: The last verdict on everything; see `towpath.bookkeeping.verdict`.
 VERDICTS = "verdicts"
+#: Schema changes in the log; see `towpath.bookkeeping.schema_changes`.
+SCHEMA_CHANGES = "schema_changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ def accept_missed_deletes(client: Client, pipeline: Pipeline) -> int:
     The log keeps every delete that is still in it for `delete.retention.ms` from now on; so long the sink continues.
     """
     now = datetime.now(UTC)
-    changed = _collection(client, OFFSETS).update_many(_id_range(pipeline, "topic"), {"$set": {"began": now}})
+    changed = collection_of(client, OFFSETS).update_many(id_range(pipeline, "topic"), {"$set": {"began": now}})
     return changed.matched_count
 
 
@@ -155,14 +157,14 @@ def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at
     All records before them were appended before `at`. It matters for a compacted log; otherwise the sink removes it
     when it opens the partition. The epoch is increased, so that a zombie task can no longer write.
     """
-    collection = _collection(client, OFFSETS).with_options(write_concern=WriteConcern("majority"))
+    collection = collection_of(client, OFFSETS).with_options(write_concern=WriteConcern("majority"))
     writes = [
         UpdateOne(
             {"_id": {"pipeline": pipeline.name, "topic": topic, "partition": partition}},
             {
                 "$inc": {"epoch": Int64(1)},
                 "$set": {"offset": Int64(offset), "at": at, "began": at},
-                "$unset": {"clear": "", "topicId": ""},
+                "$unset": {"clear": "", "topicId": "", "barrier": ""},
             },
             upsert=True,
         )
@@ -178,16 +180,16 @@ def forget(client: Client, pipeline: Pipeline) -> int:
     Returns the number of the sink's documents.
     """
     for name in (REBUILDS, CUTOVERS, VERDICTS):
-        _collection(client, name).delete_one({"_id": pipeline.name})
+        collection_of(client, name).delete_one({"_id": pipeline.name})
     return sum(
-        _collection(client, name).delete_many(_id_range(pipeline, second)).deleted_count
-        for name, second in ((OFFSETS, "topic"), (TASKS, "task"), (LOG_BREAKS, "topic"))
+        collection_of(client, name).delete_many(id_range(pipeline, second)).deleted_count
+        for name, second in ((OFFSETS, "topic"), (TASKS, "task"), (LOG_BREAKS, "topic"), (SCHEMA_CHANGES, "id"))
     )
 
 
 def note_breaks(client: Client, pipeline: Pipeline, codes: Mapping[Place, str], at: datetime) -> None:
     """Record that the log of these partitions has lost records."""
-    collection = _collection(client, LOG_BREAKS).with_options(write_concern=WriteConcern("majority"))
+    collection = collection_of(client, LOG_BREAKS).with_options(write_concern=WriteConcern("majority"))
     for (topic, partition), code in codes.items():
         place = {"pipeline": pipeline.name, "topic": topic, "partition": partition}
         collection.replace_one({"_id": place}, {"code": code, "at": at}, upsert=True)
@@ -202,13 +204,13 @@ def noted_breaks(client: Client, pipeline: Pipeline) -> dict[Place, str]:
 
 
 def _documents(client: Client, name: str, pipeline: Pipeline, second: str) -> Iterator[dict[str, Any]]:
-    yield from _collection(client, name).find(_id_range(pipeline, second)).sort("_id", 1)
+    yield from collection_of(client, name).find(id_range(pipeline, second)).sort("_id", 1)
 
 
-def _id_range(pipeline: Pipeline, second: str) -> dict[str, Any]:
+def id_range(pipeline: Pipeline, second: str) -> dict[str, Any]:
     """A filter for the pipeline's documents: a range of `_id`, which has an index, unlike `_id.pipeline`."""
     return {"_id": {"$gte": {"pipeline": pipeline.name}, "$lte": {"pipeline": pipeline.name, second: MaxKey()}}}
 
 
-def _collection(client: Client, name: str) -> Collection[dict[str, Any]]:
+def collection_of(client: Client, name: str) -> Collection[dict[str, Any]]:
     return client.get_database(DATABASE, read_preference=ReadPreference.PRIMARY)[name]

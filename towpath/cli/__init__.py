@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 
 import click
+from click.shell_completion import CompletionItem
 
 DIFFERENT, TROUBLE = 1, 2
 
@@ -17,13 +18,16 @@ _VERBS = {
     "stack": ("towpath.cli.stack", "Run MongoDB, Kafka and Connect on this machine for tests."),
     "init": ("towpath.cli.init", "Write a commented pipeline file."),
     "check": ("towpath.cli.check", "Check the pipeline file and all servers that it names."),
+    "plan": ("towpath.cli.plan", "Estimate time and disk, find what stops a pipeline."),
     "prepare": ("towpath.cli.prepare", "Create collections, views and indexes at the destination."),
+    "manifests": ("towpath.cli.manifests", "Print resources of Kubernetes, for Strimzi."),
     "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),
     "status": ("towpath.cli.status", "Show connectors, copy, lag, rate and dead letters."),
     "wait": ("towpath.cli.control", "Wait until everything written so far is at the destination."),
     "verify": ("towpath.cli.verify", "Compare both sides byte for byte while they change."),
     "repair": ("towpath.cli.repair", "Re-read documents that differ, through the log."),
     "run": ("towpath.cli.run", "Supervise a pipeline: restart, verify, repair, compact."),
+    "monitor": ("towpath.cli.monitor", "Serve the page, API and metrics of pipelines."),
     "tail": ("towpath.cli.tail", "Print records of a change topic as Extended JSON."),
     "ddl": ("towpath.cli.ddl", "Show schema changes that are not at the destination."),
     "compact": ("towpath.cli.compact", "Prepare the log for compaction by Kafka's log cleaner."),
@@ -34,11 +38,13 @@ _VERBS = {
     "resume": ("towpath.cli.control", "Resume paused connectors."),
     "restart": ("towpath.cli.control", "Restart failed connectors and tasks."),
     "remove": ("towpath.cli.deploy", "Remove the connectors and, with --topics, the log."),
+    "doctor": ("towpath.cli.doctor", "Collect what a bug report needs, without secrets."),
+    "completion": ("towpath.cli.completion", "Print a script that completes commands in a shell."),
 }
 
 
 class _Verbs(click.Group):
-    """A group that imports a verb only when it is called, so that `--help` and `--version` are fast."""
+    """A group that imports a verb only when it is called, so that `--help`, `--version` and completion are fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_VERBS)
@@ -48,6 +54,10 @@ class _Verbs(click.Group):
             return None
         verb: click.Command = getattr(import_module(_VERBS[cmd_name][0]), cmd_name)
         return verb
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        verbs = [CompletionItem(name, help=line) for name, (_, line) in _VERBS.items() if name.startswith(incomplete)]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -59,7 +69,7 @@ class _Verbs(click.Group):
 def towpath() -> None:
     """Replicate MongoDB collections from one cluster to another through Kafka, continuously.
 
-    Every verb except `demo` and `stack` takes the path of a pipeline file; `init` writes that file.
+    Every verb except `demo`, `stack` and `completion` takes the path of a pipeline file; `init` writes that file.
 
     Exit codes: 0 done, running or same; 1 not running, not yet or different; 2 trouble (the message names the remedy).
     """

@@ -11,6 +11,7 @@ from connectors.control import statuses, wait_running
 from towpath import barrier
 from towpath.bookkeeping import cutover, positions
 from towpath.cli.options import flag, opened, pipeline_argument, say
+from towpath.deploy import operator
 from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused, TopicError
 from towpath.log import bounds
@@ -31,6 +32,7 @@ def pause(file: Path) -> None:
     Exit codes: 0 paused; 2 it cannot be done.
     """
     with opened(file) as session:
+        operator.refuse_state(session.pipeline, "paused")
         session.require_deployed()
         for name in session.pipeline.connectors:
             session.connect.pause(name)
@@ -48,6 +50,7 @@ def resume(file: Path, timeout: float) -> None:
     Exit codes: 0 running; 1 a connector does not run yet; 2 it cannot be done.
     """
     with opened(file) as session:
+        operator.refuse_state(session.pipeline, "running")
         session.require_deployed()
         cutover.refuse(session.pipeline)
         refuse_loop_on_resuming(session.pipeline, session.connect, session.topics)

@@ -22,6 +22,7 @@ from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions, NotUndone, undo, undone
 from towpath.cutover.writes import hook
+from towpath.deploy import operator
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.events import Check, CutoverNote, Gate, Switch, TimedEvent
 from towpath.mongo.write_block import MONGOSH_UNDO
@@ -108,6 +109,7 @@ def cutover(
     options = CutoverOptions(max_lag, max_age, newest, quiet, blocks, stop_with, switch_with, timeout, pause)
     with ExitStack() as stack:
         session = stack.enter_context(opened(file))
+        operator.refuse_change(session.pipeline, "a cutover")
         if not session.pipeline.exactly_once:
             raise Refused(f'{file}: a cutover needs mode = "exactly-once", which stores positions with the documents')
         if not dry_run:

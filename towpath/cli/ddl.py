@@ -2,41 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
-from towpath.schema import unreplicated
+from towpath.bookkeeping import schema_changes
+from towpath.bookkeeping.schema_changes import Decision
+from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
+from towpath.errors import Refused, TowpathError
+from towpath.mongo.client import REPLAY_SIDE, Client, connected
+from towpath.pipeline import Pipeline
+from towpath.replay.plan import find
+from towpath.schema import changes, unreplicated
+from towpath.schema.changes import SchemaChanges
+from towpath.schema.unreplicated import UnreplicatedDdl
+from towpath.session import Session
 from towpath.text import counted
 
 
 @click.command()
 @pipeline_argument
-@flag("--accept", help="Mark everything shown as settled, whatever the destination holds.")
+@click.option("--apply", "applied", metavar="ID|NAMESPACE", help="Make this schema change, which is held or refused.")
+@click.option("--skip", "skipped", metavar="ID|NAMESPACE", help="Go on without this schema change.")
+@click.option("--replay", "label", metavar="LABEL", help="Of this replay's destination.")
+@flag("--accept", help="Mark all that is not in the log as settled, whatever the destination holds.")
 @json_option
-def ddl(file: Path, accept: bool, as_json: bool) -> None:
+def ddl(file: Path, applied: str | None, skipped: str | None, label: str | None, accept: bool, as_json: bool) -> None:
     """Show schema changes at the source of PIPELINE that are not at the destination.
 
-    Run it after collections were dropped or renamed, or after their options or indexes changed: the log does not
-    hold these changes. Each is shown with the commands that bring both sides in sync, until both sides are the same
-    or you accept it.
+    With [ddl] in the file, schema changes are made at the destination in their order, and this shows those that wait,
+    run, are held or were refused. --apply makes one of them, --skip goes on without it. Without [ddl], or before it,
+    the log does not hold these changes. Then each is shown with the commands that bring both sides in sync, until both
+    sides are the same or you --accept it.
 
-    Exit codes: 0 nothing to settle; 1 something to settle.
+    Exit codes: 0 nothing to settle; 1 something to settle; 2 it cannot be done.
     """
+    if (applied is not None) + (skipped is not None) + accept > 1:
+        raise click.UsageError("give one of --apply, --skip and --accept")
     with opened(file) as session:
         session.require_deployed()
-        reported = unreplicated.observed(session)
+        name = applied if applied is not None else skipped
+        logged = _logged(session, label, name, "skip" if skipped is not None else "apply")
+        reported = unreplicated.observed(session) if label is None else ()
         unsettled = unreplicated.unsettled(session, reported)
         if accept and unsettled:
             unreplicated.settle(session.pipeline.name, {change.mark for change in reported})
         if as_json:
-            print_json({"accepted": accept, "unfollowed": [change.as_json() for change in unsettled]})
+            found = {"accepted": accept, "unfollowed": [change.as_json() for change in unsettled]}
+            print_json(found | {"schema_changes": logged.as_json(file)})
         else:
-            for change in unsettled:
-                click.echo(change.line)
-            count = counted(len(unsettled), "schema change")
-            accepted = f"accepted {count}" if unsettled else "nothing to accept"
-            click.echo(accepted if accept else f"{count} to settle")
-    if unsettled and not accept:
+            _print(file, logged, unsettled, accept=accept)
+    if logged.stuck or (unsettled and not accept):
         raise click.exceptions.Exit(1)
+
+
+def _print(file: Path, logged: SchemaChanges, unsettled: tuple[UnreplicatedDdl, ...], *, accept: bool) -> None:
+    for shown in (*reversed(logged.latest), *logged.open):
+        click.echo(shown.line(file))
+    for change in unsettled:
+        click.echo(change.line)
+    count = counted(len(unsettled) + (0 if accept else len(logged.stuck)), "schema change")
+    accepted = f"accepted {count}" if unsettled else "nothing to accept"
+    click.echo(accepted if accept else f"{count} to settle")
+
+
+def _logged(session: Session, label: str | None, name: str | None, decision: Decision) -> SchemaChanges:
+    """The schema changes in the log, after the decision on the one of this `name`, if given."""
+    pipeline = session.pipeline
+    if not pipeline.exactly_once:
+        return SchemaChanges()
+    with _destination(session, label) as (client, sink):
+        logged = changes.read(client, pipeline, sink)
+        if name is not None:
+            chosen = changes.chosen(logged.open, name)
+            if not chosen:
+                raise Refused(f"no schema change {name} waits for a decision", "`towpath ddl` shows those that do")
+            schema_changes.decide(client, sink, [change.id for change in chosen], decision)
+            for change in chosen:
+                say(f"{change.kind} {change.namespace} at {change.time}: to {decision}")
+            logged = changes.read(client, pipeline, sink)
+        return logged
+
+
+@contextmanager
+def _destination(session: Session, label: str | None) -> Iterator[tuple[Client, Pipeline]]:
+    """The destination of the pipeline, or of its replay, and the pipeline under whose name its sink writes."""
+    pipeline = session.pipeline
+    if label is None:
+        with connected(pipeline.destination_uri, "destination") as client:
+            yield client, pipeline
+        return
+    replay = find(session.connect, pipeline, label)
+    if replay is None or replay.uri is None:
+        raise TowpathError(f"{pipeline.name} has no replay {label} whose destination can be read from here")
+    with connected(replay.uri, REPLAY_SIDE) as client:
+        yield client, replay.sink

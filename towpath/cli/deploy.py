@@ -9,7 +9,7 @@ import click
 from connectors.control import wait_running
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.prepare import report_rest
-from towpath.deploy import deployment
+from towpath.deploy import deployment, operator
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.errors import MongoUnreachable, TowpathError
@@ -43,15 +43,18 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
     Run it to start a pipeline, and again after each change of the file: it then changes only what differs from the
     file. It stops before it changes anything when a change would break the order of records or lose some of them
     (another partition count, a renamed pipeline, colliding topic names, …), and when `towpath check` finds an error.
-    Warnings do not stop it.
+    Warnings do not stop it. Connectors that Strimzi's operator owns ([connect] owner) are compared and not changed.
 
-    Exit codes: 0 deployed and running, or nothing to change; 1 a connector does not run yet; 2 it cannot be done.
+    Exit codes: 0 deployed and running, or nothing to change; 1 a connector does not run yet, or differs and belongs to
+    an operator; 2 it cannot be done.
     """
     with opened(file) as session:
         inventory = Inventory(session.pipeline, session.connect, session.topics, allow_missing=allow_missing)
-        changes = Deployment(inventory).plan()
+        deployment_plan = Deployment(inventory)
+        changes, differences = deployment_plan.plan(), deployment_plan.differences()
         require_ready(inventory)
-        schema = _schema_plan(session.pipeline) if prepares else EMPTY
+        in_log = session.pipeline.ddl is not None  # the sink creates collections, with the options of their time
+        schema = _schema_plan(session.pipeline) if prepares and not in_log else EMPTY
         if dry_run:
             for step in schema.collections:
                 say(f"would {step.description}")
@@ -62,15 +65,22 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
             say(f"{'would ' if dry_run else ''}{change.description}")
             if not dry_run:
                 change.apply()
-        if not dry_run:
+        for difference in differences:
+            say(str(difference))
+        if not dry_run and not differences:
             wait_running(session.connect, session.pipeline, timeout)
         descriptions = [*(step.description for step in schema.collections), *(change.description for change in changes)]
         if as_json:
-            print_json({"dry_run": dry_run, "changes": descriptions})
+            words = [difference.description for difference in differences]
+            print_json({"dry_run": dry_run, "changes": descriptions, "differences": words})
+        elif differences:
+            pass
         elif not descriptions:
             click.echo(f"{session.pipeline.name}: nothing to change")
         elif not dry_run:
             click.echo(f"{session.pipeline.name}: deployed, {len(session.pipeline.connectors)} connectors running")
+        if differences:
+            raise click.exceptions.Exit(1)
 
 
 def _schema_plan(pipeline: Pipeline) -> Plan:
@@ -107,6 +117,7 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         if label is not None:
             _remove_replay(session, label, dry_run=dry_run)
             return
+        operator.refuse_removal(session.pipeline, session.connect, log=log)
         replays = find_all(session.connect, session.pipeline) if log else ()
         topics = pipeline_topics(session.pipeline, session.topics.all()) if log else []
         if dry_run:
@@ -120,6 +131,8 @@ def remove(file: Path, log: bool, yes: bool, label: str | None, dry_run: bool) -
         for replay in replays:
             steps.remove(replay, session, keep_letters=False)
         deployment.remove(session.pipeline, session.connect, session.topics, log=log, say=say)
+        if session.pipeline.has_operator:
+            say(f"next: {operator.removal(session.pipeline)}")
         click.echo(f"{session.pipeline.name}: removed" + ("" if log else "; its log and positions are kept"))
 
 

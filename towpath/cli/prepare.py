@@ -62,6 +62,8 @@ def prepare(
         else:
             schema = plan.plan(session.pipeline, overwrite=overwrite, final=final)
         print_undo(schema)
+        if session.pipeline.ddl and schema.steps and not (final or in_place):
+            say("[ddl]: the log makes what the source has; what is made ahead of it can be in the way of older changes")
         if not dry_run:
             _apply(session, schema, "now" if final and not _is_deployed(session) else indexes, timeout)
         _print(schema, dry_run=dry_run, as_json=as_json)

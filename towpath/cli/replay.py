@@ -14,6 +14,7 @@ from towpath.cli.options import json_option, opened, pipeline_argument, print_js
 from towpath.cli.progress import replay_bars
 from towpath.config.credential_files import refuse_files, refuse_open
 from towpath.config.loading import holds_secret
+from towpath.deploy import operator
 from towpath.errors import TowpathError
 from towpath.mongo import uri as mongo_uri
 from towpath.pipeline import ClusterTime
@@ -108,6 +109,7 @@ def replay(
             click.confirm(question, abort=True, err=True)
 
     with opened(file) as session:
+        operator.refuse_change(session.pipeline, "a rebuild" if rebuild else "a replay")
         with replay_bars() as report:
             if uri is None:
                 verdict = rebuilding.rebuild(session, RebuildOptions(only, force, timeout), report, confirm)

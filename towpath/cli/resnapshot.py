@@ -13,6 +13,7 @@ from towpath import resnapshot as resnapshots
 from towpath.barrier import asking, passing
 from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
+from towpath.deploy import operator
 from towpath.events import as_line
 from towpath.finding import require
 from towpath.log import reread_requests
@@ -47,6 +48,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
     """
     verify.refuse_bad_patterns(only)
     with opened(file) as session:
+        operator.refuse_change(session.pipeline, "a resnapshot")
         reread_requests.refuse_unable(session.pipeline)
         session.require_deployed()
         connectors = resnapshots.read_captured(session.pipeline, session.connect)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import click
 from rich.console import Console, Group, RenderableType
@@ -16,9 +17,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from towpath.cli.monitor import chosen, listen_options, served
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.events import Note, TimedEvent
+from towpath.pipeline import Listening
 from towpath.session import TROUBLE, Session
 from towpath.state_files import alone
 from towpath.supervisor.children import Child, Events, Row, end
@@ -35,26 +38,31 @@ _SILENCE = 900.0  # seconds after which a deployment that prints nothing counts 
 @click.command()
 @pipeline_argument
 @flag("--deploy", "deploys", help="Deploy the pipeline first, as `towpath deploy` does.")
+@listen_options
 @json_option
-def run(file: Path, deploys: bool, as_json: bool) -> None:
+def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
     """Supervise PIPELINE until interrupted, on a terminal, under systemd or in a container.
 
     Leave it running for a pipeline that should run unattended. It restarts failed connectors with growing pauses, and
     reports the remedy where no restart helps. It ends hanging transactions in Kafka. It repairs dead letters once the
     destination accepts them, and runs compaction and `verify --follow` as [run] in the file sets. It waits for servers
-    that are unavailable. You can kill it at any time.
+    that are unavailable. You can kill it at any time. With --listen it serves a live page, an API and metrics.
 
     Exit codes: 0 at the end the pipeline ran and nothing differed; 1 it did not run, or something differed; 2 the
     state is unknown.
     """
-    with opened(file) as session, alone(session.pipeline.name, "run"):
-        with _stopping() as stop, live_screen() as screen:
+    with opened(file) as session, ExitStack() as stack:
+        listening = chosen(session.pipeline.run.listening, listen)
+        stack.enter_context(alone(session.pipeline.name, "run"))
+        with _stopping() as stop, live_screen() as screen, ExitStack() as serving:
             live = None if as_json else screen
             write = print_json if as_json else print_plain
             events = Events((lambda event: None) if live else write)
             supervisor = Supervisor(
                 session, events, Services.of(session, events), DeadLetterRetries(session), HangingTransactions(session)
             )
+            if listening:
+                serving.enter_context(_serving(supervisor, listening, listen["ready_lag"]))
             try:
                 _await_deployed(session, events, lambda: _draw(live, supervisor), deploys=deploys)
                 while not stop.requested:
@@ -69,6 +77,25 @@ def run(file: Path, deploys: bool, as_json: bool) -> None:
         verdict = supervisor.verdict()
     Events(write).report(verdict)
     raise click.exceptions.Exit(verdict.exit)
+
+
+@contextmanager
+def _serving(supervisor: Supervisor, listening: Listening, ready_lag: float) -> Iterator[None]:
+    """Serve what the supervisor reads and reports."""
+    from towpath.monitor.board import Board  # these imports take 0.3 s
+    from towpath.monitor.watch import SupervisorWatch, add
+
+    board, events, session = Board(), supervisor.events, supervisor.session
+    write, name = events.write, session.pipeline.name
+    supervisor.watch = SupervisorWatch(board, add(board, session, supervisor.hurry))
+
+    def write_and_show(event: TimedEvent) -> None:
+        write(event)
+        board.event(name, event)
+
+    events.write = write_and_show
+    with served(board, listening, ready_lag):
+        yield
 
 
 def _draw(screen: Screen | None, supervisor: Supervisor) -> None:
@@ -86,6 +113,11 @@ def _await_deployed(session: Session, events: Events, draw: Callable[[], None], 
             if not deploys:
                 return
         except NoSuchConnector as error:
+            if not deploys and session.pipeline.has_operator:
+                words = f"{error}; waiting until the operator has made it"
+                events.report_state(Note(event="away", about="first", words=words))
+                time.sleep(2)
+                continue
             if not deploys:
                 raise TowpathError(
                     f"{error} run: towpath deploy {session.file}; or deploy and supervise: towpath run {session.file}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.table import Table
 from towpath import stack as embedded
 from towpath.cli.options import FOLDER
 
+F = TypeVar("F", bound=Callable[..., Any])
 _NOT_RUNNING = 1
 _DIRECTORY = click.option(
     "--dir",
@@ -23,6 +25,24 @@ _DIRECTORY = click.option(
     help="Folder of the stack: its data, logs, configuration and secrets.",
 )
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+
+
+def _program(side: str) -> Callable[[F], F]:
+    return click.option(
+        f"--{side}-mongod",
+        type=click.Path(exists=True, dir_okay=False, executable=True, resolve_path=True, path_type=Path),
+        metavar="FILE",
+        help=f"A mongod for the {side}, to try another version of MongoDB; default: the stack's own.",
+    )
+
+
+def _unpacked(name: str, what: str) -> Callable[[F], F]:
+    return click.option(
+        f"--{name}",
+        type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+        metavar="FOLDER",
+        help=f"Folder with the unpacked {what}",
+    )
 
 
 @click.group()
@@ -41,11 +61,21 @@ def stack() -> None:
 )
 @click.option("--workers", "connect_workers", type=click.IntRange(1), metavar="N", help="Connect workers; default 1.")
 @click.option("--port-base", type=click.IntRange(1024, 65500), metavar="N", help="First port; default: free ports.")
+@click.option(
+    "--monitor/--no-monitor",
+    default=None,
+    help="Prometheus as well, which scrapes brokers, workers and `towpath run --listen 127.0.0.1:9300`; default: no.",
+)
+@_unpacked("plugins", "plugin archive of a release (towpath-mongodb-VERSION.zip); default: Maven builds the plugin.")
+@_unpacked("kafka", "Kafka archive of a release (towpath-kafka-VERSION.zip); default: Maven gets the jars.")
+@_program("source")
+@_program("destination")
 @_JSON
-def up(directory: Path, as_json: bool, **settings: int | None) -> None:
+def up(directory: Path, as_json: bool, **settings: int | Path | None) -> None:
     """Start the stack in DIR. The first start downloads its parts.
 
-    Run it again to start only the processes that do not run.
+    pip gets mongod, and Maven the rest; with --plugins and --kafka it needs no Maven. The stack keeps its options. Run
+    it again to start only the processes that do not run. With --monitor, a `prometheus` has to be on PATH.
 
     Exit codes: 0 running; 2 it cannot be started.
     """
@@ -127,5 +157,8 @@ def _show(stack: embedded.Stack) -> None:
         ("destination", stack.destination),
         ("bootstrap", stack.bootstrap),
         ("connect", " ".join(stack.connect_urls)),
+        ("prometheus", stack.prometheus),
     ):
+        if not address:
+            continue
         console.print(f"{title:<12} {address}", highlight=False, markup=False)

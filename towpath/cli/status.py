@@ -20,6 +20,7 @@ from towpath.bookkeeping.positions import Counts
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, print_json, print_tables
 from towpath.errors import fields
 from towpath.log import bounds
+from towpath.log.source_offsets import Splices
 from towpath.schema import unreplicated
 from towpath.session import TROUBLE, Session
 from towpath.status import log_figures, replay_states
@@ -44,8 +45,8 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
     Run it at any time; it changes nothing. With --watch it also shows a server that does not answer, and retries
     until interrupted.
 
-    Exit codes: 0 running; 1 not running, or the log lost records before the sink applied them; 2 the state is
-    unknown.
+    Exit codes: 0 running; 1 not running, or the log lost records before the sink applied them, or a schema change
+    waits for a decision; 2 the state is unknown.
     """
     with opened(file) as session:
         if watch:
@@ -56,13 +57,14 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
                 print_json(_as_json(session, current))
             else:
                 print_tables(_screen(session, current))
-    if current is None or current.state != "running" or current.breaks:
+    if current is None or current.state != "running" or current.breaks or current.changes.stuck:
         raise click.exceptions.Exit(2 if current is None else 1)
 
 
 def _as_json(session: Session, status: Status) -> dict[str, Any]:
     reports = Verified.read(session, status.topic_ids).as_json() | replay_states.report(session).as_json()
     reports |= {"ddl": unreplicated.as_json(session, status.ddl)}
+    reports |= {"schema_changes": status.changes.as_json(session.file)}
     return status.as_json() | reports | {"log": log_figures.report(session, status.ends).as_json()}
 
 
@@ -114,7 +116,7 @@ def _screen(session: Session, status: Status) -> RenderableType:
         Verified.read(session, status.topic_ids),
         replay_states.report(session),
         log_figures.report(session, status.ends),
-        unreplicated.lines(session, status.ddl),
+        [*(shown.line(session.file) for shown in status.changes.open), *unreplicated.lines(session, status.ddl)],
     )
 
 
@@ -193,9 +195,10 @@ def _total(copies: tuple[Copied, ...]) -> str:
 
 def _progress(copy: Copied) -> str:
     ranges = f", {copy.ranges_done:,} of {copy.ranges:,} ranges" if copy.ranges is not None else ""
+    pending = f", {copy.pending:,} changed meanwhile are re-read next" if copy.pending else ""
     speed = f", {copy.per_second:,.0f} a second" if copy.per_second else ""
     left = "" if copy.seconds_left is None else f", {duration(copy.seconds_left)} left"
-    return f"{copy.documents:,} of about {copy.of:,}{ranges}{speed}{left}"
+    return f"{copy.documents:,} of about {copy.of:,}{ranges}{pending}{speed}{left}"
 
 
 def _times(count: int) -> str:
@@ -213,9 +216,20 @@ def _numbers(status: Status) -> Iterator[tuple[str, str]]:
     else:
         yield "lag", f"{status.lag_records:,} records, {status.lag_seconds:.1f} s"
     yield "rate", f"{status.records_per_second:,.0f} records/s into the log, over {RATE_WINDOW} s"
+    yield from _splices(status.splices)
+    for shown in status.changes.latest[:1]:
+        ended = f" at {shown.change.ended:%Y-%m-%d %H:%M:%S} UTC" if shown.change.ended else ""
+        yield "schema", f"last change {shown.change.state}: {shown.description}{ended}"
     for waiting in status.waiting:
         why = f": {waiting.reason}" if waiting.reason else ""
         yield "re-reads", f"{waiting.requests:,} requests wait for {waiting.connector}{why}"
+
+
+def _splices(splices: Splices) -> Iterator[tuple[str, str]]:
+    if splices.splices or splices.dropped:
+        forgotten = f"; {splices.dropped:,} forgotten for want of room ([capture] splice_cache)"
+        saved = f"{splices.splices:,} arrays as splices, {size(splices.saved)} saved"
+        yield "splices", saved + (forgotten if splices.dropped else "")
 
 
 def _sink(status: Status) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from towpath.cli.options import flag, json_option, opened, pipeline_argument, pr
 from towpath.errors import TopicError, TowpathError
 from towpath.kafka import consume
 from towpath.log.dead_letters import letters
-from towpath.log.records import readable, record
+from towpath.log.records import in_short, readable, record, schema_change_in_short
 from towpath.namespaces import topic_of
 from towpath.session import Session
 
@@ -62,11 +62,15 @@ def tail(
 def _changes(messages: Iterator[Message], *, canonical: bool) -> Iterator[tuple[dict[str, object], str]]:
     """Each record as JSON fields and as a line for people."""
     for message in messages:
+        short = None
         try:
-            fields = record(message).as_json(canonical=canonical)
+            found = record(message)
+            fields = found.as_json(canonical=canonical)
+            shorten = schema_change_in_short if found.kind == "ddl" else in_short
+            short = shorten(found.value, canonical=canonical) if found.value else None
         except TowpathError as error:
             fields = _foreign(message, str(error), canonical=canonical)
-        yield fields, _as_text(fields)
+        yield fields, _as_text(fields | {"value": short} if short else fields)
 
 
 def _foreign(message: Message, reason: str, *, canonical: bool) -> dict[str, object]:

@@ -18,11 +18,10 @@ from towpath.barrier import asking
 from towpath.cli import DIFFERENT, TROUBLE
 from towpath.cli.options import FILE, duration, flag, json_option, opened, pipeline_argument, print_json, say
 from towpath.cli.progress import comparison_bar
-from towpath.cli.report.verdict import write_report
 from towpath.cli.verdict_text import show
 from towpath.events import Definition, Difference, Event, Followed
 from towpath.namespaces import is_pattern
-from towpath.schema import unreplicated
+from towpath.schema import changes, unreplicated
 from towpath.session import Session
 from towpath.state_files import following_alone, journaled
 from towpath.verification import run as verification
@@ -31,6 +30,7 @@ from towpath.verification.run import FollowStart, Newest, VerifyRequest
 from towpath.verification.scope import metadata, pairs
 from towpath.verification.verdict_file import VerificationResult
 from verifier import Options, Pair, Recheck, Verdict
+from verifier.workers import started_ahead
 
 _EXAMPLES = 10  # differences that are shown in full
 
@@ -122,7 +122,11 @@ def verify(
         raise click.UsageError(str(error)) from error
     options = Options(processes, recheck, ignore_field_order, screen, quiet, lost_for, resume=resume)
     recent = Newest(last, since) if last or since else None
-    with opened(file) as session, following_alone(session.pipeline.name) if follows else nullcontext():
+    with (
+        opened(file) as session,
+        following_alone(session.pipeline.name) if follows else nullcontext(),
+        nullcontext() if recent or quiet else started_ahead(),
+    ):
         ddl = () if recent or resume or alone else unreplicated.passed_marks(session)  # before namespaces are listed
         if with_metadata is None:
             with_metadata = recent is None
@@ -205,10 +209,13 @@ def run(
     if not as_json:
         show(replace(result, examples=result.examples[:_EXAMPLES]))
     if report:
+        from towpath.cli.report.verdict import write_report  # slow, and rarely needed
+
         write_report(report, session.pipeline, result)
         say(f"wrote the report to {report}")
-    for line in () if request.alone else unreplicated.lines(session):  # the comparison may have settled some
-        say(line)
+    if not request.alone:
+        for line in (*changes.lines(session.pipeline, session.file), *unreplicated.lines(session)):
+            say(line)  # the comparison may have settled some
     return result
 
 

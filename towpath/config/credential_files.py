@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,8 +14,14 @@ from towpath.pipeline import ConnectLogin
 
 
 def refuse_open(file: Path, why: str) -> None:
-    """Raise `BadPipelineFile` for a file that other users can read. A file that does not exist yet passes."""
-    if file.exists() and file.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+    """Raise `BadPipelineFile` for a file that other users can read. A file that does not exist yet passes.
+
+    On a read-only mount its group may read it: Kubernetes gives files of a Secret to root and to the group of the pod.
+    """
+    if not file.exists():
+        return
+    is_mounted = os.statvfs(file).f_flag & os.ST_RDONLY
+    if file.stat().st_mode & (stat.S_IROTH if is_mounted else stat.S_IRGRP | stat.S_IROTH):
         raise BadPipelineFile(f"{file} can be read by others, and {why}", f"run: chmod 600 {file}", where=str(file))
 
 

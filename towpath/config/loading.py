@@ -13,12 +13,13 @@ import platformdirs
 from pydantic import ValidationError
 
 from towpath.config.credential_files import beside, connect_login, kafka_client, refuse_files, refuse_open, shown
-from towpath.config.schema import Cluster, PipelineFile
+from towpath.config.schema import Cluster, PipelineFile, Run
 from towpath.errors import BadPipelineFile
 from towpath.mongo import uri as mongo_uri
 from towpath.namespaces import Renames, is_pattern
-from towpath.pipeline import Compaction, Copy, Mode, Pipeline, RunOptions
+from towpath.pipeline import Compaction, Copy, Ddl, Listening, Mode, Pipeline, RunOptions
 
+_SPLICE_CACHE = 64 << 20  # bytes
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -37,12 +38,16 @@ def read(path: Path) -> Pipeline:
 
 def parse(content: str, path: Path) -> Pipeline:
     """The pipeline of a file with this `content` at `path`, which need not exist. Raises as `read` does."""
+    return _pipeline(as_written(content, path), path)
+
+
+def as_written(content: str, path: Path) -> PipelineFile:
+    """The content of a pipeline file, with defaults; nothing that it names is read. Raises `BadPipelineFile`."""
     try:
-        file = PipelineFile.model_validate(_toml(content, path))
+        return PipelineFile.model_validate(_toml(content, path))
     except ValidationError as error:
         faults = "\n".join(f"  {_description(fault)}" for fault in error.errors(include_url=False))
         raise BadPipelineFile(f"{path} cannot be used:\n{faults}", where=str(path)) from error
-    return _pipeline(file, path)
 
 
 def _toml(content: str, path: Path) -> dict[str, Any]:
@@ -67,6 +72,8 @@ def _description(fault: Any) -> str:
             return f"{place}: is missing"
         case "string_pattern_mismatch":
             return f"{place}: {shown(fault['input'])} does not fit {fault['ctx']['pattern']}"
+        case "byte_size" | "byte_size_unit":
+            return f"{place}: {shown(fault['input'])} is not a size; write a number of bytes, or a text such as 64MiB"
         case _:
             message = fault["msg"].removeprefix("Value error, ")
             return f"{place}: {message[0].lower()}{message[1:]}" if place else message
@@ -91,11 +98,14 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         whole_documents=tuple(capture.whole_documents),
         copy=Copy(
             method=capture.copy_method or ("debezium" if file.mode == "plain" else "towpath"),
+            tasks=capture.copy_tasks,
             threads=capture.copy_threads,
             read_preference=capture.read_preference,
             documents_per_second=capture.documents_per_second,
             bytes_per_second=capture.bytes_per_second,
+            order=capture.copy_order,
         ),
+        splice_cache=_splice_cache(file),
         bootstrap=file.kafka.bootstrap,
         partitions=file.kafka.partitions,
         replication_factor=file.kafka.replication_factor,
@@ -114,8 +124,27 @@ def _pipeline(file: PipelineFile, path: Path) -> Pipeline:
         else None,
         kafka_client=kafka_client(file.kafka, path),
         connect_login=connect_login(file.connect, path),
-        run=RunOptions(log.compact if run.compact is None else run.compact, run.verify, run.repair),
+        run=RunOptions(
+            log.compact if run.compact is None else run.compact, run.verify, run.repair, _listening(run, path)
+        ),
+        ddl=Ddl(file.ddl.drop) if file.ddl.apply else None,
+        owner=file.connect.owner,
     )
+
+
+def _listening(run: Run, path: Path) -> Listening | None:
+    if not run.listen:
+        return None
+    token_file, certificate, key = (
+        beside(path, name, f"[run] {option}") if name else None
+        for option, name in (("token_file", run.token_file), ("certificate", run.certificate), ("key", run.key))
+    )
+    return Listening(run.listen, token_file, run.read_only, certificate, key, tuple(run.hosts))
+
+
+def _splice_cache(file: PipelineFile) -> int:
+    default = _SPLICE_CACHE if file.mode == "exactly-once" else 0
+    return default if file.capture.splice_cache is None else int(file.capture.splice_cache)
 
 
 def _http(url: str, path: Path) -> str:

@@ -11,7 +11,6 @@ from dataclasses import replace
 import pymongo
 
 from connectors import control
-from connectors.control import stop_sink
 from towpath import barrier
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Reporter
@@ -73,7 +72,7 @@ def go_back(sides: Sides, options: CutoverOptions, verification: IncrementalVeri
             connected(reverse.pipeline.source_uri, "destination") as destination,
             LateWrites(destination, reverse.pipeline, "destination", pause.end) as late_writes,
         ):
-            settle(reverse, options, verification, pause)
+            settle(sides, reverse, options, verification, pause)
             _turn_round(sides, options, pause)
             late_writes.catch_up()
     if sides.marker.blocked:
@@ -87,8 +86,7 @@ def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause) -> None:
     session, reverse, reporter = sides.forward, sides.reverse, pause.reporter
     assert reverse is not None
     with reporter.step("stopping the way back's sink"):
-        sides.begin("sink")
-        stop_sink(reverse.pipeline, reverse.connect)
+        control.wait_stopped(reverse.connect, reverse.pipeline.sink_connector)
     with reporter.step("moving the sink to the end of the log"):
         timeout = pause.remaining(options.timeout)
         barrier.wait_captured(session.pipeline, session.connect, timeout, unsaid)

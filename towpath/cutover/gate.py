@@ -20,6 +20,7 @@ from connectors.control import statuses
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.writes import ANSWER, command_problem, stdin_problem, watch
+from towpath.deploy import operator
 from towpath.errors import TowpathError, fields
 from towpath.events import Check
 from towpath.mongo import write_block
@@ -38,6 +39,8 @@ from towpath.verification.scope import metadata
 from verifier import VerifierError
 from verifier.reads import now
 
+#: The lines that look at nothing but the status and the verdict.
+_KNOWN = ("operator", "connectors", "copy", "lag", "reading again", "verified")
 _SHOWN = 3  # findings in one line; the rest is only counted
 #: Command → the privilege action that it needs, where their names differ.
 _ACTIONS = {"createIndexes": "createIndex", "dropIndexes": "dropIndex"}
@@ -67,6 +70,10 @@ class Readiness:
             return read_status(self.session.pipeline, self.session.connect, self.session.topics)
         except (TowpathError, PyMongoError) as error:
             return str(error)
+
+    @cached_property
+    def verdict(self) -> Verified:
+        return Verified.read(self.session)
 
     @property
     def known_status(self) -> Status:
@@ -99,8 +106,20 @@ def run(rules: Iterable[Rule], readiness: Readiness) -> list[Check]:
     return [rule.check(readiness) for rule in rules if rule.applies(readiness)]
 
 
+def known(session: Session, options: CutoverOptions, status: Status | str, verdict: Verified) -> list[Check]:
+    """The lines of the gate about what has been read already."""
+    readiness = Readiness(session, None, options)
+    readiness.__dict__.update(status=status, verdict=verdict)
+    return run([rule for rule in GATE if rule.name in _KNOWN], readiness)
+
+
 def red(checks: Sequence[Check]) -> list[Check]:
     return [check for check in checks if not check.good]
+
+
+def _operator(readiness: Readiness) -> Result:
+    operator.refuse_change(readiness.session.pipeline, "a cutover")
+    return True, "none", ""
 
 
 def _connectors(readiness: Readiness) -> Result:
@@ -145,13 +164,15 @@ def _dead_letters(readiness: Readiness) -> Result:
 
 def _ddl(readiness: Readiness) -> Result:
     changes = unreplicated.unsettled(readiness.session, readiness.known_status.ddl, remember=False)
-    words = "; ".join(change.line for change in changes[:_SHOWN]) or "no DDL that the other side has not followed"
-    return not changes, words, f"towpath ddl {readiness.session.file}"
+    shown = [shown.line(readiness.session.file) for shown in readiness.known_status.changes.open]
+    shown += [change.line for change in changes]
+    words = "; ".join(shown[:_SHOWN]) or "no DDL that the other side has not followed"
+    return not shown, words, f"towpath ddl {readiness.session.file}"
 
 
 def verified(readiness: Readiness) -> Result:
     file, limit = readiness.session.file, readiness.options.max_age
-    verdict = Verified.read(readiness.session)
+    verdict = readiness.verdict
     if (full := verdict.full) is None:
         return False, verdict.doubt or "never: no verdict on everything is known", f"towpath verify {file}"
     good = full["verdict"] == "same" and bool(full["clean"]) and age(full) <= limit and not verdict.left
@@ -244,7 +265,7 @@ def schemas(readiness: Readiness) -> Result:
         )
         missing += _missing("source", pipeline.source_uri, of_source.steps)
     words = "; ".join(missing[:_SHOWN]) or "the users may change the schemas"
-    return not missing, words, "grant the role dbAdmin on the databases, or the actions named (README, Security)"
+    return not missing, words, "grant the role dbAdmin on the databases, or the actions named (docs/how-to/secure.md)"
 
 
 def _missing(side: str, uri: str, steps: Iterable[Step]) -> Iterable[str]:
@@ -301,6 +322,7 @@ def _blocks(readiness: Readiness) -> bool:
 
 
 GATE = (
+    Rule("operator", _operator, lambda readiness: readiness.session.pipeline.has_operator),
     Rule("connectors", _connectors),
     Rule("copy", _copy, _has_status),
     Rule("lag", _lag, _has_status),

@@ -5,7 +5,8 @@ To begin it, while the caller makes sure that nobody writes:
     make_ready             beforehand, while writes go on: topics, an idle sink, the source connectors STOPPED
     barrier.wait           of the pipeline: its sink has applied all
     control.stop_sink      of the pipeline; its capture goes on
-    begin                  from here on, writes to the destination are replicated to the source
+    begin                  the capture starts
+    wait_begun             from here on, writes to the destination are replicated to the source
 
 To fail back, when nobody writes once more:
 
@@ -38,14 +39,14 @@ from towpath.deploy.inventory import Inventory
 from towpath.errors import NotYet, Refused, TowpathError
 from towpath.log.lag import pipeline_ends
 from towpath.log.source_offsets import read_state
-from towpath.mongo.client import connected
+from towpath.mongo.client import connected, operation_time
 from towpath.namespaces import Renames, Selection
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.replay import rebuild
 from towpath.session import Session
 from towpath.topic_settings import pipeline_topics
 
-_POLL_S = 0.1
+_POLL_S = 0.05
 _REMOVE = "`towpath remove --topics` with the file of the reverse pipeline removes that; then begin again"
 
 
@@ -81,23 +82,29 @@ def make_ready(reverse: Session, timeout: float = 120) -> None:
     wait_running(reverse.connect, reverse.pipeline, timeout, [reverse.pipeline.sink_connector])
 
 
-def begin(reverse: Session, forward: Pipeline, timeout: float) -> ClusterTime:
-    """Start the capture of the reverse pipeline from `make_ready`; return the cluster time of its source at the start.
+def begin(reverse: Session, forward: Pipeline) -> ClusterTime:
+    """Have Connect start the capture of the reverse pipeline from `make_ready`; return its source's time before that.
 
-    It replicates every write after this returns, and nothing that the sink of `forward` wrote. That sink must be
-    STOPPED, and nobody may write meanwhile. `timeout` is in seconds. Raises `Refused` when the connectors are not
-    STOPPED or have captured before; `NotYet` and `TowpathError` when it does not start.
+    Nothing that the sink of `forward` wrote is later, as that sink is STOPPED; nobody may write until `wait_begun`
+    returns. Raises `Refused` when a connector is not STOPPED, or when records or positions of an earlier one are left.
+    """
+    names = reverse.pipeline.source_connectors
+    refuse_unstopped(reverse.connect, [forward.sink_connector, *names])
+    _refuse_used(reverse)
+    with connected(reverse.pipeline.source_uri, "source") as client:
+        before = operation_time(client)
+    for name in names:
+        reverse.connect.resume(name)
+    return before
+
+
+def wait_begun(reverse: Session, before: ClusterTime, timeout: float) -> ClusterTime:
+    """The cluster time at which the capture started; every later write is replicated.
+
+    `before` is what `begin` returned, `timeout` in seconds. Raises `Refused` when the capture goes on from an earlier
+    time, so that it might hold what the other sink wrote; `NotYet` and `TowpathError` when it does not start.
     """
     connect, names = reverse.connect, reverse.pipeline.source_connectors
-    refuse_unstopped(connect, [forward.sink_connector, *names])
-    for name in names:
-        if connect.offsets(name):
-            raise Refused(f"{name} has captured before, and would go on from its old position; {_REMOVE}")
-    _refuse_used(reverse)
-    late = "the reverse pipeline has not started in time"
-    waiting = Wait(connect, names, timeout, late, pause=_POLL_S, failed_for=0)
-    for name in names:
-        connect.resume(name)
 
     def start_of_capture() -> ClusterTime:
         starts = {name: read_state(connect, name).start for name in names}
@@ -107,7 +114,11 @@ def begin(reverse: Session, forward: Pipeline, timeout: float) -> ClusterTime:
             raise NotYet(f"{missing} has not committed anything")
         return min(known)
 
-    return waiting.until(start_of_capture)
+    late = "the reverse pipeline has not started in time"
+    start = Wait(connect, names, timeout, late, pause=_POLL_S, failed_for=0).until(start_of_capture)
+    if start < before:
+        raise Refused(f"{', '.join(names)} has captured before, and goes on from its old position; {_REMOVE}")
+    return start
 
 
 def skip_to_end(session: Session) -> int:
@@ -174,15 +185,17 @@ def reverse_file_text(path: Path) -> str:
     selection, renames = reverse_selection(pipeline.selection, pipeline.renames)
     whole = renamed_patterns(pipeline.whole_documents, pipeline.selection, pipeline.renames)
     sections_of_file = tomllib.loads(path.read_text(encoding="utf-8"))
+    capture = sections_of_file.get("capture", {})
     sections: dict[str, Mapping[str, Any]] = {
         "source": sections_of_file["destination"],
         "destination": sections_of_file["source"],
         "collections": {"include": selection.include, "exclude": selection.exclude},
         "collections.rename": renames.by_source,
-        "capture": {"copy": "none", "whole_documents": whole},
+        "capture": {"copy": "none", "whole_documents": whole, **_pick(capture, "splice_cache")},
         **{name: sections_of_file[name] for name in _COPIED_SECTIONS if name in sections_of_file},
         "log": _pick(sections_of_file.get("log", {}), "retention"),
         "run": _pick(sections_of_file.get("run", {}), "verify", "repair"),
+        "ddl": _ddl(pipeline),
     }
     name = f"{pipeline.name}-back"
     if len(name) > _MAX_NAME:
@@ -223,6 +236,11 @@ def checked_reverse_file(path: Path) -> str:
     except OSError as error:
         raise TowpathError(f"cannot read {file}: {error.strerror}") from error
     return text
+
+
+def _ddl(pipeline: Pipeline) -> dict[str, str]:
+    """Schema changes after the switch go back in the same way."""
+    return {"drop": pipeline.ddl.drop} if pipeline.ddl else {}
 
 
 def _pick(section: Mapping[str, Any], *keys: str) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 1. the newest records are verified; the reverse pipeline is created, but captures nothing yet
 2. the writes to the source end
-3. everything that was written is applied, and what came since 1 is verified
-4. the sink is stopped; capture goes on, so that the log stays whole
-5. the reverse pipeline captures what the destination takes from now on
+3. everything that was written is applied
+4. the sink is stopped; capture goes on, so that the log stays whole; meanwhile what came since 1 is verified
+5. the reverse pipeline captures what the destination takes from now on, also what a TTL index deletes there
 6. the destination's schema is restored; the source gets the relaxed schema of a destination
 7. the destination is primary
 
@@ -23,7 +23,7 @@ from types import FrameType
 
 import pymongo
 
-from connectors.control import stop_sink
+from connectors.control import wait_stopped
 from towpath import barrier
 from towpath.cutover import reverse_pipeline
 from towpath.cutover.events import Reporter
@@ -111,7 +111,7 @@ def cut_over(sides: Sides, options: CutoverOptions, verification: IncrementalVer
             LateWrites(source, session.pipeline, "source", pause.end) as late_writes,
         ):
             last_write = operation_time(source)
-            settle(session, options, verification, pause)
+            settle(sides, session, options, verification, pause)
             _turn_round(sides, options, pause)
             late_writes.catch_up()
     assert sides.marker is not None
@@ -122,14 +122,14 @@ def cut_over(sides: Sides, options: CutoverOptions, verification: IncrementalVer
 
 
 def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause) -> None:
-    """While both sides are the same: stop the sink, start the reverse pipeline, and swap the relaxed schema."""
+    """Once the sink is stopped: start the reverse pipeline, and then swap the relaxed schema."""
     session, reverse, reporter = sides.forward, sides.reverse, pause.reporter
     with reporter.step("stopping the sink"):
-        sides.begin("sink")
-        stop_sink(session.pipeline, session.connect)
+        wait_stopped(session.connect, session.pipeline.sink_connector)
     if reverse is not None:
         with reporter.step("beginning the way back"):
-            reverse_pipeline.begin(reverse, session.pipeline, pause.remaining(options.timeout))
+            before = reverse_pipeline.begin(reverse, session.pipeline)
+            reverse_pipeline.wait_begun(reverse, before, pause.remaining(options.timeout))
     with reporter.step("putting the destination right") as figures:
         sides.begin("form")
         figures["commands"] = restore_schema(session.pipeline)
@@ -139,11 +139,18 @@ def _turn_round(sides: Sides, options: CutoverOptions, pause: Pause) -> None:
             figures["commands"] = relax_existing_schema(reverse.pipeline)
 
 
-def settle(session: Session, options: CutoverOptions, verification: IncrementalVerification, pause: Pause) -> None:
-    """Return once everything that was written is applied and verified. Raises `CheckFailed`, `NotYet`."""
+def settle(
+    sides: Sides, session: Session, options: CutoverOptions, verification: IncrementalVerification, pause: Pause
+) -> None:
+    """Return once everything that was written is applied and verified; the sink is stopping then.
+
+    Raises `CheckFailed`, `NotYet`.
+    """
     reporter = pause.reporter
     with reporter.step("applying what is left"):
         barrier.wait(session.pipeline, session.connect, session.topics, pause.remaining(options.timeout), unsaid)
+    sides.begin("sink")
+    session.connect.stop(session.pipeline.sink_connector)
     with reporter.step("verifying what came since") as figures:
         figures["documents"] = verification.verify_new()
     if options.quiet:

@@ -13,8 +13,28 @@ from towpath.mongo.uri import with_option
 from towpath.pipeline import Pipeline
 
 _DESTINATION = "destination"
+_URIS = ("mongodb.connection.string", "connection.uri")
+#: The messages of Debezium and mongo-kafka for text that is not a URI, such as an unresolved `${file:…}`. Connect's
+#: validation has no codes.
+_NO_URI = ("Invalid connection string", "must start with")
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _UNESCAPED = {escaped[1]: plain for plain, escaped in _ESCAPES.items()}
+
+
+def is_unresolved(setting: str, message: str) -> bool:
+    """Whether a connector's objection says that the worker has left the reference to this file as it is."""
+    return setting in _URIS and any(words in message for words in _NO_URI)
+
+
+def advice(file: Path) -> str:
+    """What to do when the workers do not resolve references to this file."""
+    return (
+        f"set [connect] secrets, which is {file.parent}, to a folder that every worker has under the same path, and"
+        " that config.providers.file.param.allowed.paths names there, if it is set; every worker needs"
+        " config.providers=file and"
+        " config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider; the file on the"
+        " workers' machines must be the one that deploy writes, and readable for the user who runs the worker"
+    )
 
 
 def destination_uri(pipeline: Pipeline) -> str:

@@ -18,11 +18,11 @@ from connectors.failures import code_of
 from connectors.rest import Connect
 from towpath.bookkeeping import positions, verdict
 from towpath.deploy import credentials, preconditions
-from towpath.deploy.inventory import Configurations, Inventory
+from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
 from towpath.errors import ConnectError, TowpathError, Unresolved
 from towpath.finding import require
 from towpath.kafka.topics import Topic, Topics
-from towpath.mongo.client import connected
+from towpath.mongo.client import ReplicaSet, connected
 from towpath.namespaces import topic_of
 from towpath.pipeline import Pipeline
 from towpath.topic_settings import (
@@ -40,6 +40,11 @@ _ADVICE = {
     "mongodb.connection.string": " ([source] uri; grant what `towpath check` finds missing)",
     "connection.uri": " ([destination] uri; grant what `towpath check` finds missing)",
 }
+_APPLY = (
+    "apply the resources of the connectors: `towpath manifests PIPELINE | kubectl apply -f - -l"
+    " app.kubernetes.io/component=connectors`"
+)
+_SECRET = "write it again, into the Secret of the workers: `towpath manifests PIPELINE --credentials FILE`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,18 @@ class Change:
 
     description: str
     apply: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that only the operator, or who writes its resources, can change. It names settings, and no values."""
+
+    description: str
+    advice: str
+    is_missing: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.description}; {self.advice}"
 
 
 class Deployment:
@@ -64,8 +81,26 @@ class Deployment:
 
     def changes(self) -> list[Change]:
         """As `plan`, for a caller that has checked the preconditions."""
-        changes = [*self._topic_changes(self.inventory.existing), *self._secret_changes(self.inventory.deployed)]
-        return changes + list(self._connector_changes(self.inventory.desired, self.inventory.deployed))
+        changes = list(self._topic_changes(self.inventory.existing))
+        if not self.pipeline.has_operator:
+            changes += self._secret_changes(self.inventory.deployed)
+            changes += self._connector_changes(self.inventory.desired, self.inventory.deployed)
+        return changes
+
+    def differences(self) -> list[Difference]:
+        """How the connectors that an operator owns differ from the file; empty for a pipeline without an operator."""
+        if not self.pipeline.has_operator:
+            return []
+        differences = []
+        if self.pipeline.secrets.exists() and credentials.differs(self.pipeline.secrets, self._secrets):
+            differences.append(Difference(f"{self.pipeline.secrets} does not hold what the workers need", _SECRET))
+        for name, config in self.inventory.desired.items():
+            before = self.inventory.deployed[name]
+            if before is None:
+                differences.append(Difference(f"there is no connector {name}", _APPLY, is_missing=True))
+            elif keys := _differing(before, config | _same_sets(before, config)):
+                differences.append(Difference(f"connector {name} differs from the file ({', '.join(keys)})", _APPLY))
+        return differences
 
     def _topic_changes(self, existing: Mapping[str, Topic]) -> Iterator[Change]:
         """The topics with one partition come first: they show the mode even if a later step fails."""
@@ -106,14 +141,18 @@ class Deployment:
 
     def _secret_changes(self, deployed: Configurations) -> Iterator[Change]:
         """Workers read the secrets file only when a connector starts, so connectors are restarted after a change."""
-        text = credentials.properties(
-            self.pipeline, self.inventory.source.replica_set.name, self.inventory.destination.replica_set.name
-        )
+        text = self._secrets
         if credentials.differs(self.pipeline.secrets, text):
             yield Change(f"write {self.pipeline.secrets}", partial(credentials.write, self.pipeline.secrets, text))
             for name in (name for name, config in deployed.items() if config is not None):
                 restart = partial(self.connect.restart, name, only_failed=False)
                 yield Change(f"restart connector {name}, for the new address or password", restart)
+
+    @property
+    def _secrets(self) -> str:
+        """The text of the secrets file."""
+        sets = (self.inventory.source.replica_set.name, self.inventory.destination.replica_set.name)
+        return credentials.properties(self.pipeline, *sets)
 
     def _connector_changes(self, desired: Configurations, deployed: Configurations) -> Iterator[Change]:
         for name, config in desired.items():
@@ -123,10 +162,20 @@ class Deployment:
                 create = partial(put, self.connect, name, after, self.pipeline.secrets, stopped=stopped)
                 yield Change(f"create connector {name}{', stopped' if stopped else ''}", create)
                 continue
-            keys = sorted(k for k in {*before, *after} - {"name"} if before.get(k) != after.get(k))
-            if keys:
+            if keys := _differing(before, after):
                 update = partial(put, self.connect, name, after, self.pipeline.secrets)
                 yield Change(f"update connector {name} ({', '.join(keys)})", update)
+
+
+def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """The settings that differ, by name."""
+    return sorted(key for key in {*before, *after} - {"name"} if before.get(key) != after.get(key))
+
+
+def _same_sets(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str]:
+    """The deployed names of replica sets that have got or lost members only: no resource has to be written for that."""
+    keys = [key for key in (SOURCE_SET, DESTINATION_SET) if key in before and key in after]
+    return {key: before[key] for key in keys if ReplicaSet.parse(before[key]).is_same(ReplicaSet.parse(after[key]))}
 
 
 def put(
@@ -145,16 +194,15 @@ def put(
     """
     try:
         for key, messages in connect.errors(name, config).items():
+            if credentials.is_unresolved(key, messages[0]):
+                found = f"Kafka Connect finds no URI for {name} through ${{file:{secrets_file}:…}}"
+                raise Unresolved(found, where=name)
             message = f"Kafka Connect refuses {name}: {key}: {messages[0]}{advice.get(key, '')}"
             raise ConnectError(message, where=name, code=code_of(messages[0]))
         (connect.create_stopped if stopped else connect.put)(name, config)
     except Unresolved as error:
         raise Unresolved(
-            error.what,
-            "every worker must have the config provider `file` (FileConfigProvider; see allowed.paths)"
-            f" and be able to read {secrets_file} ([connect] secrets)",
-            where=error.where,
-            status=error.status,
+            error.what, credentials.advice(secrets_file), where=error.where, status=error.status
         ) from error
 
 
@@ -162,7 +210,7 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
     """Remove the connectors; with `log` also their positions, the topics with all records, and the secrets file.
 
     Without `log` the positions stay, so that a later deployment of the same file continues there. The sink is removed
-    first: nothing may write its positions after they are removed.
+    first: nothing may write its positions after they are removed. Connectors of an operator stay, stopped.
     """
     names = dict.fromkeys((pipeline.sink_connector, *pipeline.source_connectors, pipeline.whole_source_connector))
     existing = [name for name in names if connect.config(name) is not None]
@@ -172,6 +220,9 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
         if log:
             wait_stopped(connect, name)
             forget_offsets(connect, name)
+        if pipeline.has_operator:
+            say(f"removed the position of connector {name}")
+            continue
         connect.delete(name)
         say(f"removed connector {name}" + (" and its position" if log else ""))
     if log:
@@ -183,7 +234,8 @@ def remove(pipeline: Pipeline, connect: Connect, topics: Topics, *, log: bool, s
         topics.delete(doomed)
         for name in doomed:
             say(f"deleted topic {name}")
-        pipeline.secrets.unlink(missing_ok=True)
+        if not pipeline.has_operator:  # else it is in a Secret
+            pipeline.secrets.unlink(missing_ok=True)
 
 
 def _forget_at_destination(pipeline: Pipeline, say: Callable[[str], None]) -> None:

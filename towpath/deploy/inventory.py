@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from connectors.configs import definitions
+from connectors.configs import DDL_REPLAY, definitions
 from connectors.control import statuses
 from connectors.rest import Connect
 from towpath.errors import NoSuchConnector, TowpathError
@@ -16,6 +17,7 @@ from towpath.mongo.client import Collection as CollectionInfo
 from towpath.mongo.privileges import Privileges, if_allowed, privileges
 from towpath.pipeline import Pipeline
 from towpath.resnapshot import KEYS
+from verifier.descriptions import version as level
 
 #: Keys in the configuration of a source and of a sink connector that name its replica set.
 SOURCE_SET, DESTINATION_SET = "towpath.source", "towpath.destination"
@@ -50,6 +52,11 @@ class Cluster:
         return self.ask(_version)
 
     @property
+    def level(self) -> tuple[int, ...]:
+        """What decides what the servers can do: see `towpath.mongo.versions`."""
+        return self.ask(level)
+
+    @property
     def privileges(self) -> Privileges | None:
         """Those of the user; None without access control."""
         return self.ask(privileges)
@@ -57,6 +64,27 @@ class Cluster:
 
 def _version(client: Client) -> tuple[int, ...]:
     return tuple(client.server_info()["versionArray"][:3])
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A collection of the source, and how large it is. Sizes are None where the user may not read `$collStats`."""
+
+    namespace: str
+    destination: str
+    """Its namespace there."""
+    documents: int
+    bytes: int | None
+    """Of the documents, as BSON."""
+    storage: int | None
+    """On disk, compressed."""
+    indexes: int
+    index_bytes: int | None
+
+    @property
+    def average(self) -> int | None:
+        """Bytes of a document."""
+        return None if self.bytes is None else round(self.bytes / max(self.documents, 1))
 
 
 class Inventory:
@@ -79,6 +107,7 @@ class Inventory:
         self.allow_missing, self.create_stopped = allow_missing, create_stopped
         self.unreachable: Mapping[str, TowpathError] = {}
         """Servers that do not answer, by the subject of their findings; they get no more requests."""
+        self._broker_settings: dict[int, Mapping[str, str]] = {}
         self.source = Cluster(pipeline.source_uri, "source", source_set)
         self.destination = Cluster(
             pipeline.destination_uri, "destination", partial(destination_set, transactions=pipeline.exactly_once)
@@ -102,10 +131,11 @@ class Inventory:
         return frozenset(name for name in self.namespaces if self.source.ask(partial(_holds_documents, name)))
 
     @cached_property
-    def extents(self) -> Mapping[str, tuple[int, int]]:
-        """Collection → (documents, bytes); 0 bytes where the user may not read `$collStats`."""
+    def extents(self) -> Mapping[str, Extent]:
+        """The `collections` that are neither views nor time series, by name."""
         names = [collection.namespace for collection in self.collections if collection.kind == "collection"]
-        return {name: self.source.ask(partial(_extent, name)) for name in names}
+        rename = self.pipeline.renames.destination
+        return {name: self.source.ask(partial(_extent, name, rename(name))) for name in names}
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
@@ -158,13 +188,15 @@ class Inventory:
 
     @cached_property
     def desired(self) -> Mapping[str, dict[str, str]]:
-        """The pipeline's connectors as the file defines them, with the settings of a resnapshot that was requested."""
+        """The pipeline's connectors as the file defines them, with the settings of a resnapshot or a rebuild."""
         configs = definitions(self.pipeline)
         for name, config in configs.items():
             is_sink = name == self.pipeline.sink_connector
             key, cluster = (DESTINATION_SET, self.destination) if is_sink else (SOURCE_SET, self.source)
             config[key] = str(cluster.replica_set)
-            config.update({key: text for key, text in (self.deployed[name] or {}).items() if key in KEYS})
+            config.update(
+                {key: text for key, text in (self.deployed[name] or {}).items() if key in (*KEYS, DDL_REPLAY)}
+            )
         return configs
 
     @property
@@ -178,6 +210,11 @@ class Inventory:
         stopped = {status.name for status in connectors if status.state == "STOPPED"} | set(self.create_stopped)
         return self.pipeline.sink_connector in stopped or stopped.issuperset(self.pipeline.source_connectors)
 
+    def broker_settings(self, broker: int) -> Mapping[str, str]:
+        if broker not in self._broker_settings:
+            self._broker_settings[broker] = self.topics.broker_settings(broker)
+        return self._broker_settings[broker]
+
     def has_position(self, connector: str) -> bool:
         try:
             return bool(self.connect.offsets(connector))
@@ -185,13 +222,16 @@ class Inventory:
             return False
 
 
-def _extent(namespace: str, client: Client) -> tuple[int, int]:
+def _extent(namespace: str, destination: str, client: Client) -> Extent:
     database, name = namespace.split(".", 1)
     collection = client[database][name]
-    stats = if_allowed(lambda: list(collection.aggregate([{"$collStats": {"storageStats": {}}}])))
-    if stats:
-        return int(stats[0]["storageStats"]["count"]), int(stats[0]["storageStats"]["size"])
-    return int(collection.estimated_document_count()), 0
+    answer = if_allowed(lambda: list(collection.aggregate([{"$collStats": {"storageStats": {}}}])))
+    if not answer:
+        count = if_allowed(collection.estimated_document_count) or 0
+        return Extent(namespace, destination, count, None, None, 0, None)
+    stats = answer[0]["storageStats"]
+    sizes = (int(stats[key]) for key in ("count", "size", "storageSize", "nindexes", "totalIndexSize"))
+    return Extent(namespace, destination, *sizes)
 
 
 def _holds_documents(namespace: str, client: Client) -> bool:

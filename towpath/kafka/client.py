@@ -153,7 +153,9 @@ def of(properties: Mapping[str, str], folder: Path) -> KafkaClient:
     for key, kind in ((CA, _CA_TYPE), (CERTIFICATE, _CERTIFICATE_TYPE)):
         if key in settings:
             _one_of(settings, kind, ("PEM",))
-            settings[key] = str((folder / Path(settings[key]).expanduser()).resolve())
+            file = folder / Path(settings[key]).expanduser()
+            # not what a link leads to: in a Secret of Kubernetes that has another name in each pod
+            settings[key] = str(file.parent.resolve() / file.name)
     return KafkaClient(settings)
 
 

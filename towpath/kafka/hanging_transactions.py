@@ -73,7 +73,7 @@ def end(topics: Topics, hanging: HangingTransaction) -> None:
     if hanging.commits is None:
         raise TopicError(
             f"{hanging.about} has lost its end, and {_LOG} does not show, or this user may not read there, whether to"
-            " commit it: end it with kafka-transactions.sh, as the README describes under `When it stops`"
+            " commit it: end it with kafka-transactions.sh, as docs/how-to/recover.md describes"
         )
     try:
         with closing(_Admin.of(topics)) as admin:

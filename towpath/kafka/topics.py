@@ -275,19 +275,11 @@ class Topics:
     def bytes_on_disk(self) -> dict[str, int] | None:
         """Topic → bytes of one replica of each of its partitions: compressed, including segments that the cleaner has
         not removed yet. None when the brokers do not allow it (the user may not describe the cluster)."""
-        from kafka.admin import KafkaAdminClient  # takes 0.15 s of CPU, which only `status` needs
-        from kafka.errors import KafkaError
-
-        timeouts = dict.fromkeys(("request_timeout_ms", "bootstrap_timeout_ms"), _DISK_TIMEOUT_MS)
-        try:
-            with closing(
-                KafkaAdminClient(bootstrap_servers=self.bootstrap, **timeouts, **self.client.for_kafka_python())
-            ) as client:
-                brokers = client.describe_log_dirs()
-        except KafkaError:
+        folders = self._log_folders()
+        if folders is None:
             return None
         sizes: dict[Place, int] = {}
-        for entry in (topic for broker in brokers for folder in broker["log_dirs"] for topic in folder["topics"]):
+        for entry in (topic for _, folder in folders for topic in folder["topics"]):
             for partition in entry["partitions"]:
                 place = str(entry["name"]), int(partition["partition_index"])
                 sizes[place] = max(sizes.get(place, 0), int(partition["partition_size"]))
@@ -295,6 +287,39 @@ class Topics:
         for (topic, _), size in sizes.items():
             totals[topic] += size
         return totals
+
+    def disks(self) -> dict[str, tuple[int, int] | None] | None:
+        """`broker 1: /folder` → (free, total) bytes of its file system; None where the broker is older than 3.3.
+
+        None as a whole as in `bytes_on_disk`.
+        """
+        folders = self._log_folders()
+        if folders is None:
+            return None
+        return {
+            f"broker {broker}: {folder['log_dir']}": (folder["usable_bytes"], folder["total_bytes"])
+            if folder.get("total_bytes", -1) >= 0
+            else None
+            for broker, folder in folders
+        }
+
+    def _log_folders(self) -> list[tuple[int, dict[str, Any]]] | None:
+        """(broker, its answer about one of its folders)"""
+        from kafka.admin import KafkaAdminClient  # takes 0.15 s of CPU, which only `status` and `plan` need
+        from kafka.errors import KafkaError
+
+        timeouts = dict.fromkeys(("request_timeout_ms", "bootstrap_timeout_ms"), _DISK_TIMEOUT_MS)
+        try:
+            with closing(
+                KafkaAdminClient(bootstrap_servers=self.bootstrap, **timeouts, **self.client.for_kafka_python())
+            ) as client:
+                return [
+                    (int(broker["broker"]), folder)
+                    for broker in client.describe_log_dirs()
+                    for folder in broker["log_dirs"]
+                ]
+        except KafkaError:
+            return None
 
     def consumer(self, **settings: Any) -> Consumer:
         """A consumer without a group that reads committed records only."""

@@ -26,6 +26,8 @@ from towpath.pipeline import Pipeline
 
 #: How much of the topic is read to find the causes: at most so many of its newest records, bytes and seconds.
 NEWEST, _BYTES, _SECONDS = 1_000, 32 * 1024 * 1024, 3.0
+#: So many records are returned with the causes.
+EXAMPLES = 20
 #: Connect's own headers, for records that never reached the sink because a converter failed.
 _CONNECT = {
     "topic": "__connect.errors.topic",
@@ -83,6 +85,8 @@ class DeadLetters:
     count: int
     complete: bool
     causes: tuple[Cause, ...]
+    newest: tuple[DeadLetter, ...] = ()
+    """A few of the newest records, the newest first."""
 
 
 def dead_letter(message: Message) -> DeadLetter:
@@ -120,7 +124,8 @@ def summarize(pipeline: Pipeline, topics: Topics, existing: dict[str, Topic]) ->
     counted = Counter((letter.namespace, letter.code, letter.reason) for letter in newest.values())
     complete = finished and start == first
     causes = tuple(Cause(*cause, number) for cause, number in counted.most_common())
-    return DeadLetters(len(newest) if complete else end - first, complete, causes)
+    shown = tuple(reversed(newest.values()))[:EXAMPLES]
+    return DeadLetters(len(newest) if complete else end - first, complete, causes, shown)
 
 
 def _newest(topics: Topics, topic: str, start: int, end: int) -> tuple[dict[tuple[str, int, int], DeadLetter], bool]:

@@ -17,7 +17,7 @@ from towpath.errors import TopicError
 from towpath.kafka.consume import Window, messages
 from towpath.kafka.topics import Place, Topic, Topics
 from towpath.log.lag import pipeline_ends
-from towpath.log.records import headers_of, is_key
+from towpath.log.records import contract_headers, ends_documents, is_key
 from towpath.log.unprotected import is_update
 from towpath.namespaces import namespace_of
 from towpath.pipeline import ClusterTime, Pipeline, cluster_time
@@ -204,6 +204,8 @@ class Scan:
         key = message.key()
         if is_key(key) and is_update(message.value()):
             self.updated.setdefault(key, offset)
+        elif ends_documents(key, message.value()):
+            self.updated.clear()  # nothing has to rebuild them
 
     def gathered(self) -> None:
         """End the first pass."""
@@ -238,7 +240,7 @@ class Scan:
 
 def _time(message: Message) -> ClusterTime:
     try:
-        return cluster_time(dict(headers_of(message))["t"].decode())
-    except (KeyError, ValueError, AttributeError) as error:
+        return cluster_time(contract_headers(message)["t"])
+    except ValueError as error:
         where = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
         raise TopicError(f"{where}: a record without a cluster time: Towpath did not write it") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard
 
@@ -13,7 +14,9 @@ from confluent_kafka import Message
 
 from towpath.errors import TowpathError
 
-Kind = Literal["document", "update", "delete"]
+Kind = Literal["document", "update", "delete", "ddl"]
+#: The newest version of the record contract; all up to it can be read. Updates with splices have 3, schema changes 4.
+CONTRACT = 4
 
 _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
     document_class=SON,
@@ -25,6 +28,8 @@ _OPTIONS: CodecOptions[SON[str, Any]] = CodecOptions(
 NOT_BSON = (bson.errors.BSONError, RecursionError, OverflowError, IndexError)
 _DEEPEST = 250  # levels of nesting: the maximum of mongod's `maxBSONDepth`
 _LEVEL = 8  # the least bytes of a level
+_HEADERS = ("v", "op", "t", "at")
+_SPLICE = "$splice"
 _LONGEST_MS = 2**63  # the limit of a 64-bit clock
 
 
@@ -71,6 +76,21 @@ def is_key(raw: object) -> TypeGuard[bytes]:
     return list(key) == ["_id"] and (len(raw) < _DEEPEST * _LEVEL or not _is_too_deep(key))
 
 
+def is_schema_change(key: object) -> TypeGuard[bytes]:
+    """Whether these bytes are `{ddl: <id>}`, the key of a schema change, which is about no document."""
+    return isinstance(key, bytes) and key[4:9] == b"\x02ddl\0"
+
+
+def ends_documents(key: object, value: object) -> bool:
+    """Whether a record is a schema change with which all documents before it in its topic are gone."""
+    if not is_schema_change(key) or not isinstance(value, bytes):
+        return False
+    try:
+        return bson.decode(value, _OPTIONS).get("ddl") in ("drop", "rename", "replace")
+    except NOT_BSON:
+        return False
+
+
 def _is_too_deep(value: Any) -> bool:
     """Whether it is nested deeper than any server stores: code that orders or prints an `_id` is recursive."""
     level = [value]
@@ -93,19 +113,61 @@ def readable(raw: bytes | None, *, canonical: bool) -> str | None:
 
 
 def extended_json(raw: bytes, *, canonical: bool) -> str:
+    return _json(bson.decode(raw, _OPTIONS), canonical=canonical)
+
+
+def _json(value: Any, *, canonical: bool) -> str:
     options: JSONOptions = CANONICAL_JSON_OPTIONS if canonical else RELAXED_JSON_OPTIONS
-    return dumps(bson.decode(raw, _OPTIONS), json_options=options, ensure_ascii=False)
+    return dumps(value, json_options=options, ensure_ascii=False)
+
+
+def in_short(raw: bytes, *, canonical: bool) -> str | None:
+    """An update with splices for people, such as `readings: -1 at 0, +1 at 1000 [{"n": 1}]; {"$set": {"m": 2}}`.
+
+    None for any other value, and where the splices break the contract.
+    """
+    try:
+        parts = bson.decode(raw, _OPTIONS)
+        splices = parts.pop(_SPLICE).items()
+        texts = [f"{path}: {', '.join(_edits(splice[1:], canonical=canonical))}" for path, splice in splices]
+        return "; ".join([*texts, _json(parts, canonical=canonical)] if parts else texts)
+    except (KeyError, TypeError, ValueError, AttributeError, *NOT_BSON):
+        return None
+
+
+def schema_change_in_short(raw: bytes, *, canonical: bool) -> str | None:
+    """A schema change for people, such as `rename a.b to a.c {"indexes": […]}`; None if it breaks the contract."""
+    try:
+        parts = bson.decode(raw, _OPTIONS)
+        change = f"{parts.pop('ddl')} {parts.pop('ns')}"
+        to, _ = parts.pop("to", ""), parts.pop("topics", None)
+        rest = _json(parts, canonical=canonical) if parts else ""
+        return " ".join(filter(None, (change, f"to {to}" if to else "", rest)))
+    except (KeyError, TypeError, ValueError, *NOT_BSON):
+        return None
+
+
+def _edits(edits: Iterable[Any], *, canonical: bool) -> Iterator[str]:
+    for at, deleted, inserted in edits:
+        removal = f"-{deleted} " if deleted else ""
+        addition = f"+{len(inserted)} at {at} {_json(inserted, canonical=canonical)}" if inserted else f"at {at}"
+        yield removal + addition
 
 
 def record(message: Message) -> Record:
     """The record in a Kafka message. Raises `TowpathError` for one that breaks the record contract."""
     place = f"{message.topic()}, partition {message.partition()}, offset {message.offset()}"
     key, value = message.key(), message.value()
-    headers = {name: text for name, text in headers_of(message) if isinstance(text, bytes)}
-    if headers.get("v") != b"1":
-        raise TowpathError(f"{place}: not a record of Towpath's (header v is {headers.get('v')!r})")
-    if not is_key(key):
+    headers = contract_headers(message)
+    if not (headers["v"].isdigit() and 1 <= int(headers["v"][:9]) <= CONTRACT):
+        raise TowpathError(
+            f"{place}: not a record that this version of Towpath can read (header v is {headers['v']!r}, and it knows"
+            f" the record contract up to version {CONTRACT})"
+        )
+    if not (is_schema_change(key) or is_key(key)):
         raise TowpathError(f"{place}: not a record of Towpath's (its key is not {{_id: …}})")
+    if missing := [name for name, text in headers.items() if not text]:
+        raise TowpathError(f"{place}: a record that breaks the contract: its headers have no {missing[0]}")
     raw = value if isinstance(value, bytes) else None
     try:
         return Record(
@@ -113,14 +175,14 @@ def record(message: Message) -> Record:
             partition=message.partition() or 0,
             offset=message.offset() or 0,
             time_ms=message.timestamp()[1],
-            kind=_kind(raw),
-            op=headers["op"].decode(),
-            cluster_time=headers["t"].decode(),
+            kind="ddl" if is_schema_change(key) else _kind(raw),
+            op=headers["op"],
+            cluster_time=headers["t"],
             at_ms=_milliseconds(headers["at"]),
             key=key,
             value=raw,
         )
-    except (KeyError, ValueError, *NOT_BSON) as error:
+    except (ValueError, *NOT_BSON) as error:
         raise TowpathError(f"{place}: a record that breaks the contract: {error!r}") from error
 
 
@@ -131,20 +193,30 @@ def _kind(value: bytes | None) -> Kind:
     return "document" if "_id" in bson.decode(value, _OPTIONS) else "update"
 
 
+def contract_headers(message: Message) -> dict[str, str]:
+    """What the record contract says of a message: version `v`, operation `op`, cluster time `t`, the source's wall
+    clock `at`; empty texts for what is not there. Version 1 has a header for each, later ones all in the header `v`.
+    """
+    headers = {name: text.decode(errors="replace") for name, text in headers_of(message) if isinstance(text, bytes)}
+    parts = headers.get("v", "").split(" ")
+    if len(parts) > 1:
+        headers.update(zip(_HEADERS, parts, strict=False))
+    return {name: headers.get(name, "") for name in _HEADERS}
+
+
 def headers_of(message: Message) -> list[tuple[str, Any]]:
     return list(message.headers() or [])  # type: ignore[arg-type]  # librdkafka always hands out pairs
 
 
 def source_milliseconds(message: Message) -> int | None:
     """The source's wall clock in a message's header `at`, ms since the epoch; None without such a header."""
-    header = dict(headers_of(message)).get("at")
     try:
-        return _milliseconds(header) if isinstance(header, bytes) else None
+        return _milliseconds(contract_headers(message)["at"])
     except ValueError:
         return None  # not written by Towpath
 
 
-def _milliseconds(text: bytes) -> int:
+def _milliseconds(text: str) -> int:
     """Raises `ValueError` for anything but a number of milliseconds."""
     time_ms = int(text) if len(text) <= 20 else _LONGEST_MS
     if not -_LONGEST_MS < time_ms < _LONGEST_MS:

@@ -1,10 +1,11 @@
-"""A source connector's committed state: position, copies, re-read requests answered, schema changes seen."""
+"""A source connector's committed state: position, copies, re-read requests answered, schema changes seen, splices."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -44,10 +45,13 @@ class CollectionCopy:
     bytes: int
     ranges: tuple[Range, ...]
     """The ranges that have begun."""
+    pending: int = 0
+    """Documents that changed while they were copied in natural order, and are not re-read yet. Until then the log does
+    not hold their changes."""
 
     @property
     def done(self) -> bool:
-        return self.planned is not None and self.ranges_done >= self.planned
+        return self.planned is not None and self.ranges_done >= self.planned and not self.pending
 
     @property
     def ranges_done(self) -> int:
@@ -86,6 +90,46 @@ class Requests:
 
 
 @dataclass(frozen=True, slots=True)
+class Splices:
+    """What splices came to, over the life of the pipeline."""
+
+    splices: int = 0
+    """Arrays that are in the log as splices."""
+    saved: int = 0
+    """Bytes by which the records are smaller than with these arrays."""
+    dropped: int = 0
+    """Arrays that were forgotten for want of room."""
+
+    def __add__(self, other: Splices) -> Splices:
+        return Splices(self.splices + other.splices, self.saved + other.saved, self.dropped + other.dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """The rows of a collection that was renamed or replaced follow its schema change."""
+
+    namespace: str
+    start: ClusterTime
+    """Of the change."""
+    end: ClusterTime | None
+    """When the log has all rows; None until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaCapture:
+    """How far one source connector has written schema changes to the log."""
+
+    is_on: bool
+    """Whether it still does: not once `[ddl]` is removed."""
+    upto: ClusterTime | None
+    """None before the stream."""
+    refills: tuple[Refill, ...]
+    """The newest ones."""
+    trouble: str
+    """Why schema changes cannot be read at present; empty when they can."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceState:
     """All that one source connector has committed; Debezium's own connector has only a `position`."""
 
@@ -110,6 +154,9 @@ class SourceState:
     """Since when changes are missing from the log and documents are re-read instead; None when none are missing."""
     ddl: DdlHistory | None = None
     """The schema changes seen; None when the connector does not watch them."""
+    schema: SchemaCapture | None = None
+    """None when schema changes are not in the log."""
+    splices: Splices = Splices()
 
     @property
     def copying(self) -> tuple[CollectionCopy, ...]:
@@ -141,6 +188,7 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
             return SourceState(position)
         requests = [offset for partition, offset in ours if "requests" in partition]
         ddl = [offset for partition, offset in ours if "ddl" in partition]
+        splices = [offset for partition, offset in ours if "splices" in partition]
         copies = _copies(json.loads(root["namespaces"]), ours)
         return SourceState(
             position=position,
@@ -155,6 +203,8 @@ def source_state(offsets: Iterable[Mapping[str, Any]]) -> SourceState:
             closed=root.get("closed", ""),
             gap=cluster_time(root["gap"]) if root.get("gap") else None,
             ddl=ddl_history(ddl[0]) if ddl else None,
+            schema=next((_schema(offset) for partition, offset in ours if "schema" in partition), None),
+            splices=_splices(splices[0]) if splices else Splices(),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise TowpathError(f"the source connector committed offsets that cannot be understood: {error!r}") from error
@@ -170,13 +220,17 @@ def _copied(root: Mapping[str, Any], copies: Iterable[CollectionCopy]) -> Cluste
 def _copies(namespaces: Iterable[str], ours: list[tuple[Any, Any]]) -> tuple[CollectionCopy, ...]:
     plans: dict[str, Mapping[str, Any]] = {}
     ranges: dict[str, dict[int, Range]] = {}
+    pending: Counter[str] = Counter()
     for partition, offset in ours:
         if "range" in partition:
             ranges.setdefault(partition["namespace"], {})[int(partition["range"])] = _range(offset)
         elif "namespace" in partition:
             plans[partition["namespace"]] = offset
+        elif "pending" in partition:
+            pending[partition["pending"]] += int(offset["documents"])
     return tuple(
-        _copy(namespace, plans.get(namespace), ranges.get(namespace, {})) for namespace in sorted(set(namespaces))
+        replace(_copy(namespace, plans.get(namespace), ranges.get(namespace, {})), pending=pending[namespace])
+        for namespace in sorted(set(namespaces))
     )
 
 
@@ -201,6 +255,27 @@ def _range(offset: Mapping[str, Any]) -> Range:
 
 def _requests(offset: Mapping[str, Any]) -> Requests:
     return Requests(int(offset["next"]), int(offset.get("index", 0)), str(offset.get("waiting") or ""))
+
+
+def _splices(offset: Mapping[str, Any]) -> Splices:
+    return Splices(int(offset["splices"]), int(offset["saved"]), int(offset["dropped"]))
+
+
+def _schema(offset: Mapping[str, Any]) -> SchemaCapture:
+    refills = json.loads(offset.get("refills") or "[]")
+    return SchemaCapture(
+        bool(offset.get("on", True)),
+        cluster_time(offset["upto"]) if offset.get("upto") else None,
+        tuple(
+            Refill(
+                refill["namespace"],
+                cluster_time(refill["from"]),
+                cluster_time(refill["to"]) if refill.get("to") else None,
+            )
+            for refill in refills
+        ),
+        str(offset.get("trouble") or ""),
+    )
 
 
 #: Documents disappeared or appeared without a record.

@@ -14,7 +14,7 @@ from typing import Any
 from bson.raw_bson import RawBSONDocument
 
 from towpath.kafka.topics import Place
-from towpath.log.records import NOT_BSON, is_key
+from towpath.log.records import NOT_BSON, ends_documents, is_key
 
 #: A document, by its partition and key.
 Document = tuple[Place, bytes]
@@ -89,7 +89,9 @@ class Part:
         """Take in a record."""
         self.next, self.last_ms = offset + 1, time_ms
         if not is_key(key):
-            return  # not written by Towpath
+            if ends_documents(key, value):
+                self.dirty.clear()
+            return
         self.quiet = False
         if is_update(value):
             self.dirty.setdefault(key, First(offset, time_ms))

@@ -17,6 +17,7 @@ from pymongo.uri_parser import parse_uri
 
 from towpath.errors import MongoUnreachable, Refused
 from towpath.mongo.uri import without_credentials
+from towpath.mongo.versions import OLDEST, imitation, series, short
 from towpath.pipeline import ClusterTime
 from towpath.tls import Trouble, Trust, trouble
 
@@ -123,7 +124,7 @@ def connected(uri: str, side: str, *, timeout: float = 10, answer: float | None 
             raise MongoUnreachable(f"the URI of the {side} cannot be used: {error} ({_setting(side)})") from error
         try:
             yield client
-        except (ConnectionFailure, OperationFailure) as error:
+        except (ConnectionFailure, OperationFailure, ConfigurationError) as error:  # the last: an unsupported version
             if _caller(error) not in (None, id(client)):
                 raise
             raise MongoUnreachable(*_failure(uri, side, error), where=without_credentials(uri)) from error
@@ -143,11 +144,15 @@ def _caller(error: PyMongoError) -> int | None:
     return None
 
 
-def _failure(uri: str, side: str, error: ConnectionFailure | OperationFailure) -> tuple[str, str]:
+def _failure(uri: str, side: str, error: PyMongoError) -> tuple[str, str]:
     """(what happened, advice)"""
     address = without_credentials(uri)
     if isinstance(error, OperationFailure):
         return _refusal(side, address, error)
+    if isinstance(error, ConfigurationError):
+        supported = f"Towpath supports MongoDB {short(OLDEST)} and later ({_setting(side)})"
+        advice = supported if "wire version" in str(error) else f"see {_setting(side)}"
+        return f"the {side} at {address} cannot be used: {error}", advice
     parsed = _parsed(uri)
     members = [(host, port or 27017) for host, port in parsed.get("nodelist", [])]
     default = Trouble(str(error).split(", Timeout:")[0], "is it running and the address right?")
@@ -266,11 +271,27 @@ def _with_name(replica_set: ReplicaSet, side: str, lacks: str, advice: str) -> R
 
 
 def replica_set(client: Client, side: str) -> ReplicaSet:
-    """The replica set that answers on `side`. Raises `Refused` for a mongos."""
+    """The replica set that answers on `side`.
+
+    Raises `Refused` for a mongos, for a version that is not supported, and for what is not MongoDB.
+    """
     hello = client.admin.command("hello")
+    if service := imitation(host for host, _ in client.nodes):
+        raise Refused(
+            f"the {side} is {service}, which is not MongoDB: its change streams and reads differ, and it is not"
+            " supported",
+            f"name a MongoDB replica set ({_setting(side)})",
+        )
     if hello.get("msg") == "isdbgrid":
         raise Refused(
             f"the {side} is a mongos: sharded clusters are not supported", f"name a replica set ({_setting(side)})"
+        )
+    version = client.server_info()["version"]
+    known = series(tuple(map(int, version.split("-")[0].split("."))))
+    if known.support == "not supported":
+        raise Refused(
+            f"the {side} is MongoDB {version}, which is not supported: {known.words}",
+            f"upgrade it to MongoDB {short(OLDEST)} or later ({_setting(side)})",
         )
     if "setName" not in hello:
         host, port = client.address or ("", 0)

@@ -18,6 +18,12 @@ COPY_ACTIONS = ("collStats",)
 DESTINATION_ACTIONS = ("insert", "update", "remove")
 #: The exactly-once sink, `status`, `wait` and `remove` need these on the collections of the sink's positions.
 POSITION_ACTIONS = ("find", "insert", "update", "remove")
+#: With `[ddl]`: reading what existed before at the source, and making schema changes at the destination.
+DDL_SOURCE_ACTIONS = ("listIndexes",)
+DDL_DESTINATION_ACTIONS = (
+    *("find", "listCollections", "listIndexes", "createCollection", "createIndex", "dropIndex", "collMod"),
+    *("dropCollection", "renameCollectionSameDB"),
+)
 #: Comparing both sides, and `check`, also need these.
 DESTINATION_LOOKS = ("find", "listCollections", "listIndexes")
 Answer = TypeVar("Answer")

@@ -27,6 +27,7 @@ from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 from towpath.errors import TowpathError
 from towpath.mongo.client import Client
 from towpath.mongo.privileges import privileges
+from towpath.mongo.versions import WRITE_BLOCK, short
 from verifier.descriptions import version
 
 #: The mongosh command that unblocks writes by hand.
@@ -40,7 +41,6 @@ _ROLE = (
 )
 #: The action on the resource {cluster: true} with which a user can still write.
 BYPASS = "bypassWriteBlockingMode"
-_SINCE = (6, 0)
 _ON = 2  # of repl.userWriteBlockMode; 1 is off, 0 is not known yet
 _TRY_S, _PAUSE_S, _POLL_S = 2.0, 1.0, 0.01
 
@@ -62,11 +62,13 @@ def trouble(client: Client) -> str:
             f' db.getSiblingDB("{database}").runCommand({{grantRolesToUser: "{user}",'
             ' roles: [{role: "towpathBlocker", db: "admin"}]})'
         )
-    level = version(client)
-    if level < _SINCE:
+    level, server = version(client), tuple(client.server_info()["versionArray"][:2])
+    if level < WRITE_BLOCK:
+        step = "upgrade the servers" if server < WRITE_BLOCK else "finish the upgrade"
         return (
-            f"MongoDB {level[0]}.{level[1]} (featureCompatibilityVersion) cannot block writes: that needs 6.0; raise it"
-            ' with db.adminCommand({setFeatureCompatibilityVersion: "6.0"}), or stop the applications\' writes'
+            f"MongoDB {short(level)} (featureCompatibilityVersion) cannot block writes: that needs"
+            f" {short(WRITE_BLOCK)}; stop the applications' writes yourself (--stop-with, or by hand), or {step}:"
+            f' db.adminCommand({{setFeatureCompatibilityVersion: "{short(max(server, WRITE_BLOCK))}"}})'
         )
     return ""
 

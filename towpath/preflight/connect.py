@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -18,10 +18,12 @@ from towpath.pipeline import Pipeline
 
 SUBJECT = "connect"
 _EXACTLY_ONCE = "exactly.once.support"
-_URIS = ("mongodb.connection.string", "connection.uri")
-#: The messages of Debezium and mongo-kafka for text that is not a URI, such as an unresolved `${file:…}`. Connect's
-#: validation has no codes.
-_NO_URI = ("Invalid connection string", "must start with")
+_SOURCE = "io.towpath.source.MongoSource"
+_HEAP = "towpath.worker.heap"
+_HEAP_CODE = "TWP-WORKER-HEAP"
+#: Of a worker that takes documents of 16 MB, and has a splice cache of up to the default's size.
+_LEAST_HEAP_MB = 1024
+_USUAL_CACHE_MB = 64
 
 
 def workers(inventory: Inventory) -> Iterator[Finding]:
@@ -36,7 +38,47 @@ def connectors(inventory: Inventory) -> Iterator[Finding]:
     if not missing:
         versions = [f"{name.rsplit('.', 1)[-1]} {inventory.plugins[name]}" for name in plugins(inventory.pipeline)]
         yield ok(SUBJECT, f"the worker that answered has the plugins {', '.join(versions)}")
+        if inventory.pipeline.has_own_source:
+            yield from heap(inventory.connect.recommended(_SOURCE, _HEAP), inventory.pipeline.splice_cache)
         yield from _validated(inventory)
+
+
+def least_heap(splice_cache: int) -> int:
+    """In MB, for a worker of a pipeline with a splice cache of so many bytes."""
+    return _LEAST_HEAP_MB + max(0, splice_cache // 2**20 - _USUAL_CACHE_MB)
+
+
+def heap(values: Sequence[str], splice_cache: int) -> Iterator[Finding]:
+    """Judge the heap of the worker that answered: `heap=…` and `new=…` (what new objects can get of it), in bytes.
+
+    An earlier version of the plugin, and a JVM other than HotSpot, give no values: then there is no finding.
+    """
+    sizes = {name: int(size) // 2**20 for name, _, size in (value.partition("=") for value in values)}
+    if not sizes:
+        return
+    heap, new = sizes["heap"], min(sizes["new"], sizes["heap"])  # a collector without a limit reports a huge one
+    found = f"the worker that answered has a heap of {heap:,} MB, {new:,} MB of it for new objects"
+    needed = least_heap(splice_cache)
+    least = max(heap, needed)
+    advice = f'KAFKA_HEAP_OPTS="-Xmx{least}m -Xmn{least // 2}m" on every worker, and restart them'
+    if heap < needed:
+        yield warning(
+            SUBJECT,
+            f"{found}: documents of up to 16 MB and [capture] splice_cache need a heap of {needed:,} MB, so a task may"
+            " run out of memory",
+            advice,
+            code=_HEAP_CODE,
+        )
+    elif 3 * new <= heap:
+        yield warning(
+            SUBJECT,
+            f"{found}: most of what a worker allocates lives as long as one batch, and with a third of the heap or less"
+            " the collector copies those records again and again",
+            advice,
+            code=_HEAP_CODE,
+        )
+    else:
+        yield ok(SUBJECT, found)
 
 
 def foreign_connectors(inventory: Inventory) -> Iterator[Finding]:
@@ -55,7 +97,9 @@ def exposed(pipeline: Pipeline) -> Iterator[Finding]:
             SUBJECT,
             f"its REST API at {host} has no authentication: anyone who reaches it can make the workers read any file"
             " that they have access to, including the one with the URIs",
-            "let it listen on loopback only, or require a password or a certificate (README, Security)",
+            "make sure that the cluster enforces the NetworkPolicies that guard it (docs/how-to/kubernetes.md#secrets)"
+            if pipeline.has_operator
+            else "let it listen on loopback only, or require a password or a certificate (docs/how-to/secure.md)",
         )
     elif url.scheme == "http":
         yield warning(
@@ -98,7 +142,10 @@ def _validated(inventory: Inventory) -> Iterator[Finding]:
         yield warning(
             SUBJECT,
             f"{pipeline.secrets} and the pipeline file hold different URIs, so the connectors were not validated",
-            "run `towpath deploy`, which rewrites the former and restarts the connectors",
+            "run `towpath manifests PIPELINE --credentials FILE`, write its output into the Secret of the workers, and"
+            " restart the connectors"
+            if pipeline.has_operator
+            else "run `towpath deploy`, which rewrites the former and restarts the connectors",
         )
         return
     for name, config in definitions(pipeline).items():
@@ -154,14 +201,11 @@ def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
             " is captured again and appears twice in the log",
             enable,
         )
-    if key in _URIS and any(words in message for words in _NO_URI):
+    if credentials.is_unresolved(key, message):
         return error(
             subject,
             f"the worker finds no URI through ${{file:{pipeline.secrets}:…}}: {message}",
-            "on every worker set config.providers=file and"
-            " config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider; if"
-            f" config.providers.file.param.allowed.paths is set, add {pipeline.secrets.parent} to it; the file on the"
-            " workers' machines must be the one that deploy writes",
+            credentials.advice(pipeline.secrets),
         )
     advice = f"correct {key}; deploy would stop with the same message"
     return error(subject, f"{key}: {message}", advice, where=key, code=code_of(message))
@@ -169,6 +213,13 @@ def _fault(subject: str, key: str, message: str, pipeline: Pipeline) -> Finding:
 
 def _unread(name: str, pipeline: Pipeline) -> Finding:
     subject = f"{SUBJECT} {name}"
+    if pipeline.has_operator:
+        return error(
+            subject,
+            f"the worker cannot read {pipeline.secrets}",
+            f"the Secret {pipeline.name}-workers has to have {pipeline.secrets.name}, and to be mounted at"
+            f" {pipeline.secrets.parent} in the workers (docs/how-to/kubernetes.md)",
+        )
     if not pipeline.secrets.exists():
         return ok(subject, f"the worker resolves ${{file:…}}; {pipeline.secrets} does not exist yet, deploy writes it")
     return error(

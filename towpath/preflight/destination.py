@@ -8,12 +8,18 @@ from typing import Any
 
 from pymongo.uri_parser import parse_uri
 
-from towpath.bookkeeping.positions import DATABASE, OFFSETS, TASKS
+from towpath.bookkeeping.positions import DATABASE, OFFSETS, SCHEMA_CHANGES, TASKS
 from towpath.deploy import preconditions
 from towpath.deploy.inventory import Inventory
 from towpath.finding import Finding, Precondition, error, ok, warning
 from towpath.mongo.client import Client, Collection
-from towpath.mongo.privileges import DESTINATION_ACTIONS, DESTINATION_LOOKS, POSITION_ACTIONS, Privileges
+from towpath.mongo.privileges import (
+    DDL_DESTINATION_ACTIONS,
+    DESTINATION_ACTIONS,
+    DESTINATION_LOOKS,
+    POSITION_ACTIONS,
+    Privileges,
+)
 from towpath.pipeline import Pipeline
 from towpath.preflight import cluster, connect, source
 from towpath.text import counted, first_few
@@ -55,6 +61,8 @@ def privileged(inventory: Inventory) -> Iterator[Finding]:
         yield ok(SIDE, "no user is authenticated, so the server must be without access control")
         return
     yield from _writes(granted, _targets(inventory))
+    if inventory.pipeline.ddl:
+        yield from schema_changes(granted, _targets(inventory))
     yield from _positions(granted, inventory.pipeline)
     yield from _validation(granted, inventory.pipeline)
 
@@ -136,11 +144,28 @@ def _writes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
         )
 
 
+def schema_changes(granted: Privileges, targets: Sequence[str]) -> Iterator[Finding]:
+    """The sink may make the schema changes of [ddl], also of collections that come later."""
+    databases = sorted({name.partition(".")[0] for name in targets})
+    lacking = {name: missing for name in databases if (missing := granted.missing(DDL_DESTINATION_ACTIONS, f"{name}."))}
+    if lacking:
+        name, missing = next(iter(lacking.items()))
+        yield error(
+            SIDE,
+            f"the user {granted.user} may not {', '.join(missing)} in all of the database {name}"
+            + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else "")
+            + ", as [ddl] needs it",
+            f"{granted.grant((role, database) for database in lacking for role in ('readWrite', 'dbAdmin'))}, or the"
+            " privileges in docs/how-to/secure.md, or leave [ddl] out",
+        )
+
+
 def _positions(granted: Privileges, pipeline: Pipeline) -> Iterator[Finding]:
     """The exactly-once sink may write its positions."""
     if not pipeline.exactly_once:
         return
-    places = [f"{DATABASE}.{name}" for name in (OFFSETS, TASKS)]
+    of_schema = (SCHEMA_CHANGES,) if pipeline.ddl else ()
+    places = [f"{DATABASE}.{name}" for name in (OFFSETS, TASKS, *of_schema)]
     missing = dict.fromkeys(action for place in places for action in granted.missing(POSITION_ACTIONS, place))
     if missing:
         yield error(
@@ -212,7 +237,7 @@ def _documents(subject: str, count: int, *, deployed: bool) -> Iterator[Finding]
 def _options(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:
     subject, options = f"destination {collection.namespace}", collection.options
     database, name = collection.namespace.split(".", 1)
-    if "validator" in options and options.get("validationAction", "error") == "error":
+    if "validator" in options and options.get("validationAction") != "warn":  # 8.1 has errorAndLog too
         yield warning(
             subject,
             f"has a validator, which may refuse what the source accepted: {_refused(pipeline)}",

@@ -10,7 +10,7 @@ from towpath.deploy import preconditions
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
 from towpath.errors import Refused, TowpathError
-from towpath.finding import Finding, Precondition, ok, refusal
+from towpath.finding import Finding, Precondition, error, ok, refusal, warning
 from towpath.preflight import connect, destination, file, kafka, log, source
 from towpath.session import Session
 from towpath.text import counted
@@ -30,8 +30,18 @@ def everything(session: Session, path: Path, create_stopped: Collection[str] = (
 
     `create_stopped`: names of the connectors that `deploy` would create but not start.
     """
-    inventory = Inventory(session.pipeline, session.connect, session.topics, create_stopped=create_stopped)
-    inventory.unreachable = _unreachable(inventory)
+    yield from findings(inventory(session, create_stopped), session, path)
+
+
+def inventory(session: Session, create_stopped: Collection[str] = ()) -> Inventory:
+    """The inventory of a pipeline, which knows the servers that do not answer."""
+    found = Inventory(session.pipeline, session.connect, session.topics, create_stopped=create_stopped)
+    found.unreachable = _unreachable(found)
+    return found
+
+
+def findings(inventory: Inventory, session: Session, path: Path) -> Iterator[Finding]:
+    """As `everything`, of an inventory that is asked further afterwards."""
     yield from file.check(session.pipeline, path)
     failed = False
     for subject, rules in _SERVERS:
@@ -81,9 +91,15 @@ def _deployment(inventory: Inventory) -> Iterator[Finding]:
     if refused:
         return
     try:
-        changes = Deployment(inventory).changes()
+        deployment = Deployment(inventory)
+        changes, differences = deployment.changes(), deployment.differences()
     except TowpathError as failure:
         yield refusal(_DEPLOY, failure)
+        return
+    for difference in differences:
+        report = warning if difference.is_missing else error
+        yield report(_DEPLOY, difference.description, difference.advice)
+    if differences and not changes:
         return
     if not changes:
         yield ok(_DEPLOY, "nothing to change: everything matches the file")

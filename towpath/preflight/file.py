@@ -20,10 +20,11 @@ def check(pipeline: Pipeline, path: Path) -> Iterator[Finding]:
     size = f"{counted(pipeline.partitions, 'partition')}, {counted(pipeline.tasks, 'task')}"
     yield ok(_SUBJECT, f"{path}: pipeline {pipeline.name}, {size}")
     yield from _collections(pipeline)
+    yield from _copy(pipeline)
     yield from _writes(pipeline)
     yield from _retention(pipeline)
     yield from log.plan(pipeline)
-    yield from _secrets(pipeline.secrets)
+    yield from _secrets(pipeline)
 
 
 def _collections(pipeline: Pipeline) -> Iterator[Finding]:
@@ -34,6 +35,16 @@ def _collections(pipeline: Pipeline) -> Iterator[Finding]:
                 f"[collections.rename] names {namespace}, which [collections] does not include: it has no effect",
                 "correct the name (the left side is the namespace at the source), or remove the line",
             )
+
+
+def _copy(pipeline: Pipeline) -> Iterator[Finding]:
+    if pipeline.copy.tasks > 1 and pipeline.copy.method != "towpath":
+        yield warning(
+            _SUBJECT,
+            f'[capture] copy_tasks = {pipeline.copy.tasks} has no effect: copy = "{pipeline.copy.method}", and only'
+            ' copy = "towpath" is shared by tasks',
+            "remove copy_tasks",
+        )
 
 
 def _writes(pipeline: Pipeline) -> Iterator[Finding]:
@@ -64,12 +75,14 @@ def _retention(pipeline: Pipeline) -> Iterator[Finding]:
         )
 
 
-def _secrets(file: Path) -> Iterator[Finding]:
+def _secrets(pipeline: Pipeline) -> Iterator[Finding]:
     """Other users cannot read the secrets file, if it is on this machine."""
+    file = pipeline.secrets
+    origin = f"the Secret {pipeline.name}-workers has it" if pipeline.has_operator else "deploy writes it"
     try:
         mode = file.stat().st_mode
     except OSError:
-        yield ok(_SUBJECT, f"{file}, from which the workers read both URIs, is not on this machine; deploy writes it")
+        yield ok(_SUBJECT, f"{file}, from which the workers read both URIs, is not on this machine; {origin}")
         return
     if mode & stat.S_IRWXO:
         access = f"{file} holds both URIs, and all users of this machine have access to it (mode {mode & 0o777:04o})"

@@ -27,7 +27,7 @@ def brokers(inventory: Inventory) -> Iterator[Finding]:
     yield ok(SUBJECT, f"{inventory.pipeline.bootstrap}: {count}, cluster {inventory.kafka_cluster}")
     for number in inventory.brokers:
         try:
-            settings = inventory.topics.broker_settings(number)
+            settings = inventory.broker_settings(number)
         except TopicError as refused:  # only this check needs the privilege to read them
             yield warning(SUBJECT, refused.what, refused.advice or "grant it, or check them as another user")
             continue

@@ -16,7 +16,8 @@ from towpath.deploy import preconditions
 from towpath.deploy.inventory import Inventory
 from towpath.finding import Finding, Precondition, error, ok, warning
 from towpath.mongo.client import Client
-from towpath.mongo.privileges import COPY_ACTIONS, SOURCE_ACTIONS
+from towpath.mongo.privileges import COPY_ACTIONS, DDL_SOURCE_ACTIONS, SOURCE_ACTIONS
+from towpath.mongo.versions import EXPANDED_EVENTS, short
 from towpath.pipeline import Pipeline
 from towpath.preflight import cluster, connect, log
 from towpath.text import counted, first_few
@@ -31,7 +32,9 @@ def servers(inventory: Inventory) -> Iterator[Finding]:
 
 def _actions(inventory: Inventory) -> tuple[str, ...]:
     """The actions that capture needs."""
-    return SOURCE_ACTIONS + (COPY_ACTIONS if inventory.pipeline.copy.method == "towpath" else ())
+    pipeline = inventory.pipeline
+    of_copy = COPY_ACTIONS if pipeline.copy.method == "towpath" else ()
+    return SOURCE_ACTIONS + of_copy + (DDL_SOURCE_ACTIONS if pipeline.ddl else ())
 
 
 def _missing(inventory: Inventory) -> list[str]:
@@ -73,17 +76,19 @@ def copy_time(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _total(inventory: Inventory) -> tuple[int, int]:
-    """(documents, bytes) of all collections."""
+    """(documents, bytes) of all collections; 0 bytes where the user may not read `$collStats`."""
     extents = inventory.extents.values()
-    return sum(documents for documents, _ in extents), sum(size for _, size in extents)
+    return sum(extent.documents for extent in extents), sum(extent.bytes or 0 for extent in extents)
 
 
 def collections(inventory: Inventory) -> Iterator[Finding]:
     """The collections that match are supported, and samples of them show no traps."""
     if _missing(inventory):
         return
-    for check in (preconditions.included, preconditions.kinds, preconditions.names):
+    for check in (preconditions.included, preconditions.kinds):
         yield from check(inventory)
+    if "kafka" not in inventory.unreachable:
+        yield from preconditions.names(inventory)  # which topics exist
     for collection in inventory.collections:
         subject = f"{SIDE} {collection.namespace}"
         if collection.kind == "view":
@@ -95,7 +100,7 @@ def collections(inventory: Inventory) -> Iterator[Finding]:
                 "make the collection at the destination capped too, or leave it out with [collections] exclude",
             )
         if collection.kind == "collection":
-            count, _ = inventory.extents[collection.namespace]
+            count = inventory.extents[collection.namespace].documents
             yield from inventory.source.ask(partial(_sample, collection.namespace, count, inventory.pipeline))
     documents, size = _total(inventory)
     listed = ", ".join(inventory.namespaces) if len(inventory.namespaces) <= _SHOWN else ""
@@ -103,8 +108,25 @@ def collections(inventory: Inventory) -> Iterator[Finding]:
     yield ok(SIDE, f"matching collections: {listed or len(inventory.namespaces)}; {total}")
 
 
+def schema_changes(inventory: Inventory) -> Iterator[Finding]:
+    """The source reports schema changes, at least if [ddl] needs them."""
+    if (level := inventory.source.level) >= EXPANDED_EVENTS:
+        return
+    found = f"MongoDB {short(level)} does not report schema changes"
+    upgrade = f"upgrade the source to MongoDB {short(EXPANDED_EVENTS)} (and its featureCompatibilityVersion)"
+    if inventory.pipeline.ddl:
+        yield error(SIDE, f"{found}, which [ddl] needs", f"{upgrade}, or remove [ddl]")
+    else:
+        yield warning(
+            SIDE,
+            f"{found}: `status` will not show drops, renames, indexes and options that change at the source",
+            f"{upgrade}; until then, `towpath prepare` and `towpath verify` find them when they run",
+        )
+
+
 PRECONDITIONS = (
     Precondition(servers),
+    Precondition(schema_changes),
     Precondition(privileged),
     Precondition(oplog, required=False),
     Precondition(collections, required=False),

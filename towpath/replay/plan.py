@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from connectors.configs import definitions
+from connectors.configs import DDL_REPLAY, definitions
 from connectors.rest import Connect
 from towpath.deploy import credentials
 from towpath.deploy.inventory import DESTINATION_SET
@@ -194,6 +194,7 @@ def definition(replay: Replay) -> dict[str, str]:
         config["topics"] = ",".join(plan.topics)
     return config | {
         "towpath.until": str(plan.until) if plan.until else "",
+        DDL_REPLAY: "true",
         DESTINATION_SET: str(replay.destination),
         REPLAY_OF: replay.pipeline.name,
         PLAN: json.dumps(plan.as_json(), separators=(",", ":")),

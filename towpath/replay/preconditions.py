@@ -12,7 +12,7 @@ from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Cluster
 from towpath.deploy.other_pipelines import writers
 from towpath.errors import MongoUnreachable, NoSuchConnector
 from towpath.finding import Finding, Preconditions, error, required, warning
-from towpath.log.source_offsets import SELECTION, SourceState, read_state
+from towpath.log.source_offsets import SELECTION, Refill, SourceState, read_state
 from towpath.mongo.client import REPLAY_SIDE, Client, ReplicaSet, collections, replay_set
 from towpath.namespaces import namespace_of
 from towpath.pipeline import ClusterTime, Pipeline
@@ -49,6 +49,8 @@ class CaptureState:
     """Whether the initial copy is done, also of namespaces that were added later."""
     gap: ClusterTime | None = None
     """Since when changes are missing, which an unfinished resnapshot will replace."""
+    refills: tuple[Refill, ...] = ()
+    """Collections that were renamed or replaced, whose rows came after that."""
 
 
 def capture_state(pipeline: Pipeline, connect: Connect) -> CaptureState:
@@ -73,6 +75,7 @@ def capture_state(pipeline: Pipeline, connect: Connect) -> CaptureState:
             for state, selection in zip(states, selections, strict=True)
         ),
         gap=min((state.gap for state in states if state.gap is not None), default=None),
+        refills=tuple(refill for state in states if state.schema for refill in state.schema.refills),
     )
 
 
@@ -249,6 +252,22 @@ def point_in_time(inventory: ReplayInventory) -> Iterator[Finding]:
             f" {format_time(capture.passed)} is in the log so far",
             "give an earlier point in time, or wait",
         )
+    else:
+        yield from _within_refills(until, inventory)
+
+
+def _within_refills(until: ClusterTime, inventory: ReplayInventory) -> Iterator[Finding]:
+    """At --until, the log has all rows of each collection that was renamed or replaced."""
+    pattern = chosen(inventory.pipeline, inventory.options.only)
+    for refill in inventory.capture.refills:
+        if pattern.matches(refill.namespace) and refill.start <= until and (refill.end is None or until < refill.end):
+            end = "they are not all there yet" if refill.end is None else f"they are all there at {refill.end}"
+            or_later = f", or {format_time(refill.end)} or a later one" if refill.end else ""
+            yield _error(
+                f"--until {format_time(until)}: {refill.namespace} was renamed or replaced at"
+                f" {format_time(refill.start)}, and its documents follow in the log; {end}",
+                f"give a point in time before {format_time(refill.start)}{or_later}",
+            )
 
 
 def one_writer(inventory: ReplayInventory) -> Iterator[Finding]:
@@ -271,10 +290,14 @@ def one_writer(inventory: ReplayInventory) -> Iterator[Finding]:
 
 
 def writable(inventory: Inventory) -> Iterator[Finding]:
-    """No view and no time-series collection is in the place of a collection."""
+    """No view and no time-series collection is in the place of a collection.
+
+    With [ddl] the log has views too, and the sink sees for itself what is in their place.
+    """
     databases = sorted({target.partition(".")[0] for target in inventory.targets})
     for collection in inventory.target.ask(partial(collections, databases=databases)):
-        if collection.namespace in inventory.targets and collection.kind != "collection":
+        is_view = inventory.pipeline.ddl is not None and collection.kind == "view"
+        if collection.namespace in inventory.targets and collection.kind != "collection" and not is_view:
             place = f"{collection.namespace} is a {collection.kind} at the {inventory.target.side}"
             yield _error(f"{place}: documents cannot be written to it", "")
 
@@ -307,9 +330,12 @@ OF_REPLAY: Preconditions[ReplayInventory] = required(
 
 
 def document_counts(client: Client, targets: Iterable[str]) -> dict[str, int]:
-    """Namespace → its number of documents, where not 0."""
+    """Namespace → its number of documents, where not 0; views have none."""
     counts: dict[str, int] = {}
-    for target in targets:
+    targets = tuple(targets)
+    existing = collections(client, sorted({target.partition(".")[0] for target in targets}))
+    views = {collection.namespace for collection in existing if collection.kind == "view"}
+    for target in (target for target in targets if target not in views):
         database, collection = target.split(".", 1)
         documents = client[database][collection]
         if documents.find_one({}, {"_id": 1}) is not None:

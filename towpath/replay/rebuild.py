@@ -14,8 +14,9 @@ from bson.max_key import MaxKey
 from pymongo import ReadPreference, WriteConcern
 from pymongo.collection import Collection
 
+from connectors.configs import DDL_REPLAY
 from connectors.control import statuses, stop_sink
-from towpath.bookkeeping import cutover, positions
+from towpath.bookkeeping import cutover, positions, schema_changes
 from towpath.bookkeeping.positions import DATABASE, OFFSETS, REBUILDS
 from towpath.deploy.other_pipelines import refuse_loop_on_resuming
 from towpath.errors import Refused
@@ -27,8 +28,8 @@ from towpath.log.integrity import LogCheck
 from towpath.log.lag import measure
 from towpath.mongo.client import Client, briefly, connected
 from towpath.pipeline import Pipeline
-from towpath.replay.plan import RebuildOptions, Start, namespaces
-from towpath.replay.preconditions import OF_MODE, OF_REBUILD, Inventory, document_counts
+from towpath.replay.plan import RebuildOptions, Start
+from towpath.replay.preconditions import OF_MODE, OF_REBUILD, Inventory
 from towpath.replay.sink_run import SinkRun
 from towpath.replay.steps import Confirm, Report, check_log, empty, question
 from towpath.replay.verdict import Verdict
@@ -99,6 +100,7 @@ def rebuild(session: Session, options: RebuildOptions, report: Report, confirm: 
         session.connect.restart(pipeline.sink_connector, only_failed=True)
     run = SinkRun(session, "rebuild", pipeline, pipeline.sink_connector, "destination", rebuild)
     run.wait_until_applied(options.timeout, "`towpath status` shows it as well", report)
+    _set_replay(session, None)
     with connected(pipeline.destination_uri, "destination") as client:
         _markers(client).delete_one({"_id": pipeline.name})
     return Verdict.of(run, check, resumed=existing is not None)
@@ -150,11 +152,22 @@ def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
             offsets.delete_many({"_id": {"$gte": prefix, "$lte": last}})  # uses the _id index
         if rebuild.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, pipeline, rebuild.late, datetime.now(UTC))
-        targets = [pipeline.renames.destination(name) for name in namespaces(pipeline, rebuild.log)]
-        empty(client, document_counts(client, targets), session.say)
+        if pipeline.ddl or schema_changes.exist(client, pipeline):
+            _set_replay(session, "true")
+        schema_changes.forget(client, pipeline, rebuild.topics if rebuild.only else None)
+        empty(session, client, rebuild.log)
         emptied = replace(rebuild, phase="applying")
         mark(client, pipeline, emptied)
     return emptied
+
+
+def _set_replay(session: Session, value: str | None) -> None:
+    """Have the sink make schema changes as a replay does, or no longer."""
+    connect, name = session.connect, session.pipeline.sink_connector
+    config = connect.config(name) or {}
+    if config.get(DDL_REPLAY) != value:
+        rest = {key: text for key, text in config.items() if key != DDL_REPLAY}
+        connect.put(name, rest | ({DDL_REPLAY: value} if value else {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from connectors.control import Wait
+from towpath.barrier import holdup
 from towpath.bookkeeping import positions
 from towpath.bookkeeping.positions import Applied
 from towpath.errors import NoSuchConnector, NotYet, TowpathError
@@ -65,7 +66,9 @@ class SinkRun:
                 done = progress.done
                 waiting.extend()
             if progress.done < progress.of:
-                raise NotYet(f"it has applied {progress.done:,} of {progress.of:,} records")
+                held_up = holdup(self.sink, self.start.topics)
+                words = f"it has applied {progress.done:,} of {progress.of:,} records"
+                raise NotYet(f"{words}; {held_up}" if held_up else words)
             return progress
 
         try:

@@ -6,8 +6,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
 
 from pymongo import WriteConcern
+from pymongo.database import Database
 
 from connectors.control import forget_offsets, statuses, wait_stopped
 from connectors.rest import Connect
@@ -17,17 +20,27 @@ from towpath.deploy.deployment import put
 from towpath.errors import MongoUnreachable, NotWhole, Refused
 from towpath.events import Progress
 from towpath.finding import require
+from towpath.kafka.consume import messages
 from towpath.kafka.topics import Place
 from towpath.log import bounds, dead_letters, integrity
 from towpath.log.integrity import LogCheck
-from towpath.mongo.client import REPLAY_SIDE, Client, connected
+from towpath.log.records import is_schema_change
+from towpath.mongo.client import REPLAY_SIDE, Client, collections, connected
 from towpath.mongo.uri import without_credentials
+from towpath.namespaces import namespace_of
 from towpath.pipeline import ClusterTime
 from towpath.replay.plan import Log, Plan, Replay, ReplayOptions, definition, find, format_time, name_of, namespaces
-from towpath.replay.preconditions import OF_LABEL, OF_REPLAY, ReplayInventory, capture_state, format_counts
+from towpath.replay.preconditions import (
+    OF_LABEL,
+    OF_REPLAY,
+    ReplayInventory,
+    capture_state,
+    document_counts,
+    format_counts,
+)
 from towpath.replay.sink_run import SinkRun
 from towpath.replay.verdict import Verdict, missing_lines
-from towpath.session import Say, Session
+from towpath.session import Session
 from towpath.text import utc
 from towpath.topic_settings import plain_settings
 
@@ -60,8 +73,9 @@ def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tupl
     check = check_log(session, log, report, copied=copied, until=options.until, force=options.force)
     if inventory.counts:
         confirm(question(inventory.counts, options.uri))
+    if options.empty:
         with connected(options.uri, REPLAY_SIDE) as client:
-            empty(client, inventory.counts, session.say)
+            empty(session, client, log)
     plan = Plan(
         only=options.only,
         until=options.until,
@@ -169,12 +183,38 @@ def question(counts: Mapping[str, int], uri: str) -> str:
     return f"Delete all {count:,} documents of {format_counts(counts)} at {address}?"
 
 
-def empty(client: Client, targets: Mapping[str, int], say: Say) -> None:
-    """Delete all documents of these namespaces; indexes and options stay."""
-    for target, count in targets.items():
-        say(f"emptying {target}: {count:,} documents")
-        database, collection = target.split(".", 1)
-        client.get_database(database, write_concern=WriteConcern("majority"))[collection].delete_many({})
+def empty(session: Session, client: Client, log: Log) -> None:
+    """Delete all documents of the namespaces in a range of the log. Indexes and options stay, unless the log has them.
+
+    What the log begins to make is dropped: it has options and indexes from then on.
+    """
+    destination = session.pipeline.renames.destination
+    targets = {destination(name): name for name in namespaces(session.pipeline, log)}
+    made = _made_by_log(session, log)
+    counts = document_counts(client, targets)
+    existing = collections(client, sorted({target.partition(".")[0] for target in targets}))
+    for target in (collection.namespace for collection in existing if targets.get(collection.namespace) in made):
+        session.say(f"dropping {target}, which the log makes again")
+        _database(client, target).drop_collection(target.split(".", 1)[1])
+    for target, count in counts.items():
+        if targets[target] not in made:
+            session.say(f"emptying {target}: {count:,} documents")
+            _database(client, target)[target.split(".", 1)[1]].delete_many({})
+
+
+def _database(client: Client, namespace: str) -> Database[dict[str, Any]]:
+    return client.get_database(namespace.split(".", 1)[0], write_concern=WriteConcern("majority"))
+
+
+def _made_by_log(session: Session, log: Log) -> set[str]:
+    """The namespaces whose topic begins with a schema change, which is in each partition."""
+    made = set()
+    with session.topics.reader() as consumer:
+        for place in (place for place, (first, end) in log.items() if place[1] == 0 and first < end):
+            for _, message in islice(messages(consumer, {place: log[place]}, at_once=1), 1):
+                if is_schema_change(message.key()):
+                    made.add(namespace_of(session.pipeline.name, place[0]))
+    return made
 
 
 def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report, *, resumed: bool) -> Verdict:

@@ -17,7 +17,7 @@ from towpath.pipeline import Pipeline
 from verifier.repair_commands import Command
 
 _UNAUTHORISED, _NOT_UNIQUE = 13, 359  # CannotConvertIndexToUnique in MongoDB's error_codes.yml
-_ROLE = "grant the role dbAdmin on its database, or the privileges in README"
+_ROLE = "grant the role dbAdmin on its database, or the privileges in docs/how-to/secure.md"
 _SHOWN = 5  # duplicate values in a message, and documents with each value
 _POLL_S = 0.5
 
@@ -151,12 +151,22 @@ def build(client: Client, command: Command, on_progress: Progress) -> None:
 
 
 def _report_progress(client: Client, command: Command, on_progress: Progress) -> None:
-    """Report the progress of an index build: 0 of 0 for a user without the privilege `inprog`."""
     name = command.body["createIndexes"]
-    match = {"command.createIndexes": name, "command.$db": command.database, "progress": {"$exists": True}}
-    try:
-        builds = list(client.admin.aggregate([{"$currentOp": {"allUsers": True}}, {"$match": match}]))
-    except OperationFailure:
-        builds = []
-    progress: Mapping[str, Any] = builds[0]["progress"] if builds else {}
-    on_progress(int(progress.get("done", 0)), int(progress.get("total", 0)), f"indexes of {command.database}.{name}")
+    done, total = build_progress(client, command.database, name)
+    on_progress(done, total, f"indexes of {command.database}.{name}")
+
+
+def build_progress(client: Client, database: str, name: str) -> tuple[int, int]:
+    """How much of the index build on a collection is done, and of how much: 0 of 0 where the server does not say.
+
+    Without the privilege `inprog`, only builds of the same user are known.
+    """
+    match = {"command.createIndexes": name, "command.$db": database, "progress": {"$exists": True}}
+    for scope in ({"allUsers": True}, {}):
+        try:
+            builds = list(client.admin.aggregate([{"$currentOp": scope}, {"$match": match}]))
+        except OperationFailure:
+            continue
+        progress: Mapping[str, Any] = builds[0]["progress"] if builds else {}
+        return int(progress.get("done", 0)), int(progress.get("total", 0))
+    return 0, 0

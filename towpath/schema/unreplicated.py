@@ -16,6 +16,7 @@ from bson.timestamp import Timestamp
 
 from towpath import state_files
 from towpath.barrier import passing
+from towpath.bookkeeping.schema_changes import open_changes
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.log import source_offsets
 from towpath.log.source_offsets import Ddl, read_state
@@ -84,10 +85,12 @@ def _sides(pipeline: Pipeline, changes: Sequence[Ddl]) -> Sides:
         source = frozenset(name for name in names if _count(client, name) is not None)
     with briefly(pipeline.destination_uri, "destination") as client:
         counts = {name: _count(client, pipeline.renames.destination(name)) for name in names}
+        changing = {change.namespace for change in open_changes(client, pipeline)} if pipeline.exactly_once else set()
     destination = {name: count for name, count in counts.items() if count is not None}
     described = [ddl.namespace for ddl in changes if ddl.kind not in _DOCUMENTS]
     existing = [name for name in described if name in source or name in destination]
-    return Sides(source, destination, metadata(pipeline, existing).differences if existing else ())
+    differences = metadata(pipeline, existing).differences if existing else ()
+    return Sides(source, destination, differences, frozenset(changing))
 
 
 def _count(client: Any, namespace: str) -> int | None:
@@ -203,6 +206,8 @@ class Sides:
     destination: Mapping[str, int]
     """Namespace that exists at the destination → estimated number of documents."""
     metadata: Sequence[MetadataDifference]
+    changing: frozenset[str] = frozenset()
+    """Those that schema changes in the log are about which are not made yet."""
 
 
 def compare(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:
@@ -212,7 +217,11 @@ def compare(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> Unreplica
         return UnreplicatedDdl(ddl, lost, _commands(file, ("verify", ()), ("repair", ())))
     if ddl.kind == source_offsets.DROP:
         return _drop(pipeline, file, ddl, sides)
-    return _rename(pipeline, file, ddl, sides) if ddl.kind == source_offsets.RENAME else _definition(file, ddl, sides)
+    if ddl.kind == source_offsets.RENAME:
+        return _rename(pipeline, file, ddl, sides)
+    if ddl.namespace in sides.changing or (pipeline.ddl and ddl.namespace not in sides.source):
+        return None  # what came since is in the log
+    return _definition(file, ddl, sides)
 
 
 def _drop(pipeline: Pipeline, file: Path, ddl: Ddl, sides: Sides) -> UnreplicatedDdl | None:

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from towpath.stack import mongod, plan, processes, ready, state
+from towpath.stack import mongod, plan, processes, prometheus, ready, state
 from towpath.stack.archives import with_archives
 from towpath.stack.errors import FolderUnusable, NotReady, OptionsDiffer, PortInUse, StackError
 from towpath.stack.options import Stack, StackOptions, bootstrap, controller_of
@@ -45,7 +45,11 @@ def up(options: StackOptions, progress: Progress = silent) -> Stack:
                 progress(f"the stack in {directory} is up already")
                 return Stack.of(directory, known)
         _require_room(directory)
-        installed = with_archives(parts(progress), progress)
+        if options.monitor:
+            prometheus.program()  # reports what is missing before anything is fetched
+        installed = parts(progress, options.kafka, options.plugins)
+        if options.kafka is None:  # a trial would take longer to prepare quick starts than they save it
+            installed = with_archives(installed, progress)
         if known is None:
             return _start_new(options, installed, progress)
         ports = state.complete_ports(known.settings["ports"], options.port_names, options.port_base)
@@ -155,7 +159,7 @@ def _checks(options: StackOptions, current: State, *, workers: bool = True) -> d
         side: mongod.replica_set_check(side, [current.processes[name].port for name in names], options.secured)
         for side, names in options.nodes.items()
     }
-    kinds = ("kafka", "connect") if workers else ("kafka",)
+    kinds = ("kafka", "prometheus", "connect") if workers else ("kafka",)
     others = (process for process in current.processes.values() if process.kind in kinds)
     return sets | {process.name: ready.check_for(process, options.secured) for process in others}
 

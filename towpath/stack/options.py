@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from towpath.stack import mongod
+from towpath.stack import mongod, prometheus
 from towpath.stack.errors import StackError
 from towpath.stack.processes import Process
 from towpath.stack.security import SASL, Security
@@ -16,7 +16,7 @@ from towpath.stack.state import HOST, State
 SOURCE, DESTINATION = "source", "destination"
 
 
-_PATHS = ("plugins", "security")
+_PATHS = ("plugins", "kafka", "security", "source_mongod", "destination_mongod")
 
 
 def controller_of(broker: str) -> str:
@@ -33,10 +33,13 @@ def metrics_of(process: str) -> str:
 class StackOptions:
     """A stack in a folder. Heaps in MB; `port_base` None means free ports, chosen once and then kept.
 
-    `plugins`: a folder for Connect's `plugin.path` instead of Towpath's own. `metrics`: brokers and workers show their
-    metrics over HTTP. `broker`: additional settings of Kafka; `mongod`: parameters of every mongod (`--setParameter`).
-    `security`: a folder of certificates and passwords, see `towpath.stack.security`. With three brokers or more all
-    topics have three replicas, two of which must have a record. Raises `StackError` for counts that are not possible.
+    `plugins`: a folder for Connect's `plugin.path` instead of Towpath's own. `kafka`: a folder with the jars of Kafka
+    instead of those that Maven brings. `metrics`: brokers and workers show their
+    metrics over HTTP. `monitor`: a Prometheus scrapes these and `towpath run --listen`. `broker`: additional settings
+    of Kafka; `mongod`: parameters of every mongod (`--setParameter`). `source_mongod`, `destination_mongod`: programs
+    of other versions. `security`: a folder of certificates and passwords, see `towpath.stack.security`. With three
+    brokers or more all topics have three replicas, two of which must have a record. Raises `StackError` for counts that
+    are not possible.
     """
 
     directory: Path
@@ -50,10 +53,14 @@ class StackOptions:
     mongod_cache_gb: float = 0.5
     oplog_mb: int = 1024
     plugins: Path | None = None
+    kafka: Path | None = None
     metrics: bool = False
+    monitor: bool = False
     broker: Mapping[str, str] = field(default_factory=dict)
     mongod: Mapping[str, str] = field(default_factory=dict)
     security: Path | None = None
+    source_mongod: Path | None = None
+    destination_mongod: Path | None = None
     timeout_s: float = 180.0
 
     def __post_init__(self) -> None:
@@ -75,6 +82,11 @@ class StackOptions:
         return {side: [f"{side}-{place}" for place in range(count)] for side, count in counts.items()}
 
     @property
+    def mongods(self) -> dict[str, Path | None]:
+        """The program of each replica set, by the set's name; None stands for the pinned version."""
+        return {SOURCE: self.source_mongod, DESTINATION: self.destination_mongod}
+
+    @property
     def brokers(self) -> list[str]:
         return ["kafka", *(f"kafka-{place}" for place in range(1, self.kafka_brokers))]
 
@@ -88,7 +100,13 @@ class StackOptions:
         brokers = [port for name in self.brokers for port in (name, controller_of(name))]
         names = [*self.nodes[SOURCE], *self.nodes[DESTINATION], *brokers, *self.workers]
         names += [SASL.format(name) for name in self.brokers if self.security]
-        return names + [metrics_of(name) for name in (*self.brokers, *self.workers) if self.metrics]
+        names += [metrics_of(name) for name in self.shown]
+        return names + ([prometheus.NAME] if self.monitor else [])
+
+    @property
+    def shown(self) -> list[str]:
+        """The processes that show their metrics."""
+        return [*self.brokers, *self.workers] if self.metrics or self.monitor else []
 
     def written(self) -> dict[str, Any]:
         """The options as JSON values, without the folder and the timeout."""
@@ -102,8 +120,7 @@ class StackOptions:
         if "options" not in state.settings:
             raise StackError(f"{directory} holds MongoDB servers only, no whole stack")
         values = dict(state.settings["options"])
-        plugins, security = (Path(text) if (text := values.pop(name, None)) else None for name in _PATHS)
-        return cls(directory, plugins=plugins, security=security, **values)
+        return cls(directory, **values | {name: Path(values[name]) for name in _PATHS if values.get(name)})
 
     @property
     def secured(self) -> Security | None:
@@ -124,6 +141,8 @@ class Stack:
     """Process → URL of its metrics, in Prometheus' text format; empty unless the options enable them."""
     sasl_bootstrap: str = ""
     """Where a secured Kafka accepts passwords; at `bootstrap` it accepts certificates."""
+    prometheus: str = ""
+    """URL of Prometheus; empty unless the options enable it."""
 
     @property
     def connect(self) -> str:
@@ -141,7 +160,7 @@ class Stack:
             "bootstrap": self.bootstrap,
             "connect": self.connect,
             "processes": {name: {"pid": p.pid, "log": str(p.log)} for name, p in self.processes.items()},
-        }
+        } | ({"prometheus": self.prometheus} if self.prometheus else {})
 
     @classmethod
     def of(cls, directory: Path, state: State) -> Stack:
@@ -153,10 +172,10 @@ class Stack:
             source, destination = (f"{uri}&{options.secured.options}" for uri in (source, destination))
             scheme, sasl = "https", sasl_bootstrap(options, ports)
         urls = tuple(f"{scheme}://{HOST}:{ports[name]}" for name in options.workers)
-        shown = [name for name in (*options.brokers, *options.workers) if options.metrics]
-        metrics = {name: f"http://{HOST}:{ports[metrics_of(name)]}/metrics" for name in shown}
+        metrics = {name: f"http://{HOST}:{ports[metrics_of(name)]}/metrics" for name in options.shown}
+        monitor = f"http://{HOST}:{ports[prometheus.NAME]}" if options.monitor else ""
         brokers = bootstrap(options, ports)
-        return cls(directory, source, destination, brokers, urls, state.processes, metrics, sasl)
+        return cls(directory, source, destination, brokers, urls, state.processes, metrics, sasl, monitor)
 
 
 def bootstrap(options: StackOptions, ports: Mapping[str, int]) -> str:

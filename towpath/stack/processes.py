@@ -17,7 +17,7 @@ import psutil
 
 from towpath.stack.errors import FolderUnusable, PortInUse, ProcessDied
 
-Kind = Literal["mongod", "kafka", "connect"]
+Kind = Literal["mongod", "kafka", "connect", "prometheus"]
 _DEFAULT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that a child would otherwise ignore when this process does."""
 _POLL_S = 0.05

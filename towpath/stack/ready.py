@@ -52,7 +52,7 @@ def wait(
 
 def check_for(process: Process, secured: Security | None = None) -> Check:
     """The check of one process, independent of the others."""
-    checks = {"mongod": mongod, "kafka": kafka, "connect": connect}
+    checks = {"mongod": mongod, "kafka": kafka, "connect": connect, "prometheus": prometheus}
     return lambda: checks[process.kind](process.port, secured)
 
 
@@ -98,11 +98,21 @@ def connect(port: int, secured: Security | None = None) -> str:
     """Ready when the worker has joined its group and lists connector plugins."""
     url = f"{'https' if secured else 'http'}://{HOST}:{port}"
     try:
-        with secured.for_httpx() if secured else httpx.Client() as client:
+        with secured.for_httpx() if secured else httpx.Client(verify=False) as client:
             health = client.get(f"{url}/health", timeout=2)
             if not health.is_success:
                 return f"GET {url}/health: {health.status_code}: {health.text[:200]}"
             plugins = client.get(f"{url}/connector-plugins", timeout=5)
             return "" if plugins.is_success and plugins.json() else f"GET {url}/connector-plugins: {plugins.text[:200]}"
+    except httpx.HTTPError as error:
+        return f"GET {url}: {error}"
+
+
+def prometheus(port: int, secured: Security | None = None) -> str:
+    """Ready when it has read what it has stored."""
+    url = f"http://{HOST}:{port}/-/ready"
+    try:
+        answer = httpx.get(url, timeout=2, verify=False)
+        return "" if answer.is_success else f"GET {url}: {answer.text[:200]}"
     except httpx.HTTPError as error:
         return f"GET {url}: {error}"

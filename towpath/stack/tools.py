@@ -43,7 +43,12 @@ def maven() -> str:
     """The `mvn` on PATH. Raises `ToolMissing`."""
     if program := shutil.which("mvn"):
         return program
-    raise ToolMissing("no mvn on PATH; install Maven (Debian, Ubuntu: apt-get install maven)")
+    raise ToolMissing(
+        "no mvn on PATH",
+        "install Maven (Debian, Ubuntu: apt-get install maven), or unpack the archives of a release and give their"
+        " folders to `towpath stack up`: towpath-mongodb-VERSION.zip with --plugins,"
+        " towpath-kafka-VERSION.zip with --kafka",
+    )
 
 
 def pip() -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from connectors.control import statuses
@@ -18,10 +18,12 @@ from towpath.log import bounds, dead_letters, reread_requests, source_offsets
 from towpath.log.bounds import Break, LogState
 from towpath.log.dead_letters import DeadLetters
 from towpath.log.lag import Lag, change_topics, measure, refuse_hanging_transactions
-from towpath.log.source_offsets import SELECTION, SourceState, read_state
+from towpath.log.source_offsets import SELECTION, SourceState, Splices, read_state
 from towpath.mongo.client import briefly, clocks
 from towpath.namespaces import namespace_of
 from towpath.pipeline import ClusterTime, Pipeline
+from towpath.schema import changes
+from towpath.schema.changes import SchemaChanges
 from towpath.status import figures
 from towpath.status.figures import RATE_WINDOW, Copied, Status, Waiting
 from towpath.topic_settings import pipeline_topics
@@ -36,6 +38,7 @@ class _Collector:
         self.errors: list[dict[str, str]] = []
         self.ids: Mapping[str, str] | None = None
         self.existing: dict[str, Topic] = topics.all()  # first: without Kafka, some requests to Connect block for 90 s
+        self.changes = SchemaChanges()
         self.positions, self.tasks, self.cutover = self.sink()
         changes = change_topics(pipeline, self.existing)
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
@@ -58,7 +61,10 @@ class _Collector:
                 states[name] = SourceState(None)
         self.trouble += [f"{name}: {state.warning}" for name, state in states.items() if state.warning]
         self.trouble += [
-            f"{name}: {state.ddl.trouble}" for name, state in states.items() if state.ddl and state.ddl.trouble
+            f"{name}: {of.trouble}"
+            for name, state in states.items()
+            for of in (state.schema if self.pipeline.ddl else state.ddl,)
+            if of and of.trouble
         ]
         return states
 
@@ -72,6 +78,7 @@ class _Collector:
             return {place: Applied(offset, 0) for place, offset in committed.items()}, (), None
         try:
             with briefly(self.pipeline.destination_uri, "destination") as client:
+                self.changes = changes.read(client, self.pipeline)
                 return (
                     sink_positions.positions(client, self.pipeline),
                     sink_positions.task_states(client, self.pipeline),
@@ -143,16 +150,16 @@ class _Collector:
 
     def captured(
         self, sources: Mapping[str, SourceState], rates: Mapping[str, float]
-    ) -> tuple[bool, tuple[Copied, ...], float]:
-        """Whether all copies are done, the unfinished ones, and how many seconds the stream is behind the source."""
-        streaming = all(map(_streaming, sources.values()))
-        done = streaming and not any(self.has_to_copy(name, state) for name, state in sources.items())
+    ) -> tuple[bool, tuple[Copied, ...]]:
+        """Whether all copies are done, and the unfinished ones."""
+        done = all(map(_streaming, sources.values())) and not any(
+            self.has_to_copy(name, state) for name, state in sources.items()
+        )
         try:
-            copies = () if done else self.copies(sources, rates)
-            return done, copies, self.behind(sources) if streaming else 0.0
+            return done, () if done else self.copies(sources, rates)
         except TowpathError as error:
             self.failed(error)
-            return done, (), 0.0
+            return done, ()
 
     def has_to_copy(self, name: str, state: SourceState) -> bool:
         """Whether a copy runs, or the connector has been given collections that it has not started to copy."""
@@ -174,10 +181,10 @@ class _Collector:
             by_namespace = {namespace_of(prefix, topic): rate for topic, rate in rates.items()}
             return figures.copied_by_debezium(client, records, by_namespace)
 
-    def behind(self, sources: Mapping[str, SourceState]) -> float:
-        """Seconds by which the stream is behind the source."""
-        seconds = [state.position.time.seconds for state in sources.values() if state.position]
-        if self.source_clocks is None or not seconds:
+    def behind(self, times: Iterable[ClusterTime | None]) -> float:
+        """Seconds by which the earliest of these times is behind the source."""
+        seconds = [time.seconds for time in times if time]
+        if not seconds or self.source_clocks is None:
             return 0.0
         # both are whole seconds, and an idle source's stream moves on only with its next no-op
         return float(max(0, self.source_clocks[0].seconds - min(seconds) - 1))
@@ -190,7 +197,9 @@ def read_status(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
     state = _state(connectors)
     sources = collector.sources()
     lag, rates = collector.lag(), collector.rates()
-    done, copies, behind = collector.captured(sources, rates)
+    done, copies = collector.captured(sources, rates)
+    captured = [state.position.time for state in sources.values() if state.position]
+    needed = [state.position.time if state.position else state.start for state in sources.values()]
     breaks = collector.breaks()
     positions = collector.positions or {}
     return Status(
@@ -204,14 +213,17 @@ def read_status(pipeline: Pipeline, connect: Connect, topics: Topics) -> Status:
         connectors=connectors,
         snapshot=() if state == "missing" else copies,
         held=figures.held(copy for state in sources.values() for copy in state.held),
-        capture_seconds=behind,
+        capture_seconds=collector.behind(captured) if all(map(_streaming, sources.values())) else 0.0,
+        uncaptured_seconds=collector.behind(needed),
         dead_letters=collector.dead_letters(),
         waiting=collector.waiting(sources),
         epochs={place: applied.epoch for place, applied in positions.items() if pipeline.exactly_once},
         tasks=collector.tasks,
         cutover=collector.cutover,
         breaks=breaks,
+        splices=sum((state.splices for state in sources.values()), Splices()),
         ddl=source_offsets.in_order(state.ddl for state in sources.values() if state.ddl),
+        changes=collector.changes,
         trouble=tuple(collector.trouble),
         ends=collector.ends,
         topic_ids=collector.ids,

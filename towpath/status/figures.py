@@ -12,9 +12,10 @@ from towpath.bookkeeping.positions import Counts, TaskState
 from towpath.kafka.topics import Place
 from towpath.log.bounds import Break
 from towpath.log.dead_letters import DeadLetters
-from towpath.log.source_offsets import CollectionCopy, Ddl
+from towpath.log.source_offsets import CollectionCopy, Ddl, Splices
 from towpath.mongo.client import Client
 from towpath.namespaces import topic_of
+from towpath.schema.changes import SchemaChanges
 
 #: Seconds of the log over which rates are computed.
 RATE_WINDOW = 10
@@ -49,6 +50,8 @@ class Status:
     held: tuple[Held, ...] = ()
     capture_seconds: float = 0.0
     """How far the log is behind the source."""
+    uncaptured_seconds: float = 0.0
+    """How far back the source's oplog has to reach: while the first copy runs, to its beginning."""
     dead_letters: DeadLetters = field(default=DeadLetters(0, True, ()))
     waiting: tuple[Waiting, ...] = ()
     epochs: Mapping[Place, int] = field(default_factory=dict)
@@ -56,6 +59,10 @@ class Status:
     tasks: tuple[TaskState, ...] = ()
     ddl: tuple[Ddl, ...] = ()
     """Schema changes at the source; somebody may have made them at the destination meanwhile."""
+    changes: SchemaChanges = field(default_factory=SchemaChanges)
+    """Schema changes in the log that are not made yet, or were made lately."""
+    splices: Splices = field(default_factory=Splices)
+    """Of all source connectors."""
     cutover: Cutover | None = None
     """None while the source is primary and no cutover is under way."""
     breaks: tuple[Break, ...] = ()
@@ -102,6 +109,7 @@ class Status:
             "dead_letters": self.dead_letters.count,
             "dead_letter_causes": [asdict(cause) for cause in self.dead_letters.causes],
             "dead_letters_complete": self.dead_letters.complete,
+            "splices": asdict(self.splices),
             "requests_waiting": [asdict(waiting) for waiting in self.waiting],
             "sink": asdict(self.sink),
             "sink_tasks": [_task(task) for task in self.tasks],
@@ -150,6 +158,8 @@ class Copied:
     retries: int = 0
     reason: str = ""
     """Why the last read was retried."""
+    pending: int = 0
+    """Documents that changed while they were copied in natural order, and are not re-read yet."""
 
     @property
     def seconds_left(self) -> float | None:
@@ -160,7 +170,7 @@ class Copied:
 
     @property
     def done(self) -> bool:
-        return self.ranges is not None and self.ranges_done == self.ranges
+        return self.ranges is not None and self.ranges_done == self.ranges and not self.pending
 
     @property
     def started(self) -> bool:
@@ -196,6 +206,7 @@ def copied_by_ranges(prefix: str, copies: Iterable[CollectionCopy], rates: Mappi
             per_second=rates.get(topic_of(prefix, copy.namespace), 0.0),
             retries=copy.retries,
             reason=copy.reason,
+            pending=copy.pending,
         )
         for copy in copies
     )

@@ -33,8 +33,10 @@ _LASTING: Mapping[str, Lasting] = {
     "TWP-DELETES-MISSED": Lasting("deletes may be gone from the log", _AFTER_MISSED_DELETES),
     "TWP-HISTORY-LOST": Lasting("the source's history since the pipeline's position is gone", _RESNAPSHOT),
     "TWP-COPY-TOO-SLOW": Lasting("the copy would outlive the oplog: raise its limit in the file", (("deploy",),)),
+    "TWP-COPY-PENDING": Lasting("its worker's heap is too small for what changed during the copy", _CONFIG),
     **dict.fromkeys(("TWP-CONFIG", "TWP-COLLATION"), Lasting("its configuration cannot work", _CONFIG)),
     "TWP-SHARED-POSITION": Lasting("another connector applies the same log: remove one of the two", (("restart",),)),
+    "TWP-SCHEMA-RECORD": Lasting("the log has a schema change of a later version: upgrade its plugin", (("restart",),)),
     "TWP-NOT-EXACTLY-ONCE": Lasting("its worker writes without transactions", (("check",),)),
 }
 

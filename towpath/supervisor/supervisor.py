@@ -7,7 +7,7 @@ nothing worse than restart a failed task twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -17,6 +17,7 @@ from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fiel
 from towpath.events import Ddl, Failed, Gap, Note, Repair, Restart, RunEnd, State
 from towpath.log import bounds
 from towpath.schema import unreplicated
+from towpath.schema.changes import SchemaChanges, Shown
 from towpath.schema.unreplicated import UnreplicatedDdl
 from towpath.session import TROUBLE, Session
 from towpath.status import log_figures
@@ -29,7 +30,8 @@ from towpath.supervisor.services import Services
 from towpath.text import counted
 from towpath.verification.full_verdict import VerdictContext, Verified
 
-_STATUS_INTERVAL = 2.0  # seconds
+_STATUS_INTERVAL, _STATUS_PAUSE = 2.0, 0.5  # seconds from one reading's beginning to the next, and between them
+_COPY_INTERVAL = 1.0  # seconds, while a copy runs
 _WARNINGS_INTERVAL = 5.0  # seconds; these checks cost more
 _READ_SECONDS = 5.0  # for dead letters, before the next status
 _FIRST_PAUSE, _LONGEST_PAUSE, _RESET_AFTER = 2.0, 300.0, 600.0  # seconds
@@ -50,22 +52,35 @@ class Supervisor:
     remedies: dict[str, str] = field(default_factory=dict)
     """Connector → commands to run, where no restart helps."""
     ddl: tuple[UnreplicatedDdl, ...] = ()
+    stuck: Mapping[str, Shown] = field(default_factory=dict)
+    """Schema changes that wait for a decision, by id."""
     verdict_context: VerdictContext | None = None
     """What verdicts are compared with; None before it was first read."""
+    log: log_figures.LogReport | None = None
+    watch: Callable[[Supervisor], None] = lambda supervisor: None
+    """Called after each reading of the status, also after one that failed."""
     since: float = field(default_factory=time.monotonic)
     _pauses: dict[str, Backoff] = field(default_factory=dict)
+    look_began: float = float("-inf")
+    """When the last reading of the status began."""
     _read_at: float = float("-inf")
     _warned_at: float = float("-inf")
     _unreachable_since: float = 0.0
     _kafka_is_down: bool = False
     _troubles: tuple[str, ...] = ()
 
+    def hurry(self) -> None:
+        """Read the status at the next turn: a command has changed something."""
+        self.look_began = self._read_at = float("-inf")
+
     def turn(self) -> None:
         """Do everything that is due now."""
         now = time.monotonic()
         if not self._kafka_is_down:  # first: a hanging one may keep Connect from answering
             self._attempt("transactions", self._end_transactions)
-        if now - self._read_at >= _STATUS_INTERVAL:
+        copying = self.status is not None and not self.status.snapshot_done
+        interval = _COPY_INTERVAL if copying else _STATUS_INTERVAL
+        if now - self.look_began >= interval and now - self._read_at >= _STATUS_PAUSE:
             self._read_status()
             self._read_at = time.monotonic()
         running = not self.unreachable and self.status is not None and self.status.state == "running"
@@ -74,6 +89,7 @@ class Supervisor:
             self._attempt("set aside", self._repair)
 
     def _read_status(self) -> None:
+        self.look_began = time.monotonic()
         try:
             status = read_status(self.session.pipeline, self.session.connect, self.session.topics)
             self.status = self._without_false_missing(status)
@@ -83,11 +99,13 @@ class Supervisor:
             self.unreachable, self._kafka_is_down = str(error), isinstance(error, KafkaUnreachable)
             words = f"{self.unreachable}; retrying until it answers"
             self.events.report_state(Note(event="away", about="look", words=words, error=fields(error)))
+            self._attempt("page", lambda: self.watch(self))
             return
         seconds = time.monotonic() - self._unreachable_since
         self.unreachable, self._kafka_is_down = "", False
         recovery = f"Kafka and Connect answer again after {seconds:.0f} s"
         self.events.report_state(Note(event="back", about="look"), recovery)
+        self._attempt("page", lambda: self.watch(self))
         self._report_status(self.status)
         if not self.status.trouble and time.monotonic() - self._warned_at >= _WARNINGS_INTERVAL:
             self._attempt("warnings", self._check_warnings)
@@ -110,9 +128,21 @@ class Supervisor:
         self._troubles = status.trouble
         breaks = bounds.describe(status.breaks) if status.breaks else ""
         self.events.report_state(Gap(words=breaks, log_breaks=[gap.as_json() for gap in status.breaks]))
+        self._report_changes(status.changes)
         for waiting in status.waiting:
             why = f"re-read requests wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
             self._report_trouble(f"requests {waiting.connector}", why)
+
+    def _report_changes(self, changes: SchemaChanges) -> None:
+        file, before = self.session.file, self.stuck
+        self.stuck = {shown.change.id: shown for shown in changes.stuck}  # first: an event may be the last thing done
+        for id, shown in self.stuck.items():
+            if id not in before or before[id].change.state != shown.change.state:
+                fields = ("id", "time", "kind", "namespace", "to", "state", "reason", "commands", "words")
+                values = shown.as_json(file)
+                self.events.report(Ddl(**{name: values[name] for name in fields}))
+        for id in before.keys() - self.stuck.keys():
+            self.events.report(Ddl(words=f"settled: {before[id].description}"))
 
     def _supervise(self, connector: Connector) -> None:
         name, now = connector.name, time.monotonic()
@@ -153,6 +183,7 @@ class Supervisor:
         retries = self.dead_letters
         for words in chain(retries.read(time.monotonic(), _READ_SECONDS), retries.turn(time.monotonic())):
             self.events.report(Repair(words=words, left=self.dead_letters.remaining))
+            self.hurry()  # so that the page shows it soon
 
     def _check_warnings(self) -> None:
         assert self.status is not None
@@ -164,8 +195,8 @@ class Supervisor:
                 self.events.report(Ddl(**change.as_json() | {"words": change.line}))
         for mark in before - {change.ddl.mark for change in self.ddl}:
             self.events.report(Ddl(words=f"settled: {mark}"))
-        warnings = "; ".join(log_figures.report(self.session, self.status.ends).warnings)
-        self.events.report_state(Note(event="warning", about="log", words=warnings))
+        self.log = log_figures.report(self.session, self.status.ends)
+        self.events.report_state(Note(event="warning", about="log", words="; ".join(self.log.warnings)))
 
     def _attempt(self, about: str, act: Callable[[], None]) -> None:
         """Run `act`, and report its failure; the next turn tries again."""
@@ -200,6 +231,8 @@ class Supervisor:
         yield from self.services.rows()
         for line, differs in self._verified().lines():
             yield "verified", line, "red" if differs else ""
+        for shown in self.status.changes.open if self.status else ():
+            yield "ddl", shown.line(self.session.file), "red" if shown.is_stuck else ""
         for change in self.ddl:
             yield "ddl", change.line, "yellow"
 
@@ -225,7 +258,8 @@ class Supervisor:
         differs = any(differs for _, differs in verified.lines())
         running = self.status is not None and self.status.state == "running"
         broken = self.status is not None and bool(self.status.breaks)
-        is_well = running and not (self.dead_letters.remaining or differs or self.ddl or self.remedies or broken)
+        to_do = self.dead_letters.remaining or self.ddl or self.stuck or self.remedies
+        is_well = running and not (to_do or differs or broken)
         status = None if self.unreachable else self.status
         exit_status = 2 if status is None else 0 if is_well else 1
         restarts = sum(self.restarts.values())
@@ -234,6 +268,7 @@ class Supervisor:
             counted(restarts, "restart"),
             f"{counted(self.dead_letters.remaining, 'refused document')}, {self.dead_letters.repaired:,} repaired",
             *([f"{counted(len(self.ddl), 'schema change')} not replicated"] if self.ddl else []),
+            *(shown.line(self.session.file) for shown in self.stuck.values()),
             *(f"to do: {command}" for command in self.remedies.values()),
             *([bounds.describe(self.status.breaks)] if self.status and self.status.breaks else []),
             *(f"verified: {line}" for line, _ in verified.lines()),
@@ -245,6 +280,7 @@ class Supervisor:
             set_aside=self.dead_letters.remaining,
             mended=self.dead_letters.repaired,
             ddl=[change.as_json() for change in self.ddl],
+            schema_changes=[shown.as_json(self.session.file) for shown in self.stuck.values()],
             verify=verified.as_json(),
             exit=exit_status,
         )

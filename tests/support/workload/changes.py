@@ -64,7 +64,7 @@ def _reshape(random: Random) -> Change:
 
 
 def _unset(random: Random) -> Change:
-    everything = v.NUMBERS + v.STRINGS + v.ARRAYS + v.DOCUMENT_ARRAYS + v.OBJECTS + v.ANYTHING
+    everything = v.NUMBERS + v.STRINGS + v.ARRAYS + v.DOCUMENT_ARRAYS + v.LONG_ARRAYS + v.OBJECTS + v.ANYTHING
     paths = {random.choice(everything), _inner_path(random), f"{random.choice(v.ARRAYS)}.{random.randint(0, 3)}"}
     return Change({"$unset": dict.fromkeys(sorted(_compatible(paths)), "")})
 
@@ -170,6 +170,20 @@ def _pop(random: Random) -> Change:
     return Change({"$pop": {random.choice(v.ARRAYS + v.DOCUMENT_ARRAYS): random.choice((1, -1))}})
 
 
+def _push_capped(random: Random) -> Change:
+    """At the end with the oldest cut off, or in front with the last one cut off: the server logs the whole array."""
+    options = random.choice(({"$slice": -v.CAP}, {"$slice": -v.CAP}, {"$position": 0, "$slice": v.CAP}))
+    return Change({"$push": {random.choice(v.LONG_ARRAYS): {"$each": [v.long_row(random)], **options}}})
+
+
+def _pop_first(random: Random) -> Change:
+    return Change({"$pop": {random.choice(v.LONG_ARRAYS): -1}})
+
+
+def _pull_long(random: Random) -> Change:
+    return Change({"$pull": {random.choice(v.LONG_ARRAYS): {"k": random.randint(0, v.CAP)}}})
+
+
 def _positional(random: Random) -> Change:
     parent = random.choice(v.DOCUMENT_ARRAYS)
     return Change({"$set": {f"{parent}.$.v": v.scalar(random)}}, {f"{parent}.k": {"$gte": random.randint(0, 4)}})
@@ -227,6 +241,9 @@ CHANGES: dict[str, Callable[[Random], Change]] = {
     "$pull": _pull,
     "$pullAll": _pull_all,
     "$pop": _pop,
+    "$push capped": _push_capped,
+    "$pop first": _pop_first,
+    "$pull long": _pull_long,
     "$": _positional,
     "$[]": _all_elements,
     "$[identifier]": _some_elements,

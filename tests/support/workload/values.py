@@ -1,8 +1,8 @@
 """Random values and documents for the workload.
 
 Fields go by what they usually hold, so that most updates meet what they need: `n` numbers, `b` integers for `$bit`,
-`s` strings, `l` arrays that never hold an object, `d` arrays of documents, `o` objects, `x` anything, `c` copies,
-`w…` names that occur once, `clock` the server's time.
+`s` strings, `l` arrays that never hold an object, `d` arrays of documents, `a` arrays so long that a splice is smaller,
+`o` objects, `x` anything, `c` copies, `w…` names that occur once, `clock` the server's time.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ BITS = ("b0", "b1")
 STRINGS = ("s0", "s1")
 ARRAYS = ("l0", "l1", "l2")
 DOCUMENT_ARRAYS = ("d0", "d1")
+LONG_ARRAYS = ("a0",)
+#: How many elements a long array keeps.
+CAP = 14
 OBJECTS = ("o0", "o1", "o2")
 ANYTHING = ("x0", "x1", "x2", "x3")
 #: Names inside objects: numeric ones, near-numeric ones and plain ones sort differently at the server.
@@ -100,6 +103,14 @@ def rows(random: Random, most: int = 5) -> list[Value]:
     return [row(random) for _ in range(random.randint(0, most))]
 
 
+def long_row(random: Random) -> dict[str, Value]:
+    return {"k": random.randint(0, CAP), "v": scalar(random), "text": random.choice("abc") * 50}
+
+
+def long_rows(random: Random) -> list[Value]:
+    return [long_row(random) for _ in range(CAP)]
+
+
 def obj(random: Random, depth: int = 2) -> dict[str, Value]:
     """An object of a few fields in random order, nested to `depth`."""
     names = random.sample(INNER, random.randint(0, 4))
@@ -126,6 +137,7 @@ _USUAL: dict[str, Callable[[Random], Value]] = {
     "s": string,
     "l": scalars,
     "d": rows,
+    "a": long_rows,
     "o": obj,
     "x": anything,
 }
@@ -133,7 +145,7 @@ _USUAL: dict[str, Callable[[Random], Value]] = {
 
 def document(random: Random) -> dict[str, Value]:
     """A document without its `_id`."""
-    names = NUMBERS + BITS + STRINGS + ARRAYS + DOCUMENT_ARRAYS + OBJECTS + ANYTHING
+    names = NUMBERS + BITS + STRINGS + ARRAYS + DOCUMENT_ARRAYS + LONG_ARRAYS + OBJECTS + ANYTHING
     return shuffled(random, {name: usual(random, name) for name in names}, least=8)
 
 

@@ -21,7 +21,7 @@ from connectors.control import wait_running
 from towpath import barrier
 from towpath import stack as embedded
 from towpath.cli.demo.load import NAMESPACES, Store, Writer, fill
-from towpath.cli.init import write_pipeline_file
+from towpath.cli.init import Places, write_pipeline_file
 from towpath.cli.options import FOLDER, flag, opened, print_tables, say
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
@@ -37,7 +37,9 @@ from verifier.reads import collection
 
 @click.command()
 @flag("--keep", help="Leave the stack and the pipeline running, and say where.")
-@click.option("--dir", "directory", type=FOLDER, help="Folder of the stack; default: a temporary one.")
+@click.option(
+    "--dir", "directory", type=FOLDER, help="Folder of the stack, a new or an earlier one; default: a temporary one."
+)
 @click.option("--messages", default=20_000, help="Mails at the source before the copy begins.")
 @click.option("--seconds", default=20.0, help="How long to go on changing the source once the copy is done.")
 @click.option("--seed", default=1, help="Seed of the random input.")
@@ -48,7 +50,9 @@ def demo(keep: bool, directory: Path | None, messages: int, seconds: float, seed
     """
     started = time.monotonic()
     with _stack(directory, keep=keep) as running:
-        file = write_pipeline_file(running.directory / "demo.toml", include=NAMESPACES, stack=running, force=True)
+        file = write_pipeline_file(
+            running.directory / "demo.toml", include=NAMESPACES, places=Places.of(running), force=True
+        )
         source: Store = MongoClient(running.source)
         destination: Store = MongoClient(running.destination)
         with source, destination:
@@ -66,7 +70,7 @@ def _stack(directory: Path | None, *, keep: bool) -> Iterator[embedded.Stack]:
     folder = directory or Path(tempfile.mkdtemp(prefix="towpath-demo-"))
     say(f"1/6 Starting two MongoDB replica sets, Kafka and Kafka Connect in {folder}")
     try:
-        yield embedded.up(embedded.StackOptions(directory=folder), say)
+        yield embedded.up(embedded.options_of(folder) or embedded.StackOptions(folder), say)
     except BaseException:
         keep = False
         raise

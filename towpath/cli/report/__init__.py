@@ -1,17 +1,17 @@
-"""Reports as self-contained HTML pages, to attach to a change ticket: one style sheet, and a template for each."""
+"""Reports as self-contained HTML pages, to attach to a change ticket: a template for each, in the pages' style."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from towpath import state_files
 from towpath.errors import TowpathError
 
 _TEMPLATES = Environment(
-    loader=PackageLoader("towpath.cli.report", "."),
+    loader=ChoiceLoader([PackageLoader("towpath.cli.report", "."), PackageLoader("towpath.monitor", "static")]),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,

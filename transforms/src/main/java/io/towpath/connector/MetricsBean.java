@@ -14,6 +14,7 @@ import javax.management.MBeanAttributeInfo;
 import javax.management.MBeanInfo;
 import javax.management.MBeanServer;
 import javax.management.ObjectName;
+import org.apache.kafka.common.utils.Sanitizer;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -32,9 +33,18 @@ public final class MetricsBean implements DynamicMBean, AutoCloseable {
         return this;
     }
 
-    /** In place of a bean of this name that a task which never stopped has left. */
-    public MetricsBean register(String text) throws JMException {
-        ObjectName free = new ObjectName(text);
+    /**
+     * As {@code io.towpath:type=…}, with the name of the connector, the number of the task and further tags, quoted where Kafka quotes its
+     * own. In place of a bean of this name that a task which never stopped has left.
+     *
+     * @param more names and values in turn
+     */
+    public MetricsBean register(String type, String connector, int task, String... more) throws JMException {
+        StringBuilder text = new StringBuilder(
+                "io.towpath:type=%s,connector=%s,task=%d".formatted(type, Sanitizer.jmxSanitize(connector), task));
+        for (int at = 0; at < more.length; at += 2)
+            text.append(",%s=%s".formatted(more[at], Sanitizer.jmxSanitize(more[at + 1])));
+        ObjectName free = new ObjectName(text.toString());
         MBeanServer server = ManagementFactory.getPlatformMBeanServer();
         if (server.isRegistered(free)) server.unregisterMBean(free);
         server.registerMBean(this, free);

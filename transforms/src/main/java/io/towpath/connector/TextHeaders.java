@@ -4,25 +4,27 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.towpath.record.RecordHeaders;
 import java.util.Optional;
-import java.util.stream.IntStream;
 import org.apache.kafka.connect.connector.ConnectRecord;
 import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.header.Headers;
 
-/** Connect's headers with UTF-8 text in bytes: those of the record contract, and the additional ones of a dead letter. */
+/** Connect's headers with UTF-8 text in bytes: that of the record contract, and the additional ones of a dead letter. */
 public final class TextHeaders {
-    private static final String[] LETTERS = // every record has two
-            IntStream.range(0, 128).mapToObj(Character::toString).toArray(String[]::new);
-
     private TextHeaders() {}
 
     public static Headers of(RecordHeaders contract) {
         ConnectHeaders headers = new ConnectHeaders();
-        add(headers, RecordHeaders.VERSION, RecordHeaders.CONTRACT);
-        add(headers, RecordHeaders.OPERATION, contract.operation());
-        add(headers, RecordHeaders.TIME, contract.time().toString());
-        add(headers, RecordHeaders.AT, Long.toString(contract.atMs()));
+        add(headers, RecordHeaders.NAME, contract.text());
+        return headers;
+    }
+
+    /** The same headers, for a record that has splices now. */
+    public static Headers withSplices(Headers contract) {
+        Headers headers = contract.duplicate();
+        String text = text(headers.lastWithName(RecordHeaders.NAME).value());
+        headers.remove(RecordHeaders.NAME);
+        add(headers, RecordHeaders.NAME, RecordHeaders.withSplices(text));
         return headers;
     }
 
@@ -49,8 +51,13 @@ public final class TextHeaders {
         return Optional.ofNullable(record.headers().lastWithName(name)).map(header -> text(header.value()));
     }
 
+    /** What the record contract says of a record, in any of its versions. */
+    public static Optional<String> read(ConnectRecord<?> record, RecordHeaders.Part part) {
+        Optional<String> contract = read(record, RecordHeaders.NAME).flatMap(text -> RecordHeaders.part(text, part));
+        return contract.isPresent() ? contract : read(record, part.oldName());
+    }
+
     private static String text(Object value) {
-        if (!(value instanceof byte[] bytes)) return String.valueOf(value);
-        return bytes.length == 1 && bytes[0] >= 0 ? LETTERS[bytes[0]] : new String(bytes, UTF_8);
+        return value instanceof byte[] bytes ? new String(bytes, UTF_8) : String.valueOf(value);
     }
 }

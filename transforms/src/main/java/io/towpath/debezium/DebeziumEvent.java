@@ -130,7 +130,7 @@ public final class DebeziumEvent {
     }
 
     private byte[] bytes(String text) {
-        byte[] bytes = MarkedBytes.unmark(text)
+        byte[] bytes = BsonText.document(text)
                 .orElseThrow(() -> new DataException(
                         "the document came as JSON, which loses types; set mongodb.authentication.class of the source connector to %s"
                                 .formatted(RawDocuments.class.getName())));

@@ -41,6 +41,7 @@ public final class DebeziumStream implements AutoCloseable {
     private final Map<String, ClusterTime> oversized = new TreeMap<>();
 
     private MongoDbConnectorTask task;
+    private QueuedBytes queue;
     private int attempts;
 
     /** @param start where the stream begins when there is no offset */
@@ -73,6 +74,7 @@ public final class DebeziumStream implements AutoCloseable {
         try {
             if (task == null) begin();
             List<SourceRecord> records = task.poll();
+            queue.taken(records);
             if (records != null && !records.isEmpty()) attempts = 0;
             return records;
         } catch (RuntimeException error) {
@@ -91,6 +93,7 @@ public final class DebeziumStream implements AutoCloseable {
             settings.put(CursorPipeline.SETTING, CursorPipeline.json(oversized.keySet()));
             settings.put("cursor.pipeline.order", "user_first"); // Debezium's filter puts whole events together
         }
+        queue = QueuedBytes.insteadOf(settings);
         task = new MongoDbConnectorTask();
         task.initialize(context);
         task.start(settings);
@@ -148,7 +151,9 @@ public final class DebeziumStream implements AutoCloseable {
 
     @Override
     public void close() {
+        if (queue != null) queue.close();
         if (task != null) task.stop();
+        queue = null;
         task = null;
     }
 }

@@ -1,6 +1,6 @@
 package io.towpath.debezium;
 
-import io.towpath.record.BsonBytes;
+import java.nio.ByteBuffer;
 import java.util.Collection;
 import java.util.Map;
 import java.util.Set;
@@ -16,7 +16,7 @@ import org.bson.codecs.EncoderContext;
 import org.bson.codecs.RawBsonDocumentCodec;
 import org.bson.json.JsonWriterSettings;
 
-/** An immutable document that keeps its original bytes, and returns them, marked, instead of JSON. */
+/** An immutable document that keeps its original bytes, and returns them as {@link BsonText} instead of JSON. */
 final class RawDocument extends BsonDocument {
     private static final long serialVersionUID = 1L;
 
@@ -24,9 +24,16 @@ final class RawDocument extends BsonDocument {
     static final class Codec extends BsonDocumentCodec {
         private static final RawBsonDocumentCodec RAW = new RawBsonDocumentCodec();
 
+        private final QueuedBytes queue;
+
+        /** @param queue null where nobody counts the bytes in Debezium's queue */
+        Codec(QueuedBytes queue) {
+            this.queue = queue;
+        }
+
         @Override
         public BsonDocument decode(BsonReader reader, DecoderContext context) {
-            return new RawDocument(BsonBytes.of(RAW.decode(reader, context)));
+            return new RawDocument(RAW.decode(reader, context), queue);
         }
 
         @Override
@@ -36,22 +43,25 @@ final class RawDocument extends BsonDocument {
         }
     }
 
-    private final byte[] bytes;
     private final RawBsonDocument view;
+    private final transient QueuedBytes queue;
 
-    public RawDocument(byte[] bytes) {
-        this.bytes = bytes;
-        this.view = new RawBsonDocument(bytes);
+    private RawDocument(RawBsonDocument view, QueuedBytes queue) {
+        this.view = view;
+        this.queue = queue;
     }
 
+    /** For the record that Debezium puts into its queue next. */
     @Override
     public String toJson() {
-        return MarkedBytes.mark(bytes);
+        ByteBuffer bytes = view.getByteBuffer().asNIO();
+        if (queue != null) queue.add(bytes.remaining());
+        return BsonText.of(bytes.array(), bytes.arrayOffset() + bytes.position(), bytes.remaining());
     }
 
     @Override
     public String toJson(JsonWriterSettings settings) {
-        return MarkedBytes.mark(bytes);
+        return toJson();
     }
 
     @Override

@@ -75,7 +75,7 @@ public record ResumePoint(ClusterTime time, Optional<BsonDocument> token) {
     }
 
     /** CappedPositionLost comes from a cursor that the oplog has overtaken. */
-    static boolean isLoss(ServerError error) {
+    public static boolean isLoss(ServerError error) {
         return error == ServerError.ChangeStreamHistoryLost
                 || error == ServerError.ChangeStreamFatalError
                 || error == ServerError.CappedPositionLost;

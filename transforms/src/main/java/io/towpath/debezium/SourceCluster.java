@@ -5,14 +5,18 @@ import com.mongodb.MongoClientSettings;
 import com.mongodb.MongoCommandException;
 import com.mongodb.MongoException;
 import com.mongodb.MongoNamespace;
+import com.mongodb.ReadPreference;
+import com.mongodb.ServerAddress;
 import com.mongodb.client.ChangeStreamIterable;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
+import com.mongodb.client.MongoClients;
 import com.mongodb.client.MongoCollection;
 import io.debezium.config.Configuration;
 import io.debezium.connector.mongodb.CollectionId;
 import io.debezium.connector.mongodb.Filters;
 import io.debezium.connector.mongodb.connection.MongoDbConnectionContext;
+import io.debezium.connector.mongodb.connection.client.DefaultMongoDbClientFactory;
 import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
@@ -21,6 +25,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalLong;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Predicate;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -41,15 +46,43 @@ public final class SourceCluster implements AutoCloseable {
     public static final List<String> FILTERS = List.of(
             "collection.include.list", "collection.exclude.list", "database.include.list", "database.exclude.list");
 
+    private static final int REPORTS_SCHEMA_CHANGES = 6;
     /** Instead of the client's, which keeps documents as Debezium needs them. */
     private static final CodecRegistry REGISTRY = MongoClientSettings.getDefaultCodecRegistry();
 
+    private final Map<String, String> configuration;
     private final MongoClient client;
     private final String topicPrefix;
 
     public SourceCluster(Map<String, String> configuration, String topicPrefix) {
-        this.client = new MongoDbConnectionContext(Configuration.from(configuration)).getMongoClient();
+        this(
+                configuration,
+                new MongoDbConnectionContext(Configuration.from(configuration)).getMongoClient(),
+                topicPrefix);
+    }
+
+    private SourceCluster(Map<String, String> configuration, MongoClient client, String topicPrefix) {
+        this.configuration = configuration;
+        this.client = client;
         this.topicPrefix = topicPrefix;
+    }
+
+    /**
+     * A connection to one member only, whatever its state.
+     *
+     * @param member host and port, as the replica set names it
+     */
+    public SourceCluster at(String member) {
+        MongoClientSettings settings =
+                new DefaultMongoDbClientFactory(Configuration.from(configuration)).getMongoClientSettings();
+        ServerAddress address = new ServerAddress(member);
+        MongoClientSettings single = MongoClientSettings.builder(settings)
+                .applyToClusterSettings(
+                        cluster -> cluster.serverSelector(description -> description.getServerDescriptions().stream()
+                                .filter(server -> server.getAddress().equals(address))
+                                .toList()))
+                .build();
+        return new SourceCluster(configuration, MongoClients.create(single), topicPrefix);
     }
 
     /** Returns once a primary responds. Throws {@link ConnectException} when none does in time, and errors that are not transient. */
@@ -100,6 +133,50 @@ public final class SourceCluster implements AutoCloseable {
             }
         }
         return namespaces;
+    }
+
+    public List<String> databases() {
+        return client.listDatabaseNames().into(new ArrayList<>());
+    }
+
+    /** The collections and views of a database, as {@code listCollections} describes them. */
+    public List<BsonDocument> collections(String database, BsonDocument filter) {
+        return client.getDatabase(database)
+                .withCodecRegistry(REGISTRY)
+                .listCollections(BsonDocument.class)
+                .filter(filter)
+                .into(new ArrayList<>());
+    }
+
+    /** Of a collection, as {@code listIndexes} describes them; none where it does not exist. */
+    public List<BsonDocument> indexes(String namespace) {
+        return collection(namespace).listIndexes(BsonDocument.class).into(new ArrayList<>());
+    }
+
+    /** Whether change streams report schema changes. */
+    public boolean reportsSchemaChanges() {
+        return majorVersion() >= REPORTS_SCHEMA_CHANGES;
+    }
+
+    /** Of the feature compatibility; of the server where the user may not ask. */
+    private int majorVersion() {
+        String name = "featureCompatibilityVersion";
+        BsonDocument command = new BsonDocument("getParameter", new BsonInt32(1)).append(name, new BsonInt32(1));
+        try {
+            String version = client.getDatabase("admin")
+                    .withCodecRegistry(REGISTRY)
+                    .runCommand(command, BsonDocument.class)
+                    .getDocument(name)
+                    .getString("version")
+                    .getValue();
+            return Integer.parseInt(version.substring(0, version.indexOf('.')));
+        } catch (MongoCommandException denied) {
+            return runOnAdmin("buildInfo")
+                    .getArray("versionArray")
+                    .get(0)
+                    .asInt32()
+                    .getValue();
+        }
     }
 
     /** Throws {@link ConnectException} where {@code _id}s do not compare by their bytes. */
@@ -168,6 +245,50 @@ public final class SourceCluster implements AutoCloseable {
         } catch (MongoCommandException denied) {
             return 0;
         }
+    }
+
+    /** For how many seconds the server keeps its past states; the server's default where the user may not ask. */
+    public int snapshotWindowSeconds() {
+        String name = "minSnapshotHistoryWindowInSeconds";
+        BsonDocument command = new BsonDocument("getParameter", new BsonInt32(1)).append(name, new BsonInt32(1));
+        try {
+            return client.getDatabase("admin")
+                    .withCodecRegistry(REGISTRY)
+                    .runCommand(command, BsonDocument.class)
+                    .getNumber(name)
+                    .intValue();
+        } catch (MongoCommandException denied) {
+            return 300;
+        }
+    }
+
+    /** The size of WiredTiger's cache; empty where the user may not ask. */
+    public OptionalLong cacheBytes() {
+        BsonDocument command = new BsonDocument("serverStatus", new BsonInt32(1));
+        try {
+            return OptionalLong.of(client.getDatabase("admin")
+                    .withCodecRegistry(REGISTRY)
+                    .runCommand(command, ReadPreference.nearest(), BsonDocument.class)
+                    .getDocument("wiredTiger")
+                    .getDocument("cache")
+                    .getNumber("maximum bytes configured")
+                    .longValue());
+        } catch (MongoCommandException denied) {
+            return OptionalLong.empty();
+        }
+    }
+
+    /** A session without a cluster time of its own: its commands name theirs. */
+    public ClientSession session() {
+        return client.startSession(
+                ClientSessionOptions.builder().causallyConsistent(false).build());
+    }
+
+    /** Runs a command that the driver has no method for, on any member. Throws the driver's exceptions. */
+    public RawBsonDocument run(String database, BsonDocument command, ClientSession session) {
+        return client.getDatabase(database)
+                .withCodecRegistry(REGISTRY)
+                .runCommand(session, command, ReadPreference.nearest(), RawBsonDocument.class);
     }
 
     /** The change stream of the whole deployment. */

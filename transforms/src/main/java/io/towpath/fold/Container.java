@@ -20,11 +20,12 @@ abstract sealed class Container implements Value permits Fields, Elements {
 
     abstract void remove(String name);
 
-    /** Opens a value as a container; null when it is none, or when the server would change its bytes. */
+    /** Opens a value as a container; null when it is none, or unknown, or when the server would change its bytes. */
     static Container opened(Value value) {
         if (value instanceof Container container) return container;
-        if (value.type() == BsonElements.DOCUMENT) return Fields.open((Slice) value);
-        return value.type() == BsonElements.ARRAY ? Elements.open((Slice) value) : null;
+        if (!(value instanceof Slice slice)) return null;
+        if (slice.type() == BsonElements.DOCUMENT) return Fields.open(slice);
+        return slice.type() == BsonElements.ARRAY ? Elements.open(slice) : null;
     }
 
     /** Whether the server would accept the step; false also when that is not certain. */
@@ -34,7 +35,8 @@ abstract sealed class Container implements Value permits Fields, Elements {
         for (int i = from; i < last; i++) {
             String name = step.names()[i];
             Value child = at.get(name);
-            if (child == null) return step.kind() == Step.Kind.UNSET || at.accepts(name);
+            if (child == null)
+                return step.kind() == Step.Kind.UNSET || step.kind() != Step.Kind.SPLICE && at.accepts(name);
             Container inner = opened(child);
             if (inner == null) return step.kind() == Step.Kind.UNSET && isScalar(child);
             if (inner != child) at.put(name, inner);
@@ -45,6 +47,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
             case SET -> at.accepts(name);
             case UNSET -> true;
             case TRUNCATE -> at.get(name) == null ? at.accepts(name) : at.opensAsArray(name);
+            case SPLICE -> at.opensAsArray(name) && ((Elements) at.get(name)).takes(step.splice());
         };
     }
 
@@ -81,6 +84,7 @@ abstract sealed class Container implements Value permits Fields, Elements {
                 if (at.get(name) == null) at.put(name, new Elements());
                 else ((Elements) opened(at.get(name))).cut(step.newSize());
             }
+            case SPLICE -> ((Elements) opened(at.get(name))).splice(step.splice());
         }
     }
 
@@ -91,7 +95,9 @@ abstract sealed class Container implements Value permits Fields, Elements {
     }
 
     private static boolean isScalar(Value value) {
-        return value.type() != BsonElements.DOCUMENT && value.type() != BsonElements.ARRAY;
+        return value instanceof Slice slice
+                && slice.type() != BsonElements.DOCUMENT
+                && slice.type() != BsonElements.ARRAY;
     }
 
     static String name(byte[] bytes, BsonElements element) {

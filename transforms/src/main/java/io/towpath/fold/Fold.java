@@ -3,6 +3,7 @@ package io.towpath.fold;
 import io.towpath.record.ContractException;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.IntStream;
 import org.bson.io.BasicOutputBuffer;
 
@@ -15,7 +16,7 @@ public final class Fold {
     public record Part(int first, int changes, List<Folded> writes) {}
 
     /** An update of more places costs the server more than several updates: it searches each array from its beginning. */
-    private static final int MOST_STEPS = 1_000;
+    private static final int MOST_PLACES = 1_000;
     /** Well within the server's limit for one update. */
     private static final long MOST_BYTES = 8L << 20;
 
@@ -73,7 +74,6 @@ public final class Fold {
 
     private static final class Updates extends Result {
         private final Merge merge = new Merge();
-        private int steps;
         private long bytes;
 
         Updates(int first) {
@@ -84,10 +84,10 @@ public final class Fold {
         boolean takes(Steps more, int size) {
             // each descent needs another write, and every step checks every write: too many take too long for no use
             if (more.descents() > MOST_RUNS) return false;
-            boolean isFull = steps > 0 && (steps + more.all().size() > MOST_STEPS || bytes + size > MOST_BYTES);
+            int places = merge.places();
+            boolean isFull = places > 0 && (places + more.all().size() > MOST_PLACES || bytes + size > MOST_BYTES);
             if (isFull || !merge.takes(more)) return false;
             merge.add(more);
-            steps += more.all().size();
             bytes += size;
             return true;
         }
@@ -98,7 +98,7 @@ public final class Fold {
                 return IntStream.range(first, first + changes)
                         .<Folded>mapToObj(Folded.Alone::new)
                         .toList();
-            return merge.operators().stream().<Folded>map(Folded.Operators::new).toList();
+            return List.copyOf(merge.updates());
         }
     }
 
@@ -167,8 +167,13 @@ public final class Fold {
         /** The document is now this one. */
         record Document(byte[] bytes) implements Folded {}
 
-        /** MongoDB's update operators, for a document that exists. */
-        record Operators(byte[] bytes) implements Folded {}
+        /**
+         * An update of a document that exists.
+         *
+         * @param bytes MongoDB's update operators, or the stage of an aggregation pipeline
+         * @param lengths path → how many elements the array there must have, so that the update is right
+         */
+        record Update(byte[] bytes, boolean isStage, Map<String, Integer> lengths) implements Folded {}
 
         /** The document is gone. */
         record Delete() implements Folded {}

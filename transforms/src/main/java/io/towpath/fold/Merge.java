@@ -21,15 +21,16 @@ final class Merge {
     private boolean takes(Step step) {
         Location location = around(step.path());
         if (location == null) return step.isPlain();
-        boolean cuts = step.kind() == Step.Kind.TRUNCATE;
         return switch (location.entry.kind()) {
-            case SET -> {
-                if (!isAt(location, step))
-                    yield holds(location.entry) && ((Container) location.entry.value).takes(step, depth(location));
-                yield !cuts || Container.opened(location.entry.value) instanceof Elements;
+            case SET, SPLICE -> {
+                if (isAt(location, step) && !step.kind().keeps()) yield true;
+                Container value = location.entry.open();
+                if (value == null || !isAt(location, step)) yield value != null && value.takes(step, depth(location));
+                yield value instanceof Elements array
+                        && (step.kind() == Step.Kind.TRUNCATE || array.takes(step.splice()));
             }
-            case UNSET -> isAt(location, step) && !cuts;
-            case TRUNCATE -> step.isPlain();
+            case UNSET -> isAt(location, step) && !step.kind().keeps();
+            case TRUNCATE -> step.isPlain() && step.kind() != Step.Kind.SPLICE;
         };
     }
 
@@ -44,7 +45,7 @@ final class Merge {
         else if (!isAt(location, step)) addWithin(location, step);
         else
             switch (location.entry.kind()) {
-                case SET -> addToValue(location, step);
+                case SET, SPLICE -> addToValue(location, step);
                 case UNSET -> {
                     if (step.kind() == Step.Kind.SET) put(step, location.write + 1);
                 }
@@ -53,18 +54,19 @@ final class Merge {
     }
 
     private void addWithin(Location location, Step step) {
-        if (location.entry.kind() == Step.Kind.SET) ((Container) location.entry.value).apply(step, depth(location));
+        if (location.entry.kind() != Step.Kind.TRUNCATE) location.entry.open().apply(step, depth(location));
         else put(step, location.write + 1);
     }
 
     private void addToValue(Location location, Step step) {
         switch (step.kind()) {
-            case SET -> location.entry.value = step.value();
-            case UNSET -> put(step, 0);
-            case TRUNCATE -> {
-                holds(location.entry);
-                ((Elements) location.entry.value).cut(step.newSize());
+            case SET -> {
+                if (location.entry.kind() == Step.Kind.SET) location.entry.value = step.value();
+                else put(step, 0);
             }
+            case UNSET -> put(step, 0);
+            case TRUNCATE -> ((Elements) location.entry.open()).cut(step.newSize());
+            case SPLICE -> ((Elements) location.entry.open()).splice(step.splice());
         }
     }
 
@@ -83,7 +85,7 @@ final class Merge {
     /** Replaces what the writes from {@code first} on do to a place. */
     private void put(Step step, int first) {
         boolean isNew = true;
-        if (step.kind() != Step.Kind.TRUNCATE)
+        if (!step.kind().keeps())
             for (MergedWrite write : writes.subList(first, writes.size())) if (write.forget(step.path())) isNew = false;
         place(step, isNew, first);
     }
@@ -115,20 +117,17 @@ final class Merge {
         return location.entry.step.names().length;
     }
 
-    /** Whether the value to set is a container; opens it then. */
-    private static boolean holds(MergedWrite.Entry entry) {
-        Container container = Container.opened(entry.value);
-        if (container == null) return false;
-        entry.value = container;
-        return true;
-    }
-
     int size() {
         return writes.size();
     }
 
-    /** The update operators of each write. */
-    List<byte[]> operators() {
-        return writes.stream().map(MergedWrite::operators).toList();
+    /** How many places the writes change. */
+    int places() {
+        return writes.stream().mapToInt(MergedWrite::size).sum();
+    }
+
+    /** All writes, in their order. */
+    List<Fold.Folded.Update> updates() {
+        return writes.stream().flatMap(write -> write.updates().stream()).toList();
     }
 }

@@ -27,7 +27,16 @@ final class MergedWrite {
             return step.kind();
         }
 
+        /** The value to set, or the array that the splice leaves, open for changes; null when it cannot be opened. */
+        Container open() {
+            Container container = value == null ? Elements.after(step.splice()) : Container.opened(value);
+            if (container != null) value = container;
+            return container;
+        }
+
         private Step asStep() {
+            if (kind() == Step.Kind.SPLICE && value != null)
+                return Step.splice(((Elements) value).since(step.splice()));
             if (kind() != Step.Kind.SET || value instanceof Slice slice && slice == step.value()) return step;
             if (value instanceof Slice slice) return Step.set(step.path(), slice);
             BasicOutputBuffer out = new BasicOutputBuffer();
@@ -43,6 +52,10 @@ final class MergedWrite {
 
     boolean isEmpty() {
         return entries.isEmpty();
+    }
+
+    int size() {
+        return entries.size();
     }
 
     /** The entry of this place or of one that contains it; null when there is none. */
@@ -65,7 +78,7 @@ final class MergedWrite {
         boolean wasThere = !inside.isEmpty();
         inside.clear();
         Entry entry = entries.remove(path);
-        return wasThere || entry != null && entry.kind() == Step.Kind.TRUNCATE;
+        return wasThere || entry != null && entry.kind().keeps();
     }
 
     /** Forgets the elements that an array loses. */
@@ -89,9 +102,9 @@ final class MergedWrite {
         if (step.kind() == Step.Kind.SET && isNew) lastIn.put(step.parent(), step.name());
     }
 
-    byte[] operators() {
+    List<Fold.Folded.Update> updates() {
         List<Step> steps = new ArrayList<>(entries.size());
         entries.values().forEach(entry -> steps.add(entry.asStep()));
-        return new Steps(steps).operators();
+        return new Steps(steps).updates();
     }
 }

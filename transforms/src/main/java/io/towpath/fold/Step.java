@@ -1,7 +1,9 @@
 package io.towpath.fold;
 
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
+import io.towpath.record.Splice;
 import java.util.Arrays;
 
 /**
@@ -11,25 +13,37 @@ import java.util.Arrays;
  * @param names the path's parts
  * @param value what is set; null for the other kinds
  * @param newSize what an array is cut to; 0 for the other kinds
+ * @param splice of an array; null for the other kinds
  */
-record Step(Kind kind, String path, String[] names, Slice value, int newSize) {
+record Step(Kind kind, String path, String[] names, Slice value, int newSize, Splice splice) {
     /** In the order in which the steps of one update are taken. */
     enum Kind {
         TRUNCATE,
+        SPLICE,
         SET,
-        UNSET
+        UNSET;
+
+        /** Whether the step is about an array that is there, and keeps elements of it. */
+        boolean keeps() {
+            return this == TRUNCATE || this == SPLICE;
+        }
     }
 
     static Step set(String path, Slice value) {
-        return new Step(Kind.SET, path, names(path), value, 0);
+        return new Step(Kind.SET, path, names(path), value, 0, null);
     }
 
     static Step unset(String path) {
-        return new Step(Kind.UNSET, path, names(path), null, 0);
+        return new Step(Kind.UNSET, path, names(path), null, 0, null);
     }
 
     static Step truncate(String path, int newSize) {
-        return new Step(Kind.TRUNCATE, path, names(path), null, newSize);
+        return new Step(Kind.TRUNCATE, path, names(path), null, newSize, null);
+    }
+
+    static Step splice(Splice splice) {
+        String path = oneCharacterAByte(splice.path());
+        return new Step(Kind.SPLICE, path, names(path), null, 0, splice);
     }
 
     /** The last part of the path. */
@@ -46,6 +60,10 @@ record Step(Kind kind, String path, String[] names, Slice value, int newSize) {
     boolean isPlain() {
         for (String name : names) if (name.isEmpty() || name.charAt(0) == '$') return false;
         return true;
+    }
+
+    static String oneCharacterAByte(String text) {
+        return new String(text.getBytes(UTF_8), ISO_8859_1);
     }
 
     private static String[] names(String path) {

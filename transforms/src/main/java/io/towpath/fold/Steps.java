@@ -1,14 +1,12 @@
 package io.towpath.fold;
 
-import static java.nio.charset.StandardCharsets.ISO_8859_1;
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import io.towpath.record.BsonBytes;
 import io.towpath.record.BsonElements;
 import io.towpath.record.Change;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -19,7 +17,6 @@ import org.bson.io.BsonOutput;
 public final class Steps {
     private static final byte[] EMPTY_STRING = {1, 0, 0, 0, 0};
     private static final Slice NOTHING = new Slice(BsonElements.STRING, EMPTY_STRING, 0, EMPTY_STRING.length);
-    private static final Slice NO_ELEMENTS = new Slice(BsonElements.ARRAY, new byte[] {5, 0, 0, 0, 0}, 0, 5);
 
     private final List<Step> steps;
     private Boolean areOperators; // needed twice for a single update
@@ -31,14 +28,15 @@ public final class Steps {
     public static Steps of(Change.Update update) {
         List<Step> steps = new ArrayList<>();
         for (Change.Truncation cut : update.truncations())
-            steps.add(Step.truncate(oneCharacterAByte(cut.path()), cut.newSize()));
+            steps.add(Step.truncate(Step.oneCharacterAByte(cut.path()), cut.newSize()));
+        update.splices().forEach(splice -> steps.add(Step.splice(splice)));
         byte[] set = BsonBytes.of(update.set());
         BsonElements elements = new BsonElements(set, 0);
         while (elements.next()) {
             Slice value = new Slice(elements.type(), set, elements.valueStart(), elements.valueEnd());
             steps.add(Step.set(Container.name(set, elements), value));
         }
-        for (String path : update.unset()) steps.add(Step.unset(oneCharacterAByte(path)));
+        for (String path : update.unset()) steps.add(Step.unset(Step.oneCharacterAByte(path)));
         return new Steps(steps);
     }
 
@@ -53,8 +51,42 @@ public final class Steps {
      */
     public boolean areOperators() {
         if (areOperators == null)
-            areOperators = areApart() && steps.stream().allMatch(Step::isPlain) && descents() == 0;
+            areOperators = areApart()
+                    && steps.stream().allMatch(Step::isPlain)
+                    && steps.stream().noneMatch(Steps::needsStage)
+                    && descents() == 0;
         return areOperators;
+    }
+
+    /** Whether the step is a splice that no operator can do. */
+    private static boolean needsStage(Step step) {
+        return step.kind() == Step.Kind.SPLICE && Push.of(step.splice()).isEmpty();
+    }
+
+    /** The splices alone. */
+    public Steps splices() {
+        return new Steps(
+                steps.stream().filter(step -> step.kind() == Step.Kind.SPLICE).toList());
+    }
+
+    /** Writes that apply the steps, which are apart: first all for which there are operators. */
+    public List<Fold.Folded.Update> updates() {
+        List<Fold.Folded.Update> updates = new ArrayList<>();
+        Steps staged = new Steps(steps.stream().filter(Steps::needsStage).toList());
+        Steps others =
+                new Steps(steps.stream().filter(step -> !needsStage(step)).toList());
+        if (!others.steps.isEmpty()) updates.add(new Fold.Folded.Update(others.operators(), false, others.lengths()));
+        if (!staged.steps.isEmpty())
+            updates.add(new Fold.Folded.Update(Stage.of(staged.steps), true, staged.lengths()));
+        return updates;
+    }
+
+    private Map<String, Integer> lengths() {
+        Map<String, Integer> lengths = new LinkedHashMap<>();
+        for (Step step : steps)
+            if (step.kind() == Step.Kind.SPLICE)
+                lengths.put(step.splice().path(), step.splice().length());
+        return lengths;
     }
 
     /** How many fields to set come before the preceding one of the same place in the server's order. */
@@ -107,38 +139,27 @@ public final class Steps {
     public byte[] operators() {
         BasicOutputBuffer out = new BasicOutputBuffer();
         Container.frame(out, () -> {
-            operator(out, Change.SET, Step.Kind.SET);
-            operator(out, Change.UNSET, Step.Kind.UNSET);
-            operator(out, "$push", Step.Kind.TRUNCATE);
+            operator(out, Change.SET, Set.of(Step.Kind.SET));
+            operator(out, Change.UNSET, Set.of(Step.Kind.UNSET));
+            operator(out, "$push", Set.of(Step.Kind.TRUNCATE, Step.Kind.SPLICE));
         });
         return out.toByteArray();
     }
 
-    private void operator(BsonOutput out, String name, Step.Kind kind) {
-        List<Step> ofKind = steps.stream().filter(step -> step.kind() == kind).toList();
+    private void operator(BsonOutput out, String name, Set<Step.Kind> kinds) {
+        List<Step> ofKind =
+                steps.stream().filter(step -> kinds.contains(step.kind())).toList();
         if (ofKind.isEmpty()) return;
         Container.begin(out, BsonElements.DOCUMENT, name);
         Container.frame(out, () -> {
             for (Step step : ofKind) {
-                switch (kind) {
+                switch (step.kind()) {
                     case SET -> Container.write(out, step.path(), step.value());
                     case UNSET -> Container.write(out, step.path(), NOTHING);
-                    case TRUNCATE -> cut(out, step);
+                    case TRUNCATE -> Push.cut(step.newSize()).writeTo(out, step.path());
+                    case SPLICE -> Push.of(step.splice()).orElseThrow().writeTo(out, step.path());
                 }
             }
         });
-    }
-
-    private static void cut(BsonOutput out, Step step) {
-        Container.begin(out, BsonElements.DOCUMENT, step.path());
-        Container.frame(out, () -> {
-            Container.write(out, "$each", NO_ELEMENTS);
-            Container.begin(out, BsonElements.INT32, "$slice");
-            out.writeInt32(step.newSize());
-        });
-    }
-
-    private static String oneCharacterAByte(String text) {
-        return new String(text.getBytes(UTF_8), ISO_8859_1);
     }
 }

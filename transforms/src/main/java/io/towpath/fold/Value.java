@@ -2,8 +2,8 @@ package io.towpath.fold;
 
 import org.bson.io.BsonOutput;
 
-/** A BSON value: its original bytes, or opened for changes. */
-sealed interface Value permits Slice, Container {
+/** A BSON value: its original bytes, opened for changes, or unknown. */
+sealed interface Value permits Slice, Container, Kept {
     byte type();
 
     /** The value's bytes, without type and name. */

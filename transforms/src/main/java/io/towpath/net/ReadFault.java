@@ -24,6 +24,14 @@ public final class ReadFault {
         return ServerError.SnapshotTooOld.is(error) || ServerError.SnapshotUnavailable.is(error);
     }
 
+    /**
+     * Whether the collection is not there as of the time that the read asks for, as the time is out of the server's reach, or as a view has
+     * its name by now.
+     */
+    public static boolean isUnavailable(MongoException error) {
+        return isAboutTime(error) || ServerError.CommandNotSupportedOnView.is(error);
+    }
+
     public static boolean isInterrupt(MongoException error) {
         return error instanceof MongoInterruptedException
                 || Thread.currentThread().isInterrupted();

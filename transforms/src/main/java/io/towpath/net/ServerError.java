@@ -59,6 +59,8 @@ public enum ServerError {
     InterruptedDueToStorageChange(355, Retry.WRITE),
     AddOrRemoveShardInProgress(414, Retry.WRITE),
     Interrupted(11601, Retry.WRITE),
+    BackgroundOperationInProgressForDatabase(12586, Retry.WRITE),
+    BackgroundOperationInProgressForNamespace(12587, Retry.WRITE),
     // Sessions, transactions, snapshots and routing.
     StaleShardVersion(63, Retry.READ_AND_WRITE),
     FailedToSatisfyReadPreference(133, Retry.READ_AND_WRITE),
@@ -89,6 +91,7 @@ public enum ServerError {
     TooManyLogicalSessions(261, Retry.WRITE),
     TooManyFilesOpen(264, Retry.WRITE),
     TemporarilyUnavailable(365, Retry.WRITE),
+    TransactionTooLargeForCache(388, Retry.SMALLER_WRITE),
     ResourceExhausted(402, Retry.WRITE),
     AdmissionQueueOverflow(433, Retry.WRITE),
     RateLimitExceeded(449, Retry.WRITE),
@@ -133,10 +136,14 @@ public enum ServerError {
     // Errors whose meaning depends on the request.
     UnknownError(8, Retry.UNDECIDED),
     NamespaceNotFound(26, Retry.UNDECIDED),
+    IndexNotFound(27, Retry.UNDECIDED),
+    NamespaceExists(48, Retry.UNDECIDED),
     CappedPositionLost(136, Retry.UNDECIDED),
+    KeyNotFound(211, Retry.UNDECIDED),
     ChangeStreamFatalError(280, Retry.UNDECIDED),
     ChangeStreamHistoryLost(286, Retry.UNDECIDED),
     BSONObjectTooLarge(10334, Retry.UNDECIDED),
+    CollectionUUIDMismatch(361, Retry.UNDECIDED),
     DuplicateKey(11000, Retry.UNDECIDED),
     InvalidRegularExpression(51091, Retry.UNDECIDED);
 
@@ -145,6 +152,7 @@ public enum ServerError {
         READ_AND_WRITE,
         READ,
         WRITE,
+        SMALLER_WRITE,
         NEVER,
         UNDECIDED
     }
@@ -177,7 +185,12 @@ public enum ServerError {
     }
 
     public boolean isTransientForWrites() {
-        return retry == Retry.READ_AND_WRITE || retry == Retry.WRITE;
+        return retry == Retry.READ_AND_WRITE || retry == Retry.WRITE || retry == Retry.SMALLER_WRITE;
+    }
+
+    /** Whether the transaction was too large: a few large documents fill too much of a small cache. */
+    public boolean isTooLarge() {
+        return retry == Retry.SMALLER_WRITE;
     }
 
     /** Whether the destination never accepts such a write. */

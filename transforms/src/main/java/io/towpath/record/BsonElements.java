@@ -98,7 +98,7 @@ public final class BsonElements {
     }
 
     /** The value as a little-endian 32-bit number, {@code at} bytes into it. */
-    int int32(int at) {
+    public int int32(int at) {
         return (int) INTS.get(bytes, valueStart + at);
     }
 

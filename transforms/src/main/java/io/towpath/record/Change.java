@@ -1,5 +1,7 @@
 package io.towpath.record;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -15,6 +17,7 @@ public sealed interface Change {
     String SET = "$set";
     String UNSET = "$unset";
     String TRUNCATE = "$truncate";
+    String SPLICE = "$splice";
 
     /** The document is now this one. */
     record Document(BsonDocument document) implements Change {
@@ -30,19 +33,54 @@ public sealed interface Change {
      * @param set path to value, in the order of the change event
      * @param unset paths that are gone
      * @param truncations arrays that were cut, before {@code set} writes into them
+     * @param splices arrays that were edited; no other part names one of them, or a place in it
      */
-    record Update(BsonDocument set, List<String> unset, List<Truncation> truncations) implements Change {
+    record Update(BsonDocument set, List<String> unset, List<Truncation> truncations, List<Splice> splices)
+            implements Change {
         public Update {
             unset = List.copyOf(unset);
             truncations = List.copyOf(truncations);
+            splices = List.copyOf(splices);
+        }
+
+        /** Without splices, as the source's server describes it. */
+        public Update(BsonDocument set, List<String> unset, List<Truncation> truncations) {
+            this(set, unset, truncations, List.of());
+        }
+
+        /** What {@code set} names; decodes no value. */
+        public List<String> setPaths() {
+            List<String> paths = new ArrayList<>();
+            BsonElements elements = new BsonElements(BsonBytes.of(set), 0);
+            while (elements.next()) paths.add(elements.name());
+            return paths;
+        }
+
+        public Update withoutSplices() {
+            return splices.isEmpty() ? this : new Update(set, unset, truncations);
         }
 
         public boolean isEmpty() {
-            return set.isEmpty() && unset.isEmpty() && truncations.isEmpty();
+            return set.isEmpty() && unset.isEmpty() && truncations.isEmpty() && splices.isEmpty();
         }
 
         @Override
         public byte[] encode() {
+            byte[] bytes = isOnlySet() ? encodeSet() : encodeParts();
+            return splices.isEmpty() ? bytes : Splice.append(bytes, splices);
+        }
+
+        private boolean isOnlySet() {
+            return unset.isEmpty() && truncations.isEmpty() && !set.isEmpty();
+        }
+
+        /** The most frequent update, without the copies that a buffer makes while it grows. */
+        private byte[] encodeSet() {
+            byte[] bytes = BsonBytes.of(set);
+            return BsonBytes.ofField(BsonElements.DOCUMENT, SET.getBytes(UTF_8), bytes, 0, bytes.length);
+        }
+
+        private byte[] encodeParts() {
             BsonDocument unsetPart = new BsonDocument();
             unset.forEach(path -> unsetPart.append(path, new BsonString("")));
             BsonDocument truncatePart = new BsonDocument();
@@ -79,14 +117,9 @@ public sealed interface Change {
     static Change decode(byte[] value) {
         if (value == null) return new Delete();
         WholeBson.require(value);
-        boolean isEmpty = true;
-        BsonElements elements = new BsonElements(value, 0);
-        boolean isDocument = false;
-        while (elements.next()) {
-            isEmpty = false;
-            isDocument |= elements.nameIs(BsonElements.ID);
-        }
-        if (isEmpty) throw new ContractException("a value without any field is neither a document nor an update");
+        if (!new BsonElements(value, 0).next())
+            throw new ContractException("a value without any field is neither a document nor an update");
+        boolean isDocument = BsonElements.atId(value).isPresent();
         return isDocument ? new Document(new RawBsonDocument(value)) : update(value);
     }
 
@@ -94,6 +127,7 @@ public sealed interface Change {
         BsonDocument set = new BsonDocument();
         List<String> unset = new ArrayList<>();
         List<Truncation> truncations = new ArrayList<>();
+        List<Splice> splices = new ArrayList<>();
         Set<String> seen = new HashSet<>();
         BsonElements parts = new BsonElements(value, 0);
         while (parts.next()) {
@@ -103,12 +137,41 @@ public sealed interface Change {
                 case SET -> set = part(value, parts, name);
                 case UNSET -> unset.addAll(part(value, parts, name).keySet());
                 case TRUNCATE -> part(value, parts, name).forEach((path, size) -> truncations.add(cut(path, size)));
+                case SPLICE -> {
+                    part(value, parts, name);
+                    BsonElements arrays = new BsonElements(value, parts.valueStart());
+                    while (arrays.next()) splices.add(Splice.decode(value, arrays));
+                }
                 default -> throw new ContractException(
                         "a value with the field '%s' and without an _id is neither a document nor an update"
                                 .formatted(name));
             }
         }
-        return new Update(set, unset, truncations);
+        Update update = new Update(set, unset, truncations, splices);
+        if (!splices.isEmpty()) requireApart(update);
+        return update;
+    }
+
+    /** A splice is about the array before the update: no other part may change it, nor another splice. */
+    private static void requireApart(Update update) {
+        Set<String> others = new HashSet<>(update.setPaths());
+        others.addAll(update.unset());
+        update.truncations().forEach(cut -> others.add(cut.path()));
+        Set<String> spliced = new HashSet<>();
+        for (Splice splice : update.splices())
+            if (!spliced.add(splice.path()) || others.contains(splice.path())) throw clash(splice.path());
+        for (String path : others) if (isWithinAny(path, spliced)) throw clash(path);
+        for (String path : spliced) if (isWithinAny(path, others) || isWithinAny(path, spliced)) throw clash(path);
+    }
+
+    private static boolean isWithinAny(String path, Set<String> places) {
+        for (int dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1))
+            if (places.contains(path.substring(0, dot))) return true;
+        return false;
+    }
+
+    private static ContractException clash(String path) {
+        return new ContractException("an update that changes '%s' in two ways, one of them a splice".formatted(path));
     }
 
     private static RawBsonDocument part(byte[] value, BsonElements parts, String name) {

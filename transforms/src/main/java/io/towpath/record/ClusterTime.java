@@ -55,7 +55,7 @@ public record ClusterTime(long seconds, long ordinal) implements Comparable<Clus
         return compareTo(other) > 0;
     }
 
-    /** As the header {@code t} has it. */
+    /** As a record's header has it. */
     @Override
     public String toString() {
         return seconds + ":" + ordinal;

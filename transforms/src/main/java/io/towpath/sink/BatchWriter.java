@@ -1,12 +1,17 @@
 package io.towpath.sink;
 
 import com.mongodb.MongoException;
+import com.mongodb.MongoNamespace;
 import io.towpath.net.ServerError;
 import io.towpath.sink.Offsets.Drift;
+import io.towpath.sink.ddl.Barrier;
 import java.util.Collection;
 import java.util.List;
+import java.util.Map;
 import java.util.OptionalLong;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -39,7 +44,7 @@ final class BatchWriter {
             SinkMetrics metrics,
             Silence silence) {
         this.context = context;
-        this.plan = new WritePlan(settings, writes, deadLetters);
+        this.plan = new WritePlan(settings, writes, deadLetters, metrics);
         this.offsets = offsets;
         this.deadLetters = deadLetters;
         this.transaction = transaction;
@@ -54,9 +59,11 @@ final class BatchWriter {
      * Returns when all records are applied, or will be delivered again. Throws {@link RetriableException} when it takes too long, after at
      * least one attempt: when the same records are delivered again, it skips those that are applied.
      *
+     * @param barriers schema changes behind these records, at which their partitions then stand
      * @param untilNs no transaction is begun after this, by {@link System#nanoTime}
+     * @return whether all is applied; else it will be delivered again
      */
-    void write(List<SinkRecord> records, long untilNs) {
+    boolean write(List<SinkRecord> records, Map<TopicPartition, Barrier> barriers, long untilNs) {
         deadLetters.expect((int) records.stream().filter(isNext()).count());
         retry.succeeded();
         boolean begun = false;
@@ -71,24 +78,56 @@ final class BatchWriter {
             }
             if (begun && System.nanoTime() - untilNs >= 0) throw overdue(records);
             begun = true;
-            Transaction.Outcome outcome = transaction.attempt(stretch, plan.waves(stretch));
+            Transaction.Outcome outcome = transaction.attempt(stretch, plan.waves(stretch), plan.suspects());
             if (outcome instanceof Transaction.Outcome.Applied applied) {
                 applied(applied);
                 from = end;
             } else if (outcome instanceof Transaction.Outcome.Refused refused) {
                 if (plan.refused(refused)) sizes.shrink(stretch.size(), 1);
+            } else if (outcome instanceof Transaction.Outcome.Missed missed) {
+                plan.missed(missed.writes());
+                sizes.shrink(stretch.size(), 1);
             } else {
                 if (outcome instanceof Transaction.Outcome.Failed failed) failed(failed, stretch);
-                Collection<Drift> drifts = displacement.drifts(stretch);
-                if (drifts.contains(Drift.BEHIND)) {
-                    context.offset(offsets.all());
-                    return;
-                }
+                Collection<Drift> drifts = displacement.drifts(
+                        stretch.stream().map(Records::partition).collect(Collectors.toSet()));
+                if (drifts.contains(Drift.BEHIND)) return goBack();
                 if (drifts.contains(Drift.AHEAD)) retry.succeeded();
                 else if (outcome instanceof Transaction.Outcome.Displaced)
                     retry.pause("write to the destination", DISPLACED);
             }
         }
+        return barriers.isEmpty() || arrive(barriers);
+    }
+
+    /** Notes at the destination that partitions stand at schema changes. */
+    private boolean arrive(Map<TopicPartition, Barrier> barriers) {
+        while (true) {
+            RuntimeException trouble = DISPLACED;
+            try {
+                if (offsets.arrive(barriers)) {
+                    retry.succeeded();
+                    silence.ended();
+                    return true;
+                }
+            } catch (Unanswered error) {
+                trouble = error;
+            } catch (MongoException error) {
+                if (Verdict.of(error) != Verdict.TRANSIENT) throw hopeless(error);
+                silence.after(error);
+                trouble = error;
+            }
+            metrics.retried(Verdict.message(trouble));
+            if (displacement.drifts(barriers.keySet()).contains(Drift.BEHIND)) return goBack();
+            retry.pause("note at the destination that a schema change is reached", trouble);
+        }
+    }
+
+    /** The destination is further back, and the log is read again from there. */
+    private boolean goBack() {
+        startOver();
+        context.offset(offsets.all());
+        return false;
     }
 
     /** Kafka revokes the partitions of a task that does not poll for too long. */
@@ -114,7 +153,7 @@ final class BatchWriter {
         switch (failed.verdict()) {
             case TRANSIENT -> {
                 metrics.retried(Verdict.message(error));
-                if (!isCommitUnknown(error)) sizes.shrink(stretch.size(), SMALL);
+                if (!isCommitUnknown(error)) sizes.shrink(stretch.size(), Verdict.isTooLarge(error) ? 1 : SMALL);
                 silence.after(error);
                 retry.pause("write to the destination", error);
             }
@@ -143,7 +182,18 @@ final class BatchWriter {
                 error);
     }
 
+    /** A schema change has been made: what is known of the documents of this namespace is no longer so. */
+    void forget(MongoNamespace namespace) {
+        plan.forget(namespace);
+    }
+
+    /** The log may not be continued where it ended. */
+    void startOver() {
+        plan.startOver();
+    }
+
     void partitionsRevoked() {
+        startOver();
         displacement.resolved();
     }
 

@@ -5,10 +5,15 @@ import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import io.towpath.connector.Closing;
+import io.towpath.record.SchemaChange;
+import io.towpath.record.SchemaChange.Kind;
+import io.towpath.sink.ddl.Barrier;
+import io.towpath.sink.ddl.SchemaChanges;
 import java.util.Collection;
 import java.util.HashSet;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
@@ -18,6 +23,9 @@ import org.apache.kafka.connect.sink.SinkTaskContext;
 
 /** A task's connection to the destination, and the partitions that it owns there. */
 final class Connection implements AutoCloseable {
+    /** After these a topic's collection has other documents, or none. */
+    private static final Set<Kind> REPLACING = Set.of(Kind.CREATE, Kind.DROP, Kind.RENAME, Kind.REPLACE);
+
     private final SinkSettings settings;
     private final MongoSinkConfig config;
     private final SinkTaskContext context;
@@ -28,6 +36,7 @@ final class Connection implements AutoCloseable {
     private final Writes writes;
     private final Silence silence;
     private final DeleteGuard guard;
+    private final Barriers barriers;
     private MongoClient client;
     private ClientSession session;
     private Offsets offsets;
@@ -56,6 +65,17 @@ final class Connection implements AutoCloseable {
         this.writes = new Writes(config);
         this.silence = new Silence(settings.silenceMs());
         this.guard = new DeleteGuard(settings.log());
+        this.barriers = new Barriers(
+                settings,
+                context,
+                metrics,
+                new SchemaChanges(
+                        settings.pipeline(),
+                        settings.task(),
+                        settings.schema(),
+                        Destination.DATABASE,
+                        () -> Destination.connectForLong(config),
+                        error -> Verdict.of(error) == Verdict.TRANSIENT));
         connect();
     }
 
@@ -79,13 +99,39 @@ final class Connection implements AutoCloseable {
         return offsets;
     }
 
-    /** Throws as {@link BatchWriter#write}. */
+    /** Writes these records, up to the first schema change in each partition. Throws as {@link BatchWriter#write}. */
     void write(List<SinkRecord> records, long untilNs) {
-        writer.write(records, untilNs);
+        Map<TopicPartition, Barrier> reached = barriers.in(records, offsets);
+        if (writer.write(Barriers.before(reached, records), reached, untilNs)) barriers.arrived(reached);
+    }
+
+    /** Moves partitions on whose schema change has been made or left out. Connect seeks when the task has taken what it delivered. */
+    void passBarriers() {
+        Barriers.Moved moved = barriers.look(client, offsets);
+        if (moved.isDisplaced()) writer.startOver();
+        moved.made().forEach(this::changed);
+        for (TopicPartition partition : moved.partitions()) {
+            stale.add(partition);
+            context.offset(partition, offsets.next(partition).orElseThrow());
+        }
+    }
+
+    /** What is known of the documents of a change's topics is no longer so. */
+    private void changed(SchemaChange change) {
+        if (!REPLACING.contains(change.kind())) return;
+        for (String topic : change.partitions().keySet()) {
+            if (!settings.schema().topics().test(topic)) continue;
+            boolean isFilled = change.kind() == Kind.RENAME
+                    && !settings.schema().replays()
+                    && change.topic(change.to()).filter(topic::equals).isPresent();
+            writes.changed(topic, isFilled);
+            writer.forget(writes.namespace(topic));
+        }
     }
 
     /** Marks partitions to be taken over. */
     void assign(Collection<TopicPartition> partitions) {
+        barriers.forget(partitions);
         unopened.addAll(partitions);
         stale.addAll(partitions);
     }
@@ -136,14 +182,14 @@ final class Connection implements AutoCloseable {
         writer = new BatchWriter(settings, context, writes, offsets, deadLetters, transaction, metrics, silence);
     }
 
-    /** The records of partitions that are not stale. The others are delivered again from the destination's position. */
-    List<SinkRecord> withoutStale(Collection<SinkRecord> records) {
+    /** The records of partitions that are neither stale nor stand. The others are delivered again from the destination's position. */
+    List<SinkRecord> awaited(Collection<SinkRecord> records) {
         stale.forEach(
                 partition -> context.offset(partition, offsets.next(partition).orElseThrow()));
-        if (stale.isEmpty()) return List.copyOf(records);
-        return records.stream()
+        if (stale.isEmpty()) return barriers.withoutStanding(List.copyOf(records));
+        return barriers.withoutStanding(records.stream()
                 .filter(record -> !stale.contains(Records.partition(record)))
-                .toList();
+                .toList());
     }
 
     /** Connect has revoked these partitions. */
@@ -152,6 +198,7 @@ final class Connection implements AutoCloseable {
             transaction.abort();
             writer.partitionsRevoked();
         }
+        barriers.forget(partitions);
         for (TopicPartition partition : partitions) {
             unopened.remove(partition);
             stale.remove(partition);
@@ -163,6 +210,7 @@ final class Connection implements AutoCloseable {
     @Override
     public void close() {
         Closing.all(
+                barriers,
                 transaction == null ? null : transaction::abort,
                 transaction == null ? null : facts::writeNow,
                 session,

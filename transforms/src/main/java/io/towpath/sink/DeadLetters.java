@@ -59,6 +59,11 @@ final class DeadLetters {
                     + "; that is more than %s allows, so it may not be about single documents: mend the cause and restart the task, or raise the setting"
                             .formatted(SinkSettings.REFUSED_PERCENT));
         allowed--;
+        addFurther(record, namespace, code, reason);
+    }
+
+    /** Adds a record that is refused for the same cause as one before, whose count is that of causes. */
+    void addFurther(SinkRecord record, String namespace, int code, String reason) {
         remember(new DeadLetter(record, namespace, code, reason, false));
     }
 

@@ -35,9 +35,16 @@ final class Destination {
     /** While the destination is checked. */
     private static final int SILENCE_MS = 10_000;
 
+    private static final int NO_LIMIT = 0;
+
     private Destination() {}
 
-    /** @param silenceMs how long a server may be silent, if the URI does not set it */
+    /** A client for commands that may take hours. */
+    static MongoClient connectForLong(MongoSinkConfig config) {
+        return connect(config, NO_LIMIT);
+    }
+
+    /** @param silenceMs how long a server may be silent, if the URI does not set it; or {@link #NO_LIMIT}, whatever the URI says */
     static MongoClient connect(MongoSinkConfig config, int silenceMs) {
         ConnectionString uri = config.getConnectionString();
         MongoClientSettings.Builder settings = MongoClientSettings.builder()
@@ -47,7 +54,8 @@ final class Destination {
                 .context()
                 .ifPresent(tls ->
                         settings.applyToSslSettings(ssl -> ssl.enabled(true).context(tls)));
-        if (uri.getSocketTimeout() == null)
+        if (silenceMs == NO_LIMIT) settings.timeout(NO_LIMIT, TimeUnit.MILLISECONDS);
+        if (silenceMs == NO_LIMIT || uri.getSocketTimeout() == null)
             settings.applyToSocketSettings(socket -> socket.readTimeout(silenceMs, TimeUnit.MILLISECONDS));
         if (config.getCustomCredentialProvider() != null)
             settings.credential(config.getCustomCredentialProvider().getCustomCredential(config.getOriginals()));

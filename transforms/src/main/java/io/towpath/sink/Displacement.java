@@ -4,13 +4,10 @@ import com.mongodb.MongoException;
 import io.towpath.sink.Offsets.Drift;
 import io.towpath.sink.Offsets.Fenced;
 import java.util.Collection;
-import java.util.List;
 import java.util.Set;
-import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.RetriableException;
-import org.apache.kafka.connect.sink.SinkRecord;
 import org.apache.kafka.connect.sink.SinkTaskContext;
 
 /**
@@ -36,9 +33,7 @@ final class Displacement {
     }
 
     /** Throws {@link RetriableException} when another task owns a partition, and {@link ConnectException} when it still does much later. */
-    Collection<Drift> drifts(List<SinkRecord> stretch) {
-        Set<TopicPartition> partitions =
-                stretch.stream().map(Records::partition).collect(Collectors.toSet());
+    Collection<Drift> drifts(Set<TopicPartition> partitions) {
         while (true) {
             try {
                 return offsets.drifts(partitions).values();

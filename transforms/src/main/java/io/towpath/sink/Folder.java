@@ -3,6 +3,7 @@ package io.towpath.sink;
 import io.towpath.fold.Fold;
 import io.towpath.record.Change;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -18,7 +19,7 @@ final class Folder {
      * @param apart documents whose changes stay single writes
      */
     static List<Write> fold(List<Writes.RecordedChange> changes, Set<Write.DocumentId> apart) {
-        if (apart.isEmpty() && Write.areDistinct(changes, Writes.RecordedChange::document)) return alone(changes);
+        if (apart.isEmpty() && areDistinct(changes)) return alone(changes);
         Map<Write.DocumentId, List<Writes.RecordedChange>> documents = new LinkedHashMap<>();
         for (Writes.RecordedChange change : changes)
             documents
@@ -32,6 +33,13 @@ final class Folder {
         return writes;
     }
 
+    /** Whether each is about another document. */
+    private static boolean areDistinct(List<Writes.RecordedChange> changes) {
+        Set<Write.DocumentId> documents = new HashSet<>(changes.size() * 2);
+        for (Writes.RecordedChange change : changes) if (!documents.add(change.document())) return false;
+        return true;
+    }
+
     /** One write or more per change, in the changes' order. */
     static List<Write> alone(List<Writes.RecordedChange> changes) {
         List<Write> writes = new ArrayList<>(changes.size());
@@ -41,7 +49,7 @@ final class Folder {
 
     private static void fold(List<Writes.RecordedChange> changes, List<Write> writes) {
         if (changes.size() == 1 && changes.get(0).isOneWrite()) {
-            writes.add(Writes.of(changes.get(0)));
+            writes.addAll(Writes.of(changes.get(0)));
             return;
         }
         Fold fold = new Fold();
@@ -54,10 +62,8 @@ final class Folder {
         for (Fold.Part part : fold.parts()) {
             List<Writes.RecordedChange> folded = changes.subList(part.first(), part.first() + part.changes());
             for (Fold.Folded write : part.writes()) {
-                writes.add(
-                        write instanceof Fold.Folded.Alone alone
-                                ? Writes.of(changes.get(alone.change()))
-                                : Writes.of(folded, write, isNew));
+                if (write instanceof Fold.Folded.Alone alone) writes.addAll(Writes.of(changes.get(alone.change())));
+                else writes.add(Writes.of(folded, write, isNew));
             }
         }
     }

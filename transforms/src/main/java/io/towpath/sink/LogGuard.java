@@ -112,7 +112,7 @@ final class LogGuard implements AutoCloseable {
         return log == null ? -1 : quiet.soonMs(positions);
     }
 
-    /** Called at each poll; see {@link QuietPartitions#check}. */
+    /** Called before each transaction's first poll; see {@link QuietPartitions#check}. */
     Map<TopicPartition, Long> checkQuiet(Map<TopicPartition, OffsetDocument> positions) {
         return log == null ? Map.of() : quiet.check(positions);
     }

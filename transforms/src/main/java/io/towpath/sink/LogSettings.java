@@ -10,6 +10,7 @@ import java.util.Properties;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
+import org.apache.kafka.common.config.ConfigDef.LambdaValidator;
 import org.apache.kafka.common.config.ConfigDef.Range;
 import org.apache.kafka.common.config.ConfigDef.Type;
 import org.apache.kafka.common.config.ConfigException;
@@ -38,7 +39,8 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
                         UNTIL,
                         Type.STRING,
                         "",
-                        (name, value) -> until(name, (String) value),
+                        LambdaValidator.with(
+                                (name, value) -> until(name, (String) value), () -> "empty, or seconds:ordinal"),
                         Importance.MEDIUM,
                         "The last cluster time to apply, as seconds:ordinal. Records of later changes are skipped; empty: none are.")
                 .define(
@@ -100,8 +102,8 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
     /** Whether a record is not to be applied. Throws {@link DataException} or {@link ContractException} when its time is missing or invalid. */
     boolean skips(SinkRecord record) {
         if (until.isEmpty()) return false;
-        String time = TextHeaders.read(record, RecordHeaders.TIME)
-                .orElseThrow(() -> new DataException("no record of Towpath's: it has no header " + RecordHeaders.TIME));
+        String time = TextHeaders.read(record, RecordHeaders.Part.TIME)
+                .orElseThrow(() -> new DataException("no record of Towpath's: its headers have no cluster time"));
         return ClusterTime.parse(time).isAfter(until.get());
     }
 }

@@ -42,7 +42,8 @@ public final class MongoSinkTask extends SinkTask {
     public void start(Map<String, String> properties) {
         settings = SinkSettings.of(properties);
         log = logs.apply(settings.log());
-        metrics = new SinkMetrics(settings.pipeline(), settings.task());
+        metrics = new SinkMetrics(
+                properties.getOrDefault("name", settings.pipeline()), settings.pipeline(), settings.task());
         facts = new TaskFacts(settings, metrics);
         polled = new Polled(settings.pollRecords(), settings.batchRecords(), settings.batchBytes());
         connection = new Connection(
@@ -84,13 +85,15 @@ public final class MongoSinkTask extends SinkTask {
         long untilNs = System.nanoTime() + settings.putTime().toNanos();
         try {
             connection.takeOver();
-            connection.offsets().guard(context);
-            List<SinkRecord> ready = connection.withoutStale(records);
+            if (!polled.isMoreAvailable()) connection.offsets().guard(context); // once a transaction is enough
+            List<SinkRecord> ready = connection.awaited(records);
             connection.offsets().received(ready);
             polled.add(ready);
-            if (polled.isMoreAvailable()) context.timeout(AT_ONCE_MS);
-            else write(untilNs);
+            boolean isMoreAvailable = polled.isMoreAvailable();
+            if (!isMoreAvailable) write(untilNs);
+            connection.passBarriers();
             connection.seeked();
+            if (isMoreAvailable) context.timeout(AT_ONCE_MS);
         } catch (Silence.TooShort error) {
             reconnect();
             context.timeout(AT_ONCE_MS);

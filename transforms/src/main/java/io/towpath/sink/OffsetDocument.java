@@ -16,14 +16,21 @@ import org.bson.conversions.Bson;
  * @param clear at least {@code offset}: the log holds no record from there up to this one
  * @param topicId of the topic that the offset belongs to; null until a sink of this version has taken the partition over
  * @param lastAtMs the broker's time of the last record applied; null if it is not known
+ * @param barrier the schema change at {@code offset}, at which the partition stands; null when it does not
  */
-record OffsetDocument(long epoch, long offset, long clear, String topicId, Long lastAtMs) {
+record OffsetDocument(long epoch, long offset, long clear, String topicId, Long lastAtMs, String barrier) {
     static final String OFFSET = "offset";
     static final String EPOCH = "epoch";
     static final String SESSION = "session";
     static final String CLEAR = "clear";
     static final String TOPIC_ID = "topicId";
     static final String LAST_AT = "lastAt";
+    static final String BARRIER = "barrier";
+
+    /** Of a partition that stands at no schema change. */
+    OffsetDocument(long epoch, long offset, long clear, String topicId, Long lastAtMs) {
+        this(epoch, offset, clear, topicId, lastAtMs, null);
+    }
 
     static OffsetDocument of(BsonDocument stored) {
         long offset = stored.getNumber(OFFSET).longValue();
@@ -32,7 +39,8 @@ record OffsetDocument(long epoch, long offset, long clear, String topicId, Long 
                 offset,
                 Math.max(offset, stored.getNumber(CLEAR, new BsonInt64(offset)).longValue()),
                 stored.containsKey(TOPIC_ID) ? stored.getString(TOPIC_ID).getValue() : null,
-                stored.containsKey(LAST_AT) ? stored.getDateTime(LAST_AT).getValue() : null);
+                stored.containsKey(LAST_AT) ? stored.getDateTime(LAST_AT).getValue() : null,
+                stored.containsKey(BARRIER) ? stored.getString(BARRIER).getValue() : null);
     }
 
     /** Matches the document. */
@@ -65,10 +73,19 @@ record OffsetDocument(long epoch, long offset, long clear, String topicId, Long 
     }
 
     OffsetDocument clearTo(long upTo) {
-        return new OffsetDocument(epoch, offset, upTo, topicId, lastAtMs);
+        return new OffsetDocument(epoch, offset, upTo, topicId, lastAtMs, barrier);
     }
 
     OffsetDocument inTopic(String id) {
-        return new OffsetDocument(epoch, offset, clear, id, lastAtMs);
+        return new OffsetDocument(epoch, offset, clear, id, lastAtMs, barrier);
+    }
+
+    OffsetDocument standingAt(long offset, String change) {
+        return new OffsetDocument(epoch, offset, Math.max(offset, clear), topicId, lastAtMs, change);
+    }
+
+    /** The offset of the next record to read. */
+    long next() {
+        return barrier == null ? offset : offset + 1;
     }
 }

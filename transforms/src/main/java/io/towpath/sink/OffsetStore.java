@@ -2,6 +2,7 @@ package io.towpath.sink;
 
 import static com.mongodb.client.model.Filters.and;
 import static com.mongodb.client.model.Filters.eq;
+import static com.mongodb.client.model.Filters.in;
 
 import com.mongodb.MongoCommandException;
 import com.mongodb.ReadPreference;
@@ -10,7 +11,10 @@ import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.FindOneAndUpdateOptions;
 import com.mongodb.client.model.ReturnDocument;
+import java.util.Collection;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
 import org.bson.BsonArray;
 import org.bson.BsonDocument;
@@ -44,6 +48,27 @@ final class OffsetStore {
     /** The document of a partition; null when there is none. */
     BsonDocument find(TopicPartition partition) {
         return collection.find(OffsetDocument.filter(pipeline, partition)).first();
+    }
+
+    /** The position of a partition; null when there is none. */
+    OffsetDocument position(TopicPartition partition) {
+        BsonDocument stored = find(partition);
+        return stored == null ? null : OffsetDocument.of(stored);
+    }
+
+    /** The documents of those of these partitions that have one. */
+    Map<TopicPartition, BsonDocument> find(Collection<TopicPartition> partitions) {
+        Map<TopicPartition, BsonDocument> documents = new HashMap<>();
+        BsonArray ids = new BsonArray();
+        partitions.forEach(
+                partition -> ids.add(OffsetDocument.filter(pipeline, partition).get("_id")));
+        for (BsonDocument stored : collection.find(in("_id", ids))) {
+            BsonDocument id = stored.getDocument("_id");
+            TopicPartition partition = new TopicPartition(
+                    id.getString("topic").getValue(), id.getInt32("partition").getValue());
+            documents.put(partition, stored);
+        }
+        return documents;
     }
 
     /**

@@ -5,6 +5,7 @@ import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.Updates;
+import io.towpath.sink.ddl.Barrier;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -18,6 +19,7 @@ import org.apache.kafka.connect.sink.SinkTaskContext;
 import org.bson.BsonDateTime;
 import org.bson.BsonDocument;
 import org.bson.BsonInt64;
+import org.bson.BsonString;
 
 /**
  * How far each partition is applied, as the destination has it: one document per partition, which the transactions that apply the records
@@ -110,6 +112,25 @@ final class Offsets {
         return all;
     }
 
+    /** The offsets of the next records to read. */
+    private Map<TopicPartition, Long> unread() {
+        Map<TopicPartition, Long> unread = new HashMap<>();
+        positions.forEach((partition, position) -> unread.put(partition, position.next()));
+        return unread;
+    }
+
+    /** What this task knows of its partition; null for another's. */
+    OffsetDocument position(TopicPartition partition) {
+        return positions.get(partition);
+    }
+
+    /** The positions that are stored of these partitions, whosever they are. */
+    Map<TopicPartition, OffsetDocument> stored(Collection<TopicPartition> partitions) {
+        Map<TopicPartition, OffsetDocument> stored = new HashMap<>();
+        store.find(partitions).forEach((partition, document) -> stored.put(partition, OffsetDocument.of(document)));
+        return stored;
+    }
+
     /**
      * Advances partitions to these ends within a transaction. Returns false when one is not where it should be: see {@link #drifts}.
      * Throws as {@link LogGuard#require}.
@@ -117,14 +138,53 @@ final class Offsets {
     boolean advance(ClientSession session, Map<TopicPartition, End> ends) {
         log.require(positions);
         List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
-        ends.forEach((partition, end) -> {
-            BsonDocument set = new BsonDocument(OffsetDocument.OFFSET, new BsonInt64(end.offset()));
-            if (end.atMs() != null) set.append(OffsetDocument.LAST_AT, new BsonDateTime(end.atMs()));
-            if (guard.watches(partition) && end.atMs() != null)
-                set.append(DeleteGuard.AT, new BsonDateTime(end.atMs()));
+        ends.forEach((partition, end) -> updates.add(advance(partition, end)));
+        return store.collection().bulkWrite(session, updates).getMatchedCount() == updates.size();
+    }
+
+    private UpdateOneModel<BsonDocument> advance(TopicPartition partition, End end) {
+        BsonDocument set = new BsonDocument(OffsetDocument.OFFSET, new BsonInt64(end.offset()));
+        if (end.atMs() != null) set.append(OffsetDocument.LAST_AT, new BsonDateTime(end.atMs()));
+        if (guard.watches(partition) && end.atMs() != null) set.append(DeleteGuard.AT, new BsonDateTime(end.atMs()));
+        OffsetDocument position = positions.get(partition);
+        BsonDocument update = OffsetDocument.set(set);
+        if (position.barrier() != null)
+            update.append("$unset", new BsonDocument(OffsetDocument.BARRIER, new BsonString("")));
+        return new UpdateOneModel<>(store.at(partition, position), update);
+    }
+
+    /**
+     * Notes that partitions, of which all before is applied, stand at these schema changes. Returns false when one is not where it should
+     * be: see {@link #drifts}. Throws as {@link LogGuard#require}.
+     */
+    boolean arrive(Map<TopicPartition, Barrier> barriers) {
+        log.require(positions);
+        List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
+        barriers.forEach((partition, barrier) -> {
+            BsonDocument set = new BsonDocument(OffsetDocument.OFFSET, new BsonInt64(barrier.offset()))
+                    .append(
+                            OffsetDocument.BARRIER,
+                            new BsonString(barrier.change().id()));
             updates.add(new UpdateOneModel<>(store.at(partition, positions.get(partition)), OffsetDocument.set(set)));
         });
-        return store.collection().bulkWrite(session, updates).getMatchedCount() == updates.size();
+        if (store.durable().bulkWrite(updates).getMatchedCount() != updates.size()) return false;
+        barriers.forEach((partition, barrier) -> positions.computeIfPresent(
+                partition,
+                (unused, from) ->
+                        from.standingAt(barrier.offset(), barrier.change().id())));
+        return true;
+    }
+
+    /** Moves partitions on behind these schema changes. Returns false when one is not where it should be: see {@link #drifts}. */
+    boolean pass(Map<TopicPartition, Barrier> barriers) {
+        Map<TopicPartition, End> ends = new HashMap<>();
+        barriers.forEach(
+                (partition, barrier) -> ends.put(partition, new End(barrier.offset() + 1, barrier.appendedMs())));
+        List<UpdateOneModel<BsonDocument>> updates = new ArrayList<>();
+        ends.forEach((partition, end) -> updates.add(advance(partition, end)));
+        if (store.durable().bulkWrite(updates).getMatchedCount() != updates.size()) return false;
+        advanced(ends);
+        return true;
     }
 
     /** The transaction has been committed. */
@@ -136,7 +196,7 @@ final class Offsets {
     }
 
     /**
-     * Called at each poll, even without records. Throws when records that are not applied may be gone; see {@link DeleteGuard} and
+     * Called before each transaction's first poll, even without records. Throws when records that are not applied may be gone; see {@link DeleteGuard} and
      * {@link LogGuard}.
      */
     void guard(SinkTaskContext context) {
@@ -147,7 +207,7 @@ final class Offsets {
             updates.add(new UpdateOneModel<>(store.at(partition, position), Updates.set(OffsetDocument.CLEAR, clear)));
             positions.put(partition, position.clearTo(clear));
         });
-        guard.check(all())
+        guard.check(unread())
                 .forEach((partition, atMs) -> updates.add(new UpdateOneModel<>(
                         store.owned(partition, positions.get(partition)),
                         Updates.set(DeleteGuard.AT, new BsonDateTime(atMs)))));
@@ -186,6 +246,16 @@ final class Offsets {
             drifts.put(partition, moved == 0 ? Drift.NONE : moved > 0 ? Drift.AHEAD : Drift.BEHIND);
         });
         return drifts;
+    }
+
+    /** Uses what is stored of a partition from now on. Returns false when it has another owner. */
+    boolean reload(TopicPartition partition) {
+        try {
+            drifts(List.of(partition));
+            return true;
+        } catch (Fenced error) {
+            return false;
+        }
     }
 
     /** Another task has taken a partition over. */

@@ -45,6 +45,8 @@ final class Polled {
     void written() {
         records.clear();
         bytes = 0;
+        lastRecords = 0;
+        lastBytes = 0;
     }
 
     /** Connect delivers the last poll once more. */

@@ -1,17 +1,15 @@
 package io.towpath.sink;
 
-import com.mongodb.bulk.BulkWriteResult;
 import io.towpath.connector.MetricsBean;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import javax.management.JMException;
-import javax.management.MalformedObjectNameException;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.SinkRecord;
 
 /**
- * Counts what a sink task has done since it started, as {@code io.towpath:type=sink,pipeline=…,task=…}. Only the task's thread writes; any
+ * Counts what a sink task has done since it started, as {@code io.towpath:type=sink,connector=…,task=…,pipeline=…}. Only the task's thread writes; any
  * thread may read.
  */
 final class SinkMetrics implements AutoCloseable {
@@ -21,7 +19,11 @@ final class SinkMetrics implements AutoCloseable {
     private volatile long batches;
     private volatile long waves;
     private volatile long refused;
+    private volatile long spliceMisses;
     private volatile long retries;
+    private volatile long schemaChangesWaiting;
+    private volatile long schemaChangesRefused;
+    private volatile long schemaChangesMade;
     private volatile long lastRetryAt;
     private volatile String lastRetryReason = "";
     private volatile long batchMs;
@@ -45,7 +47,21 @@ final class SinkMetrics implements AutoCloseable {
                     "WithoutDocument",
                     "Updates and deletes that found no document: the destination refused it before, or it never existed",
                     () -> totals.withoutDocument())
+            .add("Splices", "Splices of arrays, in the updates", () -> totals.splices())
+            .add(
+                    "SpliceMisses",
+                    "Records that became dead letters as they splice an array that is not as it was at the source",
+                    () -> spliceMisses)
             .add("Refused", "Records that became dead letters", () -> refused)
+            .add(
+                    "SchemaChangesWaiting",
+                    "Schema changes at which partitions of this task stand: they are being made, wait for other partitions or a decision",
+                    () -> schemaChangesWaiting)
+            .add(
+                    "SchemaChangesRefused",
+                    "Schema changes that the destination refuses, at which partitions of this task stand",
+                    () -> schemaChangesRefused)
+            .add("SchemaChangesDone", "Schema changes that this task has made", () -> schemaChangesMade)
             .add("Retries", "Transactions that were retried after a transient error", () -> retries)
             .add("LastRetryAt", "When the last retry was, ms since the epoch; 0 if there was none", () -> lastRetryAt)
             .add("LastRetryReason", "The error before the last retry", () -> lastRetryReason)
@@ -53,15 +69,12 @@ final class SinkMetrics implements AutoCloseable {
             .add("LongestBatchMs", "How long the slowest batch took", () -> longestBatchMs)
             .add("MeanBatchMs", "The mean over all batches", () -> ratio(totalBatchMs, batches));
 
-    SinkMetrics(String pipeline, int task) {
-        String name = "io.towpath:type=sink,pipeline=%s,task=%d".formatted(pipeline, task);
+    SinkMetrics(String connector, String pipeline, int task) {
         try {
-            bean.register(name);
-        } catch (MalformedObjectNameException error) {
-            throw new ConnectException(
-                    "%s '%s' must be letters, digits, _ and - only".formatted(SinkSettings.PIPELINE, pipeline), error);
+            bean.register("sink", connector, task, "pipeline", pipeline);
         } catch (JMException error) {
-            throw new ConnectException("cannot register the metrics " + name, error);
+            throw new ConnectException(
+                    "cannot register the metrics of task %d of %s".formatted(task, connector), error);
         }
     }
 
@@ -78,6 +91,16 @@ final class SinkMetrics implements AutoCloseable {
         lastRetryReason = reason;
         lastRetryAt = System.currentTimeMillis();
         retries++;
+    }
+
+    void schemaChanges(int waiting, int refused, long made) {
+        schemaChangesWaiting = waiting;
+        schemaChangesRefused = refused;
+        schemaChangesMade = made;
+    }
+
+    void spliceMissed() {
+        spliceMisses++;
     }
 
     void took(long ms) {
@@ -122,30 +145,30 @@ final class SinkMetrics implements AutoCloseable {
         bean.close();
     }
 
-    /** Writes by class, the bytes of documents and updates in them, and those that found no document. */
-    record WriteCounts(long inserts, long updates, long deletes, long bytes, long withoutDocument) {
+    /** Writes by class, the bytes of documents and updates in them, those that found no document, and the arrays that they splice. */
+    record WriteCounts(long inserts, long updates, long deletes, long bytes, long withoutDocument, long splices) {
         WriteCounts() {
-            this(0, 0, 0, 0, 0);
+            this(0, 0, 0, 0, 0, 0);
         }
 
         long writes() {
             return inserts + updates + deletes;
         }
 
-        WriteCounts plus(Waves.Bulk bulk, BulkWriteResult result) {
+        /** @param documents that the bulk inserted, found or deleted */
+        WriteCounts plus(Waves.Bulk bulk, int documents) {
             long[] kinds = new long[Write.Kind.values().length];
             long expected = 0;
             long size = 0;
+            long splices = 0;
             for (Write write : bulk.writes()) {
                 kinds[write.kind().ordinal()]++;
                 if (!write.mayMiss()) expected++;
                 size += write.bytes();
+                splices += write.lengths().size();
             }
-            int actual = result.getInsertedCount()
-                    + result.getMatchedCount()
-                    + result.getUpserts().size()
-                    + result.getDeletedCount();
-            return plus(new WriteCounts(kinds[0], kinds[1], kinds[2], size, Math.max(0, expected - actual)));
+            long without = Math.max(0, expected - documents);
+            return plus(new WriteCounts(kinds[0], kinds[1], kinds[2], size, without, splices));
         }
 
         WriteCounts plus(WriteCounts more) {
@@ -154,7 +177,8 @@ final class SinkMetrics implements AutoCloseable {
                     updates + more.updates,
                     deletes + more.deletes,
                     bytes + more.bytes,
-                    withoutDocument + more.withoutDocument);
+                    withoutDocument + more.withoutDocument,
+                    splices + more.splices);
         }
     }
 }

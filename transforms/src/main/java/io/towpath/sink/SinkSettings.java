@@ -5,10 +5,14 @@ import com.mongodb.ReadPreference;
 import com.mongodb.TransactionOptions;
 import com.mongodb.WriteConcern;
 import io.towpath.net.PemFiles;
+import io.towpath.sink.ddl.SchemaChanges;
 import io.towpath.sink.plain.TopicNamespaceMapper;
 import java.time.Duration;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Predicate;
+import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
@@ -16,6 +20,7 @@ import org.apache.kafka.common.config.ConfigDef.Importance;
 import org.apache.kafka.common.config.ConfigDef.LambdaValidator;
 import org.apache.kafka.common.config.ConfigDef.Range;
 import org.apache.kafka.common.config.ConfigDef.Type;
+import org.apache.kafka.connect.sink.SinkTask;
 
 /** What {@link MongoSink} needs beyond mongo-kafka's settings. */
 record SinkSettings(
@@ -30,6 +35,7 @@ record SinkSettings(
         Duration retryTimeout,
         int silenceMs,
         double refusedPercent,
+        SchemaChanges.Settings schema,
         LogSettings log) {
     static final String PIPELINE = "towpath.pipeline";
     static final String TASK = "towpath.task";
@@ -46,6 +52,10 @@ record SinkSettings(
     static final String RETRY_TIMEOUT = "towpath.retry.timeout.ms";
     static final String SILENCE = "towpath.silence.ms";
     static final String REFUSED_PERCENT = "towpath.refused.percent";
+    static final String DDL_DROP = "towpath.ddl.drop";
+    static final String DDL_REPLAY = "towpath.ddl.replay";
+    private static final String HOLD = "hold";
+    private static final String APPLY = "apply";
     private static final String JOURNAL = "+journal";
     private static final int POLL_INTERVAL_MS = 300_000; // Kafka's default
     /**
@@ -131,6 +141,19 @@ record SinkSettings(
                         Importance.MEDIUM,
                         "A JSON object: a namespace at the source to its name at the destination.")
                 .define(
+                        DDL_DROP,
+                        Type.STRING,
+                        HOLD,
+                        ConfigDef.ValidString.in(HOLD, APPLY),
+                        Importance.MEDIUM,
+                        "Whether collections that were dropped at the source are dropped (\"apply\"), or wait for a decision (\"hold\").")
+                .define(
+                        DDL_REPLAY,
+                        Type.BOOLEAN,
+                        false,
+                        Importance.LOW,
+                        "Whether the log is written to a new destination: drops need no decision there.")
+                .define(
                         POLL_RECORDS,
                         Type.INT,
                         ConsumerConfig.DEFAULT_MAX_POLL_RECORDS,
@@ -161,7 +184,20 @@ record SinkSettings(
                 Duration.ofMillis(config.getInt(RETRY_TIMEOUT)),
                 config.getInt(SILENCE),
                 config.getDouble(REFUSED_PERCENT),
+                new SchemaChanges.Settings(
+                        config.getString(DDL_DROP).equals(APPLY),
+                        config.getBoolean(DDL_REPLAY),
+                        topics(properties),
+                        TopicNamespaceMapper.parse(
+                                TopicNamespaceMapper.RENAME, config.getString(TopicNamespaceMapper.RENAME))),
                 LogSettings.of(properties));
+    }
+
+    /** Which topics Connect has the sink read. */
+    private static Predicate<String> topics(Map<String, String> properties) {
+        String regex = properties.getOrDefault(SinkTask.TOPICS_REGEX_CONFIG, "");
+        if (!regex.isBlank()) return Pattern.compile(regex).asMatchPredicate();
+        return Set.of(properties.getOrDefault(SinkTask.TOPICS_CONFIG, "").trim().split("\\s*,\\s*"))::contains;
     }
 
     TransactionOptions transactions() {

@@ -1,19 +1,15 @@
 package io.towpath.sink;
 
-import com.mongodb.MongoBulkWriteException;
 import com.mongodb.MongoException;
 import com.mongodb.TransactionOptions;
-import com.mongodb.bulk.BulkWriteError;
-import com.mongodb.bulk.BulkWriteResult;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
-import com.mongodb.client.model.BulkWriteOptions;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.sink.SinkRecord;
-import org.bson.BsonDocument;
 
 /** Applies records and advances their partitions' offsets, both or neither. */
 record Transaction(
@@ -30,25 +26,27 @@ record Transaction(
      *
      * @param records all of this stretch, including refused ones
      * @param waves the writes of those that are not refused
+     * @param suspects documents whose arrays may not be as they were at the source
      */
-    Outcome attempt(List<SinkRecord> records, List<List<Waves.Bulk>> waves) {
+    Outcome attempt(List<SinkRecord> records, List<List<Waves.Bulk>> waves, Set<Write.DocumentId> suspects) {
         int written = waves.stream()
                 .flatMap(List::stream)
                 .flatMap(bulk -> bulk.writes().stream())
                 .mapToInt(write -> write.records().size())
                 .sum();
-        Waves.Bulk current = null;
         try {
             long began = System.nanoTime();
             session.startTransaction(options);
             SinkMetrics.WriteCounts counts = new SinkMetrics.WriteCounts();
             for (List<Waves.Bulk> wave : waves) {
                 for (Waves.Bulk bulk : wave) {
-                    current = bulk;
-                    counts = counts.plus(bulk, write(bulk));
+                    WriteCommand.Result result = new WriteCommand(client, session, bulk, suspects).run(bulk.writes());
+                    if (!result.missed().isEmpty()) return new Outcome.Missed(result.missed());
+                    if (result.refusal().isPresent())
+                        return refused(result.refusal().get(), written);
+                    counts = counts.plus(bulk, result.documents());
                 }
             }
-            current = null;
             Map<TopicPartition, Offsets.End> ends = ends(records);
             // last, so that the next owner rarely waits for this
             if (!offsets.advance(session, ends)) return new Outcome.Displaced();
@@ -59,14 +57,6 @@ record Transaction(
             ends.forEach((partition, end) -> deadLetters.passed(partition, end.offset()));
             metrics.applied(records, waves.size(), refused, counts);
             return new Outcome.Applied(openNs);
-        } catch (MongoBulkWriteException error) {
-            if (current == null || error.getWriteErrors().isEmpty()) return failed(error, written);
-            BulkWriteError first = error.getWriteErrors().get(0);
-            Write write = current.writes().get(first.getIndex());
-            Verdict verdict = Verdict.of(first, write.kind());
-            if (verdict == Verdict.REFUSED || verdict == Verdict.PRESENT)
-                return new Outcome.Refused(write, verdict, first.getCode(), first.getMessage());
-            return new Outcome.Failed(verdict, written, error);
         } catch (LogBounds.Broken error) {
             throw error;
         } catch (Unanswered error) {
@@ -76,19 +66,6 @@ record Transaction(
         } finally {
             abort();
         }
-    }
-
-    /**
-     * Always ordered: a refused write ends the transaction, and in an unordered bulk the driver would send the remaining commands into
-     * a transaction that no longer exists. Their error, which is transient, would hide which write the destination refuses.
-     */
-    private BulkWriteResult write(Waves.Bulk bulk) {
-        return client.getDatabase(bulk.namespace().getDatabaseName())
-                .getCollection(bulk.namespace().getCollectionName(), BsonDocument.class)
-                .bulkWrite(
-                        session,
-                        bulk.writes().stream().map(Write::model).toList(),
-                        new BulkWriteOptions().ordered(true));
     }
 
     private void commit() {
@@ -111,6 +88,13 @@ record Transaction(
         } catch (MongoException | IllegalStateException error) {
             // the next transaction of this session ends it too
         }
+    }
+
+    private static Outcome refused(WriteCommand.Refusal refusal, int records) {
+        Verdict verdict = Verdict.of(refusal);
+        if (verdict == Verdict.REFUSED || verdict == Verdict.PRESENT)
+            return new Outcome.Refused(refusal.write(), verdict, refusal.code(), refusal.reason());
+        return new Outcome.Failed(verdict, records, new MongoException(refusal.code(), refusal.reason()));
     }
 
     private static Outcome failed(RuntimeException error, int records) {
@@ -138,6 +122,9 @@ record Transaction(
 
         /** Nothing is written, as the destination refuses one of the writes. */
         record Refused(Write write, Verdict verdict, int code, String reason) implements Outcome {}
+
+        /** Nothing is written, as at least one of these writes found an array of another length than the source's. */
+        record Missed(List<Write> writes) implements Outcome {}
 
         /** Nothing is written, or it is unknown whether all is: the offsets will show. */
         record Failed(Verdict verdict, int records, RuntimeException error) implements Outcome {}

@@ -6,7 +6,6 @@ import com.mongodb.MongoException;
 import com.mongodb.MongoSecurityException;
 import com.mongodb.MongoSocketException;
 import com.mongodb.MongoWriteConcernException;
-import com.mongodb.bulk.BulkWriteError;
 import io.towpath.net.ServerError;
 import java.util.regex.Pattern;
 
@@ -26,12 +25,12 @@ enum Verdict {
     private static final Pattern ON_ID = Pattern.compile(" index: _id_ |collection: \\S+ dup key: \\{ _id:");
 
     /** Of an error that names one of the writes. */
-    static Verdict of(BulkWriteError error, Write.Kind kind) {
-        if (error.getCode() == ServerError.DuplicateKey.code()
-                && ON_ID.matcher(error.getMessage()).find())
-            return kind == Write.Kind.INSERT ? PRESENT : TRANSIENT; // two upserts at once
-        if (isDiskFull(error.getCode(), error.getMessage())) return TRANSIENT;
-        Verdict verdict = of(error.getCode());
+    static Verdict of(WriteCommand.Refusal refusal) {
+        if (refusal.code() == ServerError.DuplicateKey.code()
+                && ON_ID.matcher(refusal.reason()).find())
+            return refusal.write().kind() == Write.Kind.INSERT ? PRESENT : TRANSIENT; // two upserts at once
+        if (isDiskFull(refusal.code(), refusal.reason())) return TRANSIENT;
+        Verdict verdict = of(refusal.code());
         return verdict == UNCLEAR ? REFUSED : verdict;
     }
 
@@ -64,6 +63,14 @@ enum Verdict {
     private static Verdict of(ServerError error) {
         if (error.isTransientForWrites()) return TRANSIENT;
         return error.isHopelessForWrites() ? HOPELESS : UNCLEAR;
+    }
+
+    /** Whether, of a transient error, only a smaller transaction may succeed. */
+    static boolean isTooLarge(RuntimeException error) {
+        return error instanceof MongoException mongoError
+                && ServerError.of(mongoError.getCode())
+                        .filter(ServerError::isTooLarge)
+                        .isPresent();
     }
 
     /** The error's message, short enough to be shown: without the server's whole response. */

@@ -1,7 +1,6 @@
 package io.towpath.sink;
 
 import com.mongodb.MongoNamespace;
-import com.mongodb.client.model.ReplaceOneModel;
 import io.towpath.connector.TextHeaders;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.ContractException;
@@ -23,23 +22,24 @@ final class Waves {
     /** A smaller wave costs more in round trips than sending by class saves. */
     static final int SMALLEST = 16;
 
-    /** Writes of one namespace that go to the server as one bulk; {@code ordered} when it may contain a document twice. */
-    record Bulk(MongoNamespace namespace, boolean ordered, List<Write> writes) {}
+    /** Writes of one namespace that go to the server as one bulk, in their order. */
+    record Bulk(MongoNamespace namespace, List<Write> writes) {}
 
     private static final ClusterTime NONE = ClusterTime.ofBits(0);
 
     private Waves() {}
 
     static List<List<Bulk>> of(List<Write> writes) {
-        if (!writes.isEmpty() && Write.areDistinct(writes, Write::document)) return List.of(classes(writes));
-        List<List<Write>> waves = new ArrayList<>();
+        if (writes.isEmpty()) return List.of();
         int[] waveOf = new int[writes.size()];
-        Map<Write.DocumentId, Integer> changes = new HashMap<>();
+        Map<Write.DocumentId, Integer> changes = new HashMap<>(writes.size() * 2);
+        for (int i = 0; i < writes.size(); i++)
+            waveOf[i] = changes.merge(writes.get(i).document(), 1, Integer::sum) - 1;
+        if (changes.size() == writes.size()) return List.of(classes(writes));
+        List<List<Write>> waves = new ArrayList<>();
         for (int i = 0; i < writes.size(); i++) {
-            Write write = writes.get(i);
-            waveOf[i] = changes.merge(write.document(), 1, Integer::sum) - 1;
             if (waveOf[i] == waves.size()) waves.add(new ArrayList<>());
-            waves.get(waveOf[i]).add(write);
+            waves.get(waveOf[i]).add(writes.get(i));
         }
         int whole = 0;
         while (whole < waves.size() && (whole == 0 || waves.get(whole).size() >= SMALLEST)) whole++;
@@ -56,36 +56,26 @@ final class Waves {
         List<Bulk> runs = new ArrayList<>();
         for (Write write : writes) {
             if (runs.isEmpty() || !runs.get(runs.size() - 1).namespace().equals(write.namespace()))
-                runs.add(new Bulk(write.namespace(), true, new ArrayList<>()));
+                runs.add(new Bulk(write.namespace(), new ArrayList<>()));
             runs.get(runs.size() - 1).writes().add(write);
         }
         return runs;
     }
 
-    /** Keeps replaces and updates apart, as the driver sends them in separate commands. */
     private static List<Bulk> classes(List<Write> wave) {
-        Map<Write.Kind, Map<Command, Bulk>> bulks = new EnumMap<>(Write.Kind.class);
+        Map<Write.Kind, Map<MongoNamespace, Bulk>> bulks = new EnumMap<>(Write.Kind.class);
         Write last = null;
         Bulk bulk = null;
         for (Write write : wave) {
-            if (last == null || !goTogether(last, write)) {
-                Command command = new Command(write.namespace(), write.model() instanceof ReplaceOneModel);
+            if (last == null || last.namespace() != write.namespace() || last.kind() != write.kind()) {
                 bulk = bulks.computeIfAbsent(write.kind(), unused -> new LinkedHashMap<>())
-                        .computeIfAbsent(command, unused -> new Bulk(write.namespace(), false, new ArrayList<>()));
+                        .computeIfAbsent(write.namespace(), namespace -> new Bulk(namespace, new ArrayList<>()));
             }
             bulk.writes().add(write);
             last = write;
         }
         return bulks.values().stream().flatMap(each -> each.values().stream()).toList();
     }
-
-    private static boolean goTogether(Write left, Write right) {
-        return left.namespace() == right.namespace()
-                && left.kind() == right.kind()
-                && left.model().getClass() == right.model().getClass();
-    }
-
-    private record Command(MongoNamespace namespace, boolean replaces) {}
 
     /**
      * The writes in the order of the source's history, across partitions; within a partition they keep theirs, whatever the times. Needed
@@ -108,7 +98,7 @@ final class Waves {
 
     private static ClusterTime time(Write write) {
         try {
-            return TextHeaders.read(write.record(), RecordHeaders.TIME)
+            return TextHeaders.read(write.record(), RecordHeaders.Part.TIME)
                     .map(ClusterTime::parse)
                     .orElse(NONE);
         } catch (ContractException noTime) {

@@ -3,10 +3,8 @@ package io.towpath.sink;
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.model.WriteModel;
 import java.util.Arrays;
-import java.util.HashSet;
 import java.util.List;
-import java.util.Set;
-import java.util.function.Function;
+import java.util.Map;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
 
@@ -15,6 +13,7 @@ import org.bson.BsonDocument;
  *
  * @param bytes of the document or of the update operators
  * @param mayMiss whether the document may rightly not exist
+ * @param lengths path → how many elements the array there has, or else the write does not find its document
  */
 record Write(
         List<SinkRecord> records,
@@ -22,12 +21,42 @@ record Write(
         Kind kind,
         WriteModel<BsonDocument> model,
         int bytes,
-        boolean mayMiss) {
+        boolean mayMiss,
+        Map<String, Integer> lengths) {
+    /** Of a document in any state. */
+    Write(
+            List<SinkRecord> records,
+            DocumentId document,
+            Kind kind,
+            WriteModel<BsonDocument> model,
+            int bytes,
+            boolean mayMiss) {
+        this(records, document, kind, model, bytes, mayMiss, Map.of());
+    }
+
     /** The classes that the server takes in bulk, in the order in which a wave sends them. */
     enum Kind {
-        INSERT,
-        CHANGE,
-        DELETE
+        INSERT("insert", "documents"),
+        CHANGE("update", "updates"),
+        DELETE("delete", "deletes");
+
+        private final String command;
+        private final String writes;
+
+        Kind(String command, String writes) {
+            this.command = command;
+            this.writes = writes;
+        }
+
+        /** The server's command. */
+        String command() {
+            return command;
+        }
+
+        /** The command's name of its writes. */
+        String writes() {
+            return writes;
+        }
     }
 
     /** The identity of a document at the destination. Its id is the key of its records, the same for all of its changes. */
@@ -64,19 +93,16 @@ record Write(
         }
     }
 
-    /** Whether each is about another document. */
-    static <T> boolean areDistinct(List<T> all, Function<T, DocumentId> documentOf) {
-        Set<DocumentId> seen = new HashSet<>(all.size() * 2);
-        for (T one : all) if (!seen.add(documentOf.apply(one))) return false;
-        return true;
-    }
-
     MongoNamespace namespace() {
         return document.namespace();
     }
 
     SinkRecord record() {
         return records.get(0);
+    }
+
+    boolean isConditional() {
+        return !lengths.isEmpty();
     }
 
     boolean isFolded() {

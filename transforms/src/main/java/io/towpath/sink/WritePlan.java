@@ -1,12 +1,16 @@
 package io.towpath.sink;
 
 import com.mongodb.MongoException;
+import com.mongodb.MongoNamespace;
 import io.towpath.net.ServerError;
 import io.towpath.record.ContractException;
+import io.towpath.sink.ddl.Barrier;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.stream.Collectors;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BSONException;
@@ -19,23 +23,32 @@ final class WritePlan {
     private final SinkSettings settings;
     private final Writes writes;
     private final DeadLetters deadLetters;
+    private final SinkMetrics metrics;
     private boolean inSourceOrder;
     /** Documents with a folded write that the destination refused: single writes will show which record it refuses. */
     private final Set<Write.DocumentId> unfolded = new HashSet<>();
+    /** Documents of which a write may have missed. */
+    private final Set<Write.DocumentId> suspects = new HashSet<>();
 
-    WritePlan(SinkSettings settings, Writes writes, DeadLetters deadLetters) {
+    private final StaleArrays staleArrays = new StaleArrays();
+
+    WritePlan(SinkSettings settings, Writes writes, DeadLetters deadLetters, SinkMetrics metrics) {
         this.settings = settings;
         this.writes = writes;
         this.deadLetters = deadLetters;
+        this.metrics = metrics;
     }
 
     List<List<Waves.Bulk>> waves(List<SinkRecord> stretch) {
         List<Writes.RecordedChange> changes = new ArrayList<>(stretch.size());
         for (SinkRecord record : stretch) {
-            if (deadLetters.contains(record)) continue;
+            if (deadLetters.contains(record) || Barrier.is(record)) continue;
             try {
-                if (!settings.log().skips(record)) changes.add(writes.read(record));
+                if (settings.log().skips(record)) continue;
+                Writes.RecordedChange change = writes.read(record);
+                staleArrays.in(change).ifPresentOrElse(path -> addFurtherMiss(change, path), () -> changes.add(change));
             } catch (DataException | ContractException | BSONException error) {
+                if (Barrier.claims(record)) throw unreadable(record, error);
                 deadLetters.add(record, writes.namespace(record), 0, error.getMessage());
             }
         }
@@ -44,9 +57,60 @@ final class WritePlan {
         return inSourceOrder ? List.of(Waves.inOrder(Waves.inSourceOrder(single))) : Waves.of(single);
     }
 
+    /** A change of an array that a dead letter was about. It says nothing new, and so does not count as another refusal. */
+    private void addFurtherMiss(Writes.RecordedChange change, String path) {
+        String reason =
+                "an earlier change of its array '%s' is a dead letter, so the array is not as it was at the source";
+        deadLetters.addFurther(change.record(), writes.namespace(change.record()), 0, reason.formatted(path));
+        staleArrays.add(change);
+        metrics.spliceMissed();
+    }
+
+    /** What follows a schema change must not be applied without it, so its record is no dead letter. */
+    private static ConnectException unreadable(SinkRecord record, RuntimeException error) {
+        return Barrier.unreadable(record.topic(), record.kafkaPartition(), record.kafkaOffset(), error);
+    }
+
     void applied() {
         inSourceOrder = false;
         unfolded.clear();
+        suspects.clear();
+    }
+
+    /** The log is not continued where it ended. */
+    void startOver() {
+        staleArrays.clear();
+    }
+
+    /** A schema change has been made: the documents of this namespace are others. */
+    void forget(MongoNamespace namespace) {
+        staleArrays.forget(namespace);
+    }
+
+    /** Documents whose arrays may not be as they were at the source: the next transaction has to show which of them are not. */
+    Set<Write.DocumentId> suspects() {
+        return suspects;
+    }
+
+    /** At least one of these writes found its document, and an array in it that is not as long as it was at the source. */
+    void missed(List<Write> missed) {
+        Write write = missed.get(0);
+        if (missed.size() > 1 || !suspects.contains(write.document())) {
+            missed.forEach(each -> suspects.add(each.document()));
+        } else if (write.isFolded()) {
+            unfolded.add(write.document());
+        } else {
+            String lengths = write.lengths().entrySet().stream()
+                    .map(array ->
+                            "its array '%s' does not have the %d elements".formatted(array.getKey(), array.getValue()))
+                    .collect(Collectors.joining(" or "));
+            addDeadLetter(
+                    write.record(),
+                    0,
+                    lengths + " at the destination that it had at the source: somebody else has written to it; "
+                            + "`towpath repair PIPELINE --dead-letters` re-reads the document");
+            metrics.spliceMissed();
+        }
     }
 
     /** Returns whether the next transaction should be smaller. */
@@ -65,17 +129,24 @@ final class WritePlan {
             unfolded.add(write.document());
             return true;
         }
-        deadLetters.add(write.record(), write.namespace().getFullName(), refused.code(), refused.reason());
+        addDeadLetter(write.record(), refused.code(), refused.reason());
         return !isDuplicate;
     }
 
     /** The only record of the stretch that was to be written becomes a dead letter. */
     void addDeadLetter(List<SinkRecord> stretch, RuntimeException error) {
         SinkRecord record = stretch.stream()
-                .filter(each -> !deadLetters.contains(each) && !settings.log().skips(each))
+                .filter(each -> !deadLetters.contains(each)
+                        && !Barrier.is(each)
+                        && !settings.log().skips(each))
                 .findFirst()
                 .orElseThrow();
         int code = error instanceof MongoException mongoError ? Math.max(0, mongoError.getCode()) : 0;
-        deadLetters.add(record, writes.namespace(record), code, Verdict.message(error));
+        addDeadLetter(record, code, Verdict.message(error));
+    }
+
+    private void addDeadLetter(SinkRecord record, int code, String reason) {
+        deadLetters.add(record, writes.namespace(record), code, reason);
+        staleArrays.add(writes.read(record));
     }
 }

@@ -2,7 +2,6 @@ package io.towpath.sink;
 
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.model.DeleteOneModel;
-import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.WriteModel;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import com.mongodb.kafka.connect.sink.MongoSinkTopicConfig;
@@ -17,21 +16,27 @@ import io.towpath.record.RecordHeaders;
 import io.towpath.record.WholeBson;
 import io.towpath.sink.model.WriteModels;
 import io.towpath.sink.plain.TopicNamespaceMapper;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BSONException;
 import org.bson.BsonDocument;
-import org.bson.RawBsonDocument;
 
 /** Converts records to writes by mongo-kafka's settings for their topics, on the records' own bytes. */
 final class Writes {
-    private static final Set<String> NEW = Set.of("c", "r");
+    private static final String ROW = "r";
+    private static final Set<String> NEW = Set.of("c", ROW);
+    private static final Set<String> KNOWN = IntStream.rangeClosed(1, RecordHeaders.CONTRACT)
+            .mapToObj(Integer::toString)
+            .collect(Collectors.toSet());
 
     /** The records of a topic with this value of the header op. */
     private record TopicOperation(String topic, String operation) {}
@@ -46,7 +51,7 @@ final class Writes {
 
     /** The change in a record. Throws {@link DataException} when the record breaks the contract. */
     RecordedChange read(SinkRecord record) {
-        MongoNamespace namespace = namespaces.computeIfAbsent(record.topic(), this::namespaceOf);
+        MongoNamespace namespace = namespace(record.topic());
         try {
             return decode(record, namespace);
         } catch (DataException | ContractException | BSONException error) {
@@ -55,7 +60,7 @@ final class Writes {
     }
 
     private RecordedChange decode(SinkRecord record, MongoNamespace namespace) {
-        TextHeaders.read(record, RecordHeaders.VERSION).ifPresent(Writes::requireKnown);
+        TextHeaders.read(record, RecordHeaders.Part.VERSION).ifPresent(Writes::requireKnown);
         if (!(record.key() instanceof byte[] key)) throw new DataException("its key is not {_id: …} in bytes");
         if (record.value() != null && !(record.value() instanceof byte[]))
             throw new DataException("its value is not bytes");
@@ -71,9 +76,10 @@ final class Writes {
 
     /** A record of the contract may omit its version; this sink cannot know what another version means. */
     private static void requireKnown(String version) {
-        if (!version.equals(RecordHeaders.CONTRACT))
-            throw new DataException("its header v is '%.20s', and this sink knows version %s only"
-                    .formatted(version, RecordHeaders.CONTRACT));
+        if (KNOWN.contains(version)) return;
+        throw new DataException(
+                "its header v has version '%.20s', and this sink knows the record contract up to version %d: a later version of Towpath wrote it"
+                        .formatted(version, RecordHeaders.CONTRACT));
     }
 
     /** Another form of the key would count as another document in a wave, and is probably in another partition. */
@@ -90,18 +96,21 @@ final class Writes {
                         : "its key is not {_id: …} alone, in the canonical form");
     }
 
-    /** A change as a single write. */
-    static Write of(RecordedChange change) {
+    /** A change as writes of its own: one, unless it is an update that operators cannot do and that has splices. */
+    static List<Write> of(RecordedChange change) {
         List<RecordedChange> changes = List.of(change);
-        if (change.isInsert()) return insert(changes, change.value());
-        if (change.change() instanceof Change.Document) return replace(changes, change.value());
-        if (change.change() instanceof Change.Update update) {
-            if (change.steps().areOperators())
-                return operators(changes, change.steps().operators());
-            WriteModel<BsonDocument> model = WriteModels.total(change.filter(), update);
-            return write(changes, Write.Kind.CHANGE, model, change.value().length, false);
+        if (change.isInsert()) return List.of(insert(changes, change.value()));
+        if (change.change() instanceof Change.Document) return List.of(replace(changes, change.value()));
+        if (!(change.change() instanceof Change.Update update)) return List.of(delete(changes, false));
+        boolean areOperators = change.steps().areOperators();
+        List<Write> writes = new ArrayList<>();
+        Steps steps = areOperators ? change.steps() : change.steps().splices();
+        steps.updates().forEach(each -> writes.add(update(changes, each)));
+        if (!areOperators && !update.withoutSplices().isEmpty()) {
+            WriteModel<BsonDocument> model = WriteModels.total(change.filter(), update.withoutSplices());
+            writes.add(write(changes, Write.Kind.CHANGE, model, change.value().length, false));
         }
-        return delete(changes, false);
+        return writes;
     }
 
     /**
@@ -114,7 +123,7 @@ final class Writes {
             return isNew && !WriteModels.mustBeLiteral(document.bytes())
                     ? insert(changes, document.bytes())
                     : replace(changes, document.bytes());
-        if (folded instanceof Fold.Folded.Operators operators) return operators(changes, operators.bytes());
+        if (folded instanceof Fold.Folded.Update update) return update(changes, update);
         return delete(changes, isNew);
     }
 
@@ -126,9 +135,16 @@ final class Writes {
         return write(changes, Write.Kind.CHANGE, WriteModels.replace(document), document.length, false);
     }
 
-    private static Write operators(List<RecordedChange> changes, byte[] operators) {
-        WriteModel<BsonDocument> model = new UpdateOneModel<>(changes.get(0).filter(), new RawBsonDocument(operators));
-        return write(changes, Write.Kind.CHANGE, model, operators.length, false);
+    private static Write update(List<RecordedChange> changes, Fold.Folded.Update update) {
+        WriteModel<BsonDocument> model = WriteModels.update(changes.get(0).filter(), update);
+        return new Write(
+                records(changes),
+                changes.get(0).document(),
+                Write.Kind.CHANGE,
+                model,
+                update.bytes().length,
+                false,
+                update.lengths());
     }
 
     private static Write delete(List<RecordedChange> changes, boolean mayMiss) {
@@ -138,15 +154,29 @@ final class Writes {
 
     private static Write write(
             List<RecordedChange> changes, Write.Kind kind, WriteModel<BsonDocument> model, int bytes, boolean mayMiss) {
-        List<SinkRecord> records = changes.size() == 1
+        return new Write(records(changes), changes.get(0).document(), kind, model, bytes, mayMiss);
+    }
+
+    private static List<SinkRecord> records(List<RecordedChange> changes) {
+        return changes.size() == 1
                 ? List.of(changes.get(0).record())
                 : changes.stream().map(RecordedChange::record).toList();
-        return new Write(records, changes.get(0).document(), kind, model, bytes, mayMiss);
     }
 
     /** The destination already holds documents that the record's topic reports as new: from now on such records replace them. */
     void markPresent(SinkRecord record) {
         present.add(new TopicOperation(record.topic(), operation(record)));
+    }
+
+    /** A schema change has been made: the topic's collection is empty, or holds the documents that come again as rows. */
+    void changed(String topic, boolean isFilled) {
+        present.removeIf(known -> known.topic.equals(topic));
+        if (isFilled) present.add(new TopicOperation(topic, ROW));
+    }
+
+    /** The namespace of a topic's documents at the destination. */
+    MongoNamespace namespace(String topic) {
+        return namespaces.computeIfAbsent(topic, this::namespaceOf);
     }
 
     /** The namespace of the record's document at the destination; empty when its topic names none. */
@@ -162,7 +192,7 @@ final class Writes {
     }
 
     private static String operation(SinkRecord record) {
-        return TextHeaders.read(record, RecordHeaders.OPERATION).orElse("");
+        return TextHeaders.read(record, RecordHeaders.Part.OPERATION).orElse("");
     }
 
     private MongoNamespace namespaceOf(String topic) {

@@ -6,6 +6,7 @@ import io.towpath.connector.Requirements;
 import io.towpath.debezium.CursorPipeline;
 import io.towpath.debezium.RawDocuments;
 import io.towpath.debezium.SourceCluster;
+import io.towpath.source.progress.CopyShare;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -24,11 +25,30 @@ public final class MongoSource extends MongoDbConnector {
     /** The hook's name in pipelines that earlier versions deployed. */
     private static final String HOOK_BEFORE = "io.towpath.source.RawDocuments";
 
+    private static final String TASKS_MAX = "tasks.max";
+
     private static final String SILENT = "what Debezium cannot read would be left out silently";
+
+    private int tasks = 1;
+
+    @Override
+    public void start(Map<String, String> configuration) {
+        boolean copies = SourceSettings.of(configuration).copies();
+        tasks = copies ? Integer.parseInt(configuration.getOrDefault(TASKS_MAX, "1")) : 1;
+        super.start(configuration);
+    }
 
     @Override
     public Class<? extends Task> taskClass() {
-        return MongoSourceTask.class;
+        return tasks == 1 ? MongoSourceTask.class : SharedSourceTask.class;
+    }
+
+    /** Debezium's single configuration for every task, with its share of the copy. */
+    @Override
+    public List<Map<String, String>> taskConfigs(int maxTasks) {
+        return super.taskConfigs(1).stream()
+                .flatMap(one -> CopyShare.configurations(one, Math.min(tasks, maxTasks)).stream())
+                .toList();
     }
 
     @Override

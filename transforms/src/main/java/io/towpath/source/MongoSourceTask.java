@@ -12,6 +12,9 @@ import io.towpath.source.copy.InitialCopy;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.ddl.DdlLog;
 import io.towpath.source.ddl.DdlWatch;
+import io.towpath.source.ddl.SchemaChanges;
+import io.towpath.source.ddl.TopicPartitions;
+import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Phase;
@@ -25,29 +28,44 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Properties;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
+import java.util.stream.Stream;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
 
-/** The task of {@link MongoSource}: resumes the copy where its offsets left it, then Debezium's stream. */
-public final class MongoSourceTask extends SourceTask {
+/**
+ * A task of {@link MongoSource}. The first resumes the copy where its offsets left it, then Debezium's stream. The others only read their
+ * share of the initial copy.
+ */
+public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask {
     private static final String SELECTION = "collection.include.list";
     /** For a source that has no primary when the task starts. */
     private static final Duration PATIENCE = Duration.ofMinutes(2);
 
+    private static final String TOO_OLD =
+            "schema changes are not captured: change streams report them from MongoDB 6.0 on, with its featureCompatibilityVersion";
+    /** Of a task that has nothing to do. */
+    private static final long IDLE_MS = 1_000;
+
     private Map<String, String> configuration;
     private SourceSettings settings;
+    private CopyShare share;
     private SourceMetrics metrics;
-    private RecordSizeLimit sizeLimit;
+    private Emission emission;
     private SourceCluster source;
     private Partitions partitions;
     private Ledger ledger;
     private Progress progress;
     private SnapshotReads reads;
     private Phase phase;
+    /** Of a pipeline without {@link #schema}. */
     private DdlWatch ddl;
+
+    private Optional<SchemaChanges> schema = Optional.empty();
     private DebeziumStream debezium;
     /** Records that the start of the task has to emit. */
     private final List<SourceRecord> startRecords = new ArrayList<>();
@@ -59,14 +77,18 @@ public final class MongoSourceTask extends SourceTask {
         ExactlyOnce.requireOfWorker(configuration);
         settings = SourceSettings.of(configuration);
         partitions = new Partitions(configuration.get("topic.prefix"));
-        metrics = new SourceMetrics(settings.name(), partitions.prefix());
-        sizeLimit = new RecordSizeLimit(settings, metrics);
+        share = settings.copy().share();
+        metrics = new SourceMetrics(
+                configuration.getOrDefault("name", settings.name()), settings.name(), partitions.prefix(), share);
+        emission = new Emission(settings, partitions, metrics, context.offsetStorageReader());
         source = new SourceCluster(configuration, settings.name());
         reads = new SnapshotReads(source, settings.copy());
         source.awaitPrimary(PATIENCE);
+        if (!share.isFirst()) return;
         source.requireFilters(configuration);
         ledger = new Ledger(partitions, context.offsetStorageReader());
         progress = new Progress(settings.name(), partitions, ledger, metrics);
+        startSchema();
         String selection = configuration.getOrDefault(SELECTION, "");
         if (!ledger.hasBegun()) begin(selection);
         else if (!ledger.selection().equals(selection)) reselect(selection);
@@ -77,13 +99,39 @@ public final class MongoSourceTask extends SourceTask {
             ledger.history().copiedBefore(source.now());
             startRecords.add(ledger.rootRecord());
         }
-        ddl = new DdlWatch(
-                source,
-                SourceCluster.selection(configuration),
-                new DdlLog(
-                        context.offsetStorageReader().offset(partitions.ddl()),
-                        EventTime.of(streamOffset()).orElse(ledger.start())),
-                settings.name());
+        if (schema.isEmpty())
+            ddl = new DdlWatch(
+                    source,
+                    SourceCluster.selection(configuration),
+                    new DdlLog(
+                            context.offsetStorageReader().offset(partitions.ddl()),
+                            EventTime.of(streamOffset()).orElse(ledger.start())),
+                    settings.name());
+    }
+
+    private void startSchema() {
+        if (settings.ddl() && source.reportsSchemaChanges()) {
+            Optional<Properties> kafka = settings.rereads().areUsed()
+                    ? Optional.of(settings.rereads().client())
+                    : Optional.empty();
+            schema = Optional.of(new SchemaChanges(
+                    source,
+                    SourceCluster.selection(configuration),
+                    new TopicPartitions(settings.name(), configuration, kafka),
+                    progress,
+                    context.offsetStorageReader()));
+            return;
+        }
+        String trouble = settings.ddl() ? TOO_OLD : "";
+        SchemaChanges.off(progress, context.offsetStorageReader(), trouble).ifPresent(startRecords::add);
+    }
+
+    /** What has to be emitted before anything else; empty when that is not known yet. */
+    private Optional<List<SourceRecord>> beginSchema() throws InterruptedException {
+        if (schema.isEmpty() || schema.get().isReading()) return Optional.of(List.of());
+        if (!ledger.isStreaming()) return schema.get().beginCopy();
+        return schema.get().beginStream(EventTime.of(streamOffset()).orElseGet(() -> ledger.start()
+                .previous()));
     }
 
     private void begin(String selection) {
@@ -115,6 +163,7 @@ public final class MongoSourceTask extends SourceTask {
                     "TWP-HISTORY-LOST: the changes of all collections since %s are missing: a resnapshot of some would leave the others as they were then. Run `towpath resnapshot PIPELINE` without --only"
                             .formatted(point.time()));
         }
+        schema.ifPresent(changes -> changes.restart(source.now()));
         ClusterTime captured = ledger.isStreaming() ? point.time() : ledger.start();
         startRecords.addAll(ledger.restart(settings.resnapshot(), selection, captured, source.now(), everything));
         startRecords.add(partitions.offsetRecord(DebeziumStream.partition(configuration), null, "the stream restarts"));
@@ -135,26 +184,63 @@ public final class MongoSourceTask extends SourceTask {
                 .filter(isSelected.negate())
                 .toList();
         startRecords.addAll(ledger.reselect(selection, added, dropped));
+        schema.ifPresent(changes -> changes.select(isSelected.and(wasSelected.negate())));
     }
 
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
+        return emission.of(share.isFirst() ? pollFirst() : pollShare());
+    }
+
+    /** Null while the first task has not begun the copy, and once this task has read its share. */
+    private List<SourceRecord> pollShare() throws InterruptedException {
+        if (phase == null) {
+            Ledger stored = new Ledger(partitions, context.offsetStorageReader());
+            if (isBegun(stored)) {
+                Progress shared = new Progress(settings.name(), partitions, stored, metrics);
+                phase = new InitialCopy(shared, reads, context.offsetStorageReader());
+            }
+        }
+        if (phase != null && !phase.isOver()) return phase.poll();
+        if (phase != null) Closing.all(phase, source);
+        TimeUnit.MILLISECONDS.sleep(IDLE_MS);
+        return null;
+    }
+
+    /** Whether the offsets are of the copy that the configuration asks for; otherwise the first task is about to begin that. */
+    private boolean isBegun(Ledger stored) {
+        return stored.hasBegun()
+                && stored.selection().equals(configuration.getOrDefault(SELECTION, ""))
+                && (settings.resnapshot().isEmpty()
+                        || settings.resnapshot().equals(stored.history().resnapshot()));
+    }
+
+    private List<SourceRecord> pollFirst() throws InterruptedException {
+        Optional<List<SourceRecord>> described = beginSchema();
+        if (described.isEmpty()) return null;
+        startRecords.addAll(0, described.get());
+        // the descriptions may have moved the beginning of the stream
+        if (!described.get().isEmpty()) startRecords.add(ledger.rootRecord());
         if (!startRecords.isEmpty()) {
             List<SourceRecord> records = List.copyOf(startRecords);
             startRecords.clear();
             return records;
         }
-        Optional<Map<String, Object>> ddlOffset = ddl.dueOffset();
+        Optional<Map<String, Object>> ddlOffset = ddl == null ? Optional.empty() : ddl.dueOffset();
         if (ddlOffset.isPresent()) return List.of(partitions.offsetRecord(partitions.ddl(), ddlOffset.get(), "ddl"));
         if (phase == null || phase.isOver()) {
             Closing.all(phase);
-            phase = ledger.isStreaming() ? streaming() : new InitialCopy(progress, reads);
+            phase = ledger.isStreaming()
+                    ? streaming()
+                    : new InitialCopy(progress, reads, context.offsetStorageReader());
         }
-        return sizeLimit.applyTo(phase.poll());
+        return phase.poll();
     }
 
     private Phase streaming() {
-        Optional<ClusterTime> last = EventTime.of(streamOffset());
+        Optional<ClusterTime> last = Stream.of(EventTime.of(streamOffset()), schema.flatMap(SchemaChanges::upto))
+                .flatMap(Optional::stream)
+                .max(ClusterTime::compareTo);
         debezium = new DebeziumStream(context, configuration, source, ledger.start());
         Rereads rereads = new Rereads(
                 progress,
@@ -162,7 +248,7 @@ public final class MongoSourceTask extends SourceTask {
                 settings.rereads(),
                 context.offsetStorageReader(),
                 SourceCluster.selection(configuration));
-        return new Streaming(debezium, last, progress, reads, rereads, settings.wholeDocuments());
+        return new Streaming(debezium, last, progress, reads, rereads, schema, settings.wholeDocuments());
     }
 
     @Override
@@ -177,7 +263,7 @@ public final class MongoSourceTask extends SourceTask {
 
     @Override
     public void stop() {
-        Closing.all(phase, debezium, ddl, source, sizeLimit, metrics);
+        Closing.all(phase, debezium, ddl, schema.orElse(null), source, emission, metrics);
     }
 
     @Override

@@ -8,7 +8,6 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -22,7 +21,6 @@ import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.utils.ByteBufferOutputStream;
 import org.apache.kafka.connect.errors.ConnectException;
-import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.header.Headers;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.bson.RawBsonDocument;
@@ -56,17 +54,10 @@ final class RecordSizeLimit implements AutoCloseable {
         this.metrics = metrics;
     }
 
-    /** The same records, with dead letters in place of those that are too large; null stays null. */
-    List<SourceRecord> applyTo(List<SourceRecord> records) throws InterruptedException {
-        if (records == null) return null;
-        List<SourceRecord> fitting = null;
-        for (int index = 0; index < records.size(); index++) {
-            SourceRecord record = records.get(index);
-            String reason = reason(record);
-            if (!reason.isEmpty() && fitting == null) fitting = new ArrayList<>(records.subList(0, index));
-            if (fitting != null) fitting.add(reason.isEmpty() ? record : letter(record, reason));
-        }
-        return fitting == null ? records : fitting;
+    /** The same record, or a dead letter in place of one that is too large. */
+    SourceRecord applyTo(SourceRecord record) throws InterruptedException {
+        String reason = reason(record);
+        return reason.isEmpty() ? record : letter(record, reason);
     }
 
     /** Why a record cannot be written; empty when it can. */
@@ -143,10 +134,8 @@ final class RecordSizeLimit implements AutoCloseable {
 
     /** A number for a document and its cluster time, in place of an offset: it distinguishes dead letters. */
     private static long place(SourceRecord record) {
-        Header time = record.headers().lastWithName(RecordHeaders.TIME);
-        byte[] text = time == null ? new byte[0] : (byte[]) time.value();
-        return (Integer.toUnsignedLong(Arrays.hashCode((byte[]) record.key())) << 31)
-                ^ Integer.toUnsignedLong(Arrays.hashCode(text));
+        int time = TextHeaders.read(record, RecordHeaders.Part.TIME).orElse("").hashCode();
+        return (Integer.toUnsignedLong(Arrays.hashCode((byte[]) record.key())) << 31) ^ Integer.toUnsignedLong(time);
     }
 
     @Override

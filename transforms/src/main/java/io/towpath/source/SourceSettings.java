@@ -1,6 +1,7 @@
 package io.towpath.source;
 
 import io.towpath.connector.TopicSettings;
+import io.towpath.connector.WorkerHeap;
 import io.towpath.net.PemFiles;
 import io.towpath.source.copy.CopySettings;
 import io.towpath.source.reread.RereadSettings;
@@ -27,13 +28,17 @@ public record SourceSettings(
         String deadLettersTopic,
         String resnapshot,
         Predicate<String> isResnapshot,
-        int largestRequest) {
+        int largestRequest,
+        long spliceCacheBytes,
+        boolean ddl) {
     private static final String NAME = "towpath.name";
     static final String WHOLE_DOCUMENTS = "towpath.whole.documents";
     private static final String COPY = "towpath.copy";
     private static final String DEAD_LETTERS_TOPIC = "towpath.dead.letters.topic";
     private static final String RESNAPSHOT = "towpath.resnapshot";
     private static final String RESNAPSHOT_ONLY = "towpath.resnapshot.only";
+    private static final String SPLICE_CACHE_BYTES = "towpath.splice.cache.bytes";
+    private static final String DDL = "towpath.ddl";
     /** Connect's own setting of the connector's producer. */
     private static final String LARGEST_REQUEST = "producer.override.max.request.size";
 
@@ -41,7 +46,7 @@ public record SourceSettings(
     private static final String NONE = "none";
 
     static ConfigDef define(ConfigDef definition) {
-        return RereadSettings.define(CopySettings.define(PemFiles.define(definition)))
+        return WorkerHeap.define(RereadSettings.define(CopySettings.define(PemFiles.define(definition))))
                 .define(
                         NAME,
                         Type.STRING,
@@ -84,6 +89,14 @@ public record SourceSettings(
                         Importance.LOW,
                         "A regular expression for the namespaces that the resnapshot re-reads.")
                 .define(
+                        SPLICE_CACHE_BYTES,
+                        Type.LONG,
+                        0L,
+                        Range.atLeast(0),
+                        Importance.MEDIUM,
+                        "How much memory the arrays that are remembered for splices may take; 0: there are no splices.")
+                .define(DDL, Type.BOOLEAN, false, Importance.MEDIUM, "Whether schema changes are records of the log.")
+                .define(
                         LARGEST_REQUEST,
                         Type.INT,
                         1 << 20,
@@ -111,6 +124,8 @@ public record SourceSettings(
                 parsed.getString(DEAD_LETTERS_TOPIC),
                 parsed.getString(RESNAPSHOT),
                 Pattern.compile(parsed.getString(RESNAPSHOT_ONLY)).asMatchPredicate(),
-                parsed.getInt(LARGEST_REQUEST));
+                parsed.getInt(LARGEST_REQUEST),
+                parsed.getLong(SPLICE_CACHE_BYTES),
+                parsed.getBoolean(DDL));
     }
 }

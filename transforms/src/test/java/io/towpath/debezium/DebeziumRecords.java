@@ -55,7 +55,7 @@ final class DebeziumRecords {
     }
 
     DebeziumRecords after(byte[] document) {
-        return after(MarkedBytes.mark(document));
+        return after(BsonText.of(document));
     }
 
     DebeziumRecords after(String text) {
@@ -66,7 +66,7 @@ final class DebeziumRecords {
     /** Key and description as the change stream's pipeline puts them. */
     DebeziumRecords carried(byte[] id, byte[]... description) {
         byte[] key = Raw.element(3, "documentKey", Raw.document(id));
-        before = MarkedBytes.mark(
+        before = BsonText.of(
                 description.length == 0
                         ? Raw.document(key)
                         : Raw.document(key, Raw.embedded("updateDescription", description)));

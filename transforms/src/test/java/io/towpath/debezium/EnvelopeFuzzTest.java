@@ -134,20 +134,20 @@ class EnvelopeFuzzTest {
     private static String carried(Random random) {
         return switch (random.nextInt(6)) {
             case 0 -> JSON[random.nextInt(JSON.length)];
-            case 1 -> MarkedBytes.mark(cut(random, BEFORE));
-            case 2 -> MarkedBytes.mark(Raw.document(
+            case 1 -> BsonText.of(cut(random, BEFORE));
+            case 2 -> BsonText.of(Raw.document(
                     Raw.embedded("documentKey", ID), ODD_DESCRIPTIONS[random.nextInt(ODD_DESCRIPTIONS.length)]));
-            case 3 -> MarkedBytes.mark(Raw.document(Raw.int32("documentKey", 5)));
-            default -> MarkedBytes.mark(BEFORE);
+            case 3 -> BsonText.of(Raw.document(Raw.int32("documentKey", 5)));
+            default -> BsonText.of(BEFORE);
         };
     }
 
     private static String after(Random random) {
         return switch (random.nextInt(6)) {
             case 0 -> JSON[random.nextInt(JSON.length)];
-            case 1 -> MarkedBytes.mark(cut(random, DOCUMENT));
-            case 2 -> MarkedBytes.mark(Raw.document(Raw.int32("x", 5)));
-            default -> MarkedBytes.mark(DOCUMENT);
+            case 1 -> BsonText.of(cut(random, DOCUMENT));
+            case 2 -> BsonText.of(Raw.document(Raw.int32("x", 5)));
+            default -> BsonText.of(DOCUMENT);
         };
     }
 

@@ -37,23 +37,23 @@ class RawDocumentsTest {
     @Test
     void documentsComeBackFromTheirTextAsTheyWere() {
         BsonDocument document = decode(DOCUMENT);
-        assertArrayEquals(DOCUMENT, MarkedBytes.unmark(document.toJson()).orElseThrow());
-        assertArrayEquals(DOCUMENT, MarkedBytes.unmark(document.toJson(null)).orElseThrow());
+        assertArrayEquals(DOCUMENT, BsonText.document(document.toJson()).orElseThrow());
+        assertArrayEquals(DOCUMENT, BsonText.document(document.toJson(null)).orElseThrow());
     }
 
     @Test
     void everyByteSurvivesAndTakesOneCharacter() {
-        byte[] bytes = new byte[256];
-        for (int i = 0; i < bytes.length; i++) bytes[i] = (byte) i;
-        String text = MarkedBytes.mark(bytes);
-        assertArrayEquals(bytes, MarkedBytes.unmark(text).orElseThrow());
-        assertTrue(text.length() < 270 && text.chars().allMatch(character -> character < 0x100));
+        byte[] bytes = new byte[257];
+        for (int i = 0; i < bytes.length; i++) bytes[i] = (byte) i; // the last is 0, as in every document
+        String text = BsonText.of(bytes);
+        assertArrayEquals(bytes, BsonText.document(text).orElseThrow());
+        assertTrue(text.length() == 257 && text.chars().allMatch(character -> character < 0x100));
     }
 
     @Test
-    void jsonHasNoMark() {
-        assertEquals(Optional.empty(), MarkedBytes.unmark("{\"_id\": 1}"));
-        assertEquals(Optional.empty(), MarkedBytes.unmark(""));
+    void jsonIsNoDocument() {
+        assertEquals(Optional.empty(), BsonText.document("{\"_id\": 1}"));
+        assertEquals(Optional.empty(), BsonText.document(""));
     }
 
     @Test
@@ -95,10 +95,10 @@ class RawDocumentsTest {
                 new RawBsonDocument(event).decode(ChangeStreamDocument.createCodec(BsonDocument.class, registry()));
 
         assertArrayEquals(
-                DOCUMENT, MarkedBytes.unmark(decoded.getFullDocument().toJson()).orElseThrow());
+                DOCUMENT, BsonText.document(decoded.getFullDocument().toJson()).orElseThrow());
         assertArrayEquals(
                 before,
-                MarkedBytes.unmark(decoded.getFullDocumentBeforeChange().toJson())
+                BsonText.document(decoded.getFullDocumentBeforeChange().toJson())
                         .orElseThrow());
         assertEquals("{\"id\": 1}", decoded.getLsid().toJson()); // goes into Debezium's offsets
     }

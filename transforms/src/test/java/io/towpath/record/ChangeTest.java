@@ -10,9 +10,11 @@ import io.towpath.support.Raw;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
+import org.bson.BsonDocument;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
 class ChangeTest {
@@ -38,6 +40,64 @@ class ChangeTest {
         assertEquals(List.of("z", "a.b"), update.unset());
         assertEquals(List.of(new Change.Truncation("list.0", 3)), update.truncations());
         assertArrayEquals(value, update.encode());
+    }
+
+    @Test
+    void splicesKeepTheirBytes() {
+        byte[] edit = Raw.array("1", Raw.int32("0", 1), Raw.int32("1", 2), Raw.array("2", Raw.everyType()));
+        byte[] value = Raw.document(
+                Raw.embedded("$set", Raw.int32("a", 1)),
+                Raw.embedded(
+                        "$splice",
+                        Raw.array("b.list", Raw.int32("0", 4), edit),
+                        Raw.array(
+                                "c",
+                                Raw.int32("0", 0),
+                                Raw.array("1", Raw.int32("0", 0), Raw.int32("1", 0), Raw.array("2")))));
+        Change.Update update = assertInstanceOf(Change.Update.class, Change.decode(value));
+        assertEquals(
+                new Splice("b.list", 4, List.of(new Splice.Edit(1, 2, Raw.document(Raw.everyType())))),
+                update.splices().get(0));
+        assertEquals(4 - 2 + Raw.everyType().length, update.splices().get(0).newLength());
+        assertArrayEquals(value, update.encode());
+        assertArrayEquals(
+                Raw.document(Raw.embedded("$set", Raw.int32("a", 1))),
+                update.withoutSplices().encode());
+    }
+
+    @ParameterizedTest
+    @CsvSource(
+            delimiter = '|',
+            quoteCharacter = '"',
+            value = {
+                "{$splice: {l: 1}} | a splice of array 'l' that is not [length, [at, deleted, [inserted, …]], …]",
+                "{$splice: {l: []}} | a splice of array 'l' that is not [length, [at, deleted, [inserted, …]], …]",
+                "{$splice: {l: [1.0, [0, 1, []]]}} | a splice of array 'l' that is not [length, [at, deleted, [inserted, …]], …]",
+                "{$splice: {l: [1, [0, 1]]}} | a splice of array 'l' that is not [length, [at, deleted, [inserted, …]], …]",
+                "{$splice: {l: [1, [0, 1, [], 1]]}} | a splice of array 'l' that is not [length, [at, deleted, [inserted, …]], …]",
+                "{$splice: {l: [1, [0, 1, {}]]}} | a splice of array 'l' that is not [length, [at, deleted, [inserted, …]], …]",
+                "{$splice: {l: [1]}} | a splice of array 'l' without any edit",
+                "{$splice: {l: [-1, [0, 0, []]]}} | array 'l' cannot have -1 elements",
+                "{$splice: {l: [2147483647, [0, 0, []]]}} | array 'l' cannot have 2147483647 elements",
+                "{$splice: {l: [2, [1, 2, []]]}} | a splice of array 'l' removes 2 of its 2 elements from 1 on, after 0",
+                "{$splice: {l: [2, [3, 0, []]]}} | a splice of array 'l' removes 0 of its 2 elements from 3 on, after 0",
+                "{$splice: {l: [2, [-1, 0, []]]}} | a splice of array 'l' removes 0 of its 2 elements from -1 on, after 0",
+                "{$splice: {l: [2, [0, -1, []]]}} | a splice of array 'l' removes -1 of its 2 elements from 0 on, after 0",
+                "{$splice: {l: [3, [1, 1, []], [1, 1, []]]}} | a splice of array 'l' removes 1 of its 3 elements from 1 on, after 2",
+                "{$splice: {'l.0': [1, [0, 1, []]]}} | a splice of 'l.0', which is no place by names of fields",
+                "{$splice: {'l.': [1, [0, 1, []]]}} | a splice of 'l.', which is no place by names of fields",
+                "{$splice: {'$l': [1, [0, 1, []]]}} | a splice of '$l', which is no place by names of fields",
+                "{$set: {l: 1}, $splice: {l: [1, [0, 1, []]]}} | an update that changes 'l' in two ways, one of them a splice",
+                "{$unset: {'l.3': ''}, $splice: {l: [1, [0, 1, []]]}} | an update that changes 'l.3' in two ways, one of them a splice",
+                "{$truncate: {l: 1}, $splice: {'l.a': [1, [0, 1, []]]}} | an update that changes 'l.a' in two ways, one of them a splice",
+                "{$splice: {l: [1, [0, 1, []]], 'l.a': [1, [0, 1, []]]}} | an update that changes 'l.a' in two ways, one of them a splice"
+            })
+    void aSpliceThatCannotBeIsRefusedWithWords(String json, String words) {
+        byte[] value = BsonBytes.of(BsonDocument.parse(json));
+        assertEquals(
+                words,
+                assertThrows(ContractException.class, () -> Change.decode(value))
+                        .getMessage());
     }
 
     @Test

@@ -25,7 +25,14 @@ class ContractFuzzTest {
     private static final byte[] UPDATE = Raw.document(
             Raw.embedded("$set", Raw.join(Raw.everyType()), Raw.int32("a.b", 1)),
             Raw.embedded("$unset", Raw.string("gone", ""), Raw.string("a.gone", "")),
-            Raw.embedded("$truncate", Raw.int32("list", 3)));
+            Raw.embedded("$truncate", Raw.int32("list", 3)),
+            Raw.embedded(
+                    "$splice",
+                    Raw.array(
+                            "spliced.list",
+                            Raw.int32("0", 9),
+                            Raw.array("1", Raw.int32("0", 1), Raw.int32("1", 2), Raw.array("2", Raw.int32("0", 5))),
+                            Raw.array("2", Raw.int32("0", 9), Raw.int32("1", 0), Raw.array("2", Raw.everyType())))));
 
     @Test
     void aValueSaysWhatItIsOrIsRefused() {

@@ -39,14 +39,18 @@ class ExactUpdateServerTest extends DestinationTest {
     @CsvSource({"1, true", "2, true", "3, false", "4, false"})
     void theSameBytesAsAtTheSource(long seed, String fold) {
         List<BsonDocument> events = ChangeEvents.during(source, () -> change(new Random(seed)));
+        ChangeEvents recording = new ChangeEvents(new Random(seed));
+        int splices = 0;
         int operators = 0;
         int pipelines = 0;
         try (TestTask sink = TestTask.opened(collection, SinkSettings.FOLD, fold)) {
             List<SinkRecord> records = new ArrayList<>();
             for (BsonDocument event : events) {
                 byte[] id = BsonBytes.of(event.getDocument("documentKey"));
-                Change change = ChangeEvents.change(event);
+                Change change = recording.spliced(event);
                 records.add(sink.record(records.size(), ChangeEvents.operation(event), id, change.encode()));
+                if (change instanceof Change.Update update)
+                    splices += update.splices().size();
                 if (change instanceof Change.Update update && Steps.of(update).areOperators()) operators++;
                 else if (change instanceof Change.Update) pipelines++;
             }
@@ -55,6 +59,7 @@ class ExactUpdateServerTest extends DestinationTest {
             assertEquals(List.of(), sink.context.letters);
         }
         assertHolds(source);
+        assertTrue(splices > 40, splices + " splices");
         assertTrue(operators > 200 && pipelines > 50, operators + " by operators, " + pipelines + " by pipelines");
     }
 
@@ -88,7 +93,7 @@ class ExactUpdateServerTest extends DestinationTest {
             int id = random.nextInt(DOCUMENTS);
             BsonDocument filter = new BsonDocument("_id", new BsonInt32(id));
             try {
-                switch (random.nextInt(10)) {
+                switch (random.nextInt(13)) {
                     case 0 -> source.deleteOne(filter);
                     case 1, 2 -> source.insertOne(new RawBsonDocument(updates.document(id)));
                     case 3, 4 -> source.updateOne(
@@ -105,6 +110,13 @@ class ExactUpdateServerTest extends DestinationTest {
                             filter,
                             List.of(BsonDocument.parse(
                                     "{$set: {list: {$slice: [{$ifNull: ['$list', []]}, %d]}}}".formatted(1 + i % 4))));
+                    case 8 -> source.updateOne(
+                            filter, BsonDocument.parse("{$push: {list: {$each: [%d], $slice: -4}}}".formatted(i)));
+                    case 9 -> source.updateOne(
+                            filter,
+                            BsonDocument.parse("{$push: {list: {$each: [%d], $position: %d}}}".formatted(i, i % 3)));
+                    case 10 -> source.updateOne(
+                            filter, BsonDocument.parse("{$pull: {list: {n: {$mod: [3, %d]}}}}".formatted(i % 3)));
                     default -> source.updateOne(filter, WriteModels.operators(updates.update(true)));
                 }
             } catch (MongoException refused) {

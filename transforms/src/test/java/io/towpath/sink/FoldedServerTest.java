@@ -160,7 +160,8 @@ class FoldedServerTest extends DestinationTest {
     }
 
     private static long metric(String name) throws Exception {
-        ObjectName bean = new ObjectName("io.towpath:type=sink,pipeline=%s,task=0".formatted(TestTask.PIPELINE));
+        ObjectName bean =
+                new ObjectName("io.towpath:type=sink,connector=%1$s,task=0,pipeline=%1$s".formatted(TestTask.PIPELINE));
         return (long) ManagementFactory.getPlatformMBeanServer().getAttribute(bean, name);
     }
 }

@@ -6,6 +6,7 @@ import com.mongodb.MongoBulkWriteException;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.BulkWriteOptions;
 import com.mongodb.client.model.WriteModel;
+import io.towpath.record.Change;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -28,6 +29,7 @@ class FolderServerTest extends DestinationTest {
     private static final int WRITES = 12;
     private MongoCollection<RawBsonDocument> source;
     private int changes;
+    private int splices;
     private int writes;
 
     @BeforeEach
@@ -45,9 +47,12 @@ class FolderServerTest extends DestinationTest {
     void theSameBytesAsAtTheSource(long seed) {
         Random random = new Random(seed);
         List<BsonDocument> events = ChangeEvents.during(source, () -> write(random.nextLong()));
+        ChangeEvents recording = new ChangeEvents(random);
         Map<Write.DocumentId, List<Writes.RecordedChange>> histories = new LinkedHashMap<>();
         for (BsonDocument event : events) {
-            Writes.RecordedChange change = ChangeEvents.recorded(event, collection, changes++);
+            Writes.RecordedChange change = recording.recorded(event, collection, changes++);
+            if (change.change() instanceof Change.Update update)
+                splices += update.splices().size();
             histories
                     .computeIfAbsent(change.document(), unused -> new ArrayList<>())
                     .add(change);
@@ -65,6 +70,7 @@ class FolderServerTest extends DestinationTest {
         }
         assertHolds(source);
         assertTrue(writes < changes * 0.6, "%d writes for %d changes".formatted(writes, changes));
+        assertTrue(splices > 1_000, splices + " splices");
     }
 
     private void write(long seed) {
@@ -84,11 +90,13 @@ class FolderServerTest extends DestinationTest {
         writes += folded.size();
         for (List<Waves.Bulk> wave : Waves.of(folded)) {
             for (Waves.Bulk bulk : wave) {
-                collection
+                int matched = collection
                         .withDocumentClass(BsonDocument.class)
-                        .bulkWrite(
-                                bulk.writes().stream().map(Write::model).toList(),
-                                new BulkWriteOptions().ordered(bulk.ordered()));
+                        .bulkWrite(bulk.writes().stream().map(Write::model).toList())
+                        .getMatchedCount();
+                long spliced =
+                        bulk.writes().stream().filter(Write::isConditional).count();
+                assertTrue(matched >= spliced, "%d of %d".formatted(matched, spliced));
             }
         }
     }

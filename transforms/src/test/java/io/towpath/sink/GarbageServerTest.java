@@ -39,8 +39,10 @@ class GarbageServerTest extends DestinationTest {
         List<SinkRecord> good = new ArrayList<>();
         Map<Long, SinkRecord> bad = new TreeMap<>();
         List<SinkRecord> all = new ArrayList<>();
-        try (TestTask mixed = TestTask.opened(collection, SinkSettings.REFUSED_PERCENT, "100");
-                TestTask without = TestTask.opened(clean, SinkSettings.REFUSED_PERCENT, "100")) {
+        // unfolded: whether a fold hides an update that the server refuses depends on where a batch ends
+        String[] settings = {SinkSettings.REFUSED_PERCENT, "100", SinkSettings.FOLD, "false"};
+        try (TestTask mixed = TestTask.opened(collection, settings);
+                TestTask without = TestTask.opened(clean, settings)) {
             OddRecords records = new OddRecords(random, mixed.partition.topic());
             for (long offset = 0; offset < RECORDS; offset++) {
                 int id = random.nextInt(DOCUMENTS);

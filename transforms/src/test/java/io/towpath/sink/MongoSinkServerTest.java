@@ -138,6 +138,10 @@ class MongoSinkServerTest extends DestinationTest {
             Map<String, Object> counts = Map.of("Records", 7L, "Batches", 2L, "Writes", 6L, "Waves", 2L, "Inserts", 3L);
             counts.forEach((name, count) -> assertEquals(count, metrics.remove(name), name));
             assertEquals(List.of(2L, 1L, 1L), values(metrics, "Updates", "Deletes", "WithoutDocument"));
+            assertEquals(List.of(0L, 0L), values(metrics, "Splices", "SpliceMisses"));
+            assertEquals(
+                    List.of(0L, 0L, 0L),
+                    values(metrics, "SchemaChangesWaiting", "SchemaChangesRefused", "SchemaChangesDone"));
             assertEquals(
                     List.of(7.0 / 6, 0L, 0L, 0L, ""),
                     values(metrics, "RecordsPerWrite", "Refused", "Retries", "LastRetryAt", "LastRetryReason"));

@@ -4,8 +4,12 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
+import io.towpath.record.Change;
+import io.towpath.record.Splice;
 import io.towpath.support.Garbage;
 import io.towpath.support.Raw;
+import io.towpath.support.Splices;
+import java.util.List;
 import java.util.Random;
 import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.connect.data.Schema;
@@ -67,21 +71,25 @@ final class OddRecords {
                     case 1 -> updates.update(false).encode();
                     default -> updates.document(id);
                 };
-        return record(offset, key(id), isEmpty(value) ? updates.document(id) : value, headers("1", "u", offset));
+        return record(
+                offset,
+                key(id),
+                isEmpty(value) ? updates.document(id) : value,
+                headers(random.nextBoolean() ? "1" : "2", "u", offset));
     }
 
     /** A record that breaks it. */
     SinkRecord bad(int id, long offset) {
         byte[] key = key(id);
         byte[] document = updates.document(id);
-        ConnectHeaders headers = headers("1", "u", offset);
+        ConnectHeaders headers = headers(random.nextBoolean() ? "1" : "2", "u", offset);
         return switch (random.nextInt(10)) {
             case 0 -> record(offset, null, document, headers);
             case 1 -> record(offset, garbage.like(Raw.document(Raw.int32("x", 1))), document, headers);
             case 2 -> record(offset, Raw.document(Raw.int32("_id", id)), document, headers); // not canonical
             case 3 -> record(offset, Raw.document(Raw.int64("_id", id), Raw.int32("x", 1)), null, headers);
             case 4 -> record(offset, key(id + 1), document, headers);
-            case 5 -> record(offset, key, document, headers("2", "u", offset));
+            case 5 -> record(offset, key, document, headers("5", "u", offset));
             case 6 -> record(offset, "{\"id\": 5}", "{\"after\": null}", headers);
             case 7 -> record(offset, key, neither(), headers);
             default -> record(offset, key, damaged(document), headers);
@@ -94,13 +102,19 @@ final class OddRecords {
         if (random.nextInt(4) > 0) update.append("$set", places(false));
         if (random.nextInt(2) > 0) update.append("$unset", places(false));
         if (random.nextInt(3) == 0 || update.isEmpty()) update.append("$truncate", places(true));
-        return record(offset, key(id), BsonBytes.of(update), headers("1", "u", offset));
+        if (random.nextInt(4) == 0) {
+            Splice splice = Splices.random(random, "spliced.list", random.nextInt(4));
+            Change.Update others = (Change.Update) Change.decode(BsonBytes.of(update));
+            Change all = new Change.Update(others.set(), others.unset(), others.truncations(), List.of(splice));
+            return record(offset, key(id), all.encode(), headers("3", "u", offset));
+        }
+        return record(offset, key(id), BsonBytes.of(update), headers(random.nextBoolean() ? "1" : "2", "u", offset));
     }
 
     /** Headers that say nothing, or nonsense, of a record that is right otherwise. */
     SinkRecord withOddHeaders(int id, long offset) {
         ConnectHeaders headers = new ConnectHeaders();
-        if (random.nextBoolean()) headers.addBytes("v", "1".getBytes(UTF_8));
+        if (random.nextBoolean()) headers.addBytes("v", (random.nextBoolean() ? "1" : "2 x  y").getBytes(UTF_8));
         if (random.nextBoolean()) headers.addString("op", random.nextBoolean() ? "x" : "c");
         if (random.nextBoolean()) headers.addBytes("t", garbage.bytes(random.nextInt(9)));
         if (random.nextBoolean()) headers.addBytes("at", garbage.bytes(random.nextInt(9)));
@@ -130,10 +144,22 @@ final class OddRecords {
             Raw.document(Raw.embedded("$set", Raw.int32("x", 1)), Raw.embedded("$set", Raw.int32("y", 1))),
             Raw.document(Raw.embedded("$truncate", Raw.int32("x", -1))),
             Raw.document(Raw.embedded("$truncate", Raw.string("x", "1"))),
+            Raw.document(Raw.embedded("$splice", Raw.int32("x", 1))),
+            Raw.document(Raw.embedded("$splice", Raw.array("x.0", Raw.int32("0", 1)))),
+            json("{$splice: {x: [1]}}"),
+            json("{$splice: {x: [1, [0, 2, []]]}}"),
+            json("{$splice: {x: [1, [0, 1]]}}"),
+            json("{$splice: {x: [{$numberLong: '1'}, [0, 1, []]]}}"),
+            json("{$splice: {x: [2147483647, [0, 1, []]]}}"),
+            json("{$set: {'x.1': 1}, $splice: {x: [1, [0, 1, []]]}}"),
             BsonBytes.of(new BsonDocument("$truncate", new BsonDocument("x", BsonBoolean.TRUE))),
             BsonBytes.of(new BsonDocument("$set", new BsonDocument("x" + ".x".repeat(300), new BsonInt32(1)))),
         };
         return values[random.nextInt(values.length)];
+    }
+
+    private static byte[] json(String json) {
+        return BsonBytes.of(BsonDocument.parse(json));
     }
 
     /** So that it can be neither a document of this {@code _id} nor an update. */
@@ -157,6 +183,14 @@ final class OddRecords {
 
     private static ConnectHeaders headers(String version, String operation, long offset) {
         ConnectHeaders headers = new ConnectHeaders();
+        if (version.compareTo("2") >= 0) {
+            headers.addBytes(
+                    "v",
+                    "%s %s 1700000000:%d 1700000000000"
+                            .formatted(version, operation, offset)
+                            .getBytes(UTF_8));
+            return headers;
+        }
         headers.addBytes("v", version.getBytes(UTF_8));
         headers.addBytes("op", operation.getBytes(UTF_8));
         headers.addBytes("t", ("1700000000:" + offset).getBytes(UTF_8));

@@ -40,6 +40,7 @@ final class RandomHistory {
     WriteModel<RawBsonDocument> next(int id) {
         BsonDocument filter = new BsonDocument("_id", new BsonInt32(id));
         int kind = random.nextInt(hasNamesTwice(id) ? 76 : 100);
+        if (kind < 12) return new UpdateOneModel<>(filter, whole());
         if (kind < 28) return new UpdateOneModel<>(filter, new BsonDocument("$set", places(1 + random.nextInt(4))));
         if (kind < 38) return new UpdateOneModel<>(filter, new BsonDocument("$unset", places(1 + random.nextInt(2))));
         if (kind < 54) return new UpdateOneModel<>(filter, push());

@@ -9,6 +9,7 @@ import com.mongodb.client.ClientSession;
 import io.towpath.support.Raw;
 import java.time.Duration;
 import java.util.List;
+import java.util.stream.IntStream;
 import org.apache.kafka.connect.errors.RetriableException;
 import org.bson.BsonDocument;
 import org.bson.RawBsonDocument;
@@ -41,6 +42,8 @@ class RetriedServerTest extends DestinationTest {
                 "failCommands: ['update'], closeConnection: true",
                 "failCommands: ['insert'], errorCode: 13",
                 "failCommands: ['insert'], errorCode: 12501",
+                "failCommands: ['insert'], errorCode: 388",
+                "failCommands: ['commitTransaction'], errorCode: 388",
                 "failCommands: ['insert'], errorCode: 112, errorLabels: ['TransientTransactionError']",
                 "failCommands: ['commitTransaction'], errorCode: 251, errorLabels: ['TransientTransactionError']",
                 "failCommands: ['commitTransaction'], closeConnection: true",
@@ -55,6 +58,18 @@ class RetriedServerTest extends DestinationTest {
                 assertEquals(TestTask.documents("{_id: 1, q: 1, p: 1}"), TestTask.stored(collection));
                 sink.put(from + 4, "d {_id: 1}");
             }
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    @Test
+    void aTransactionTooLargeForTheServersCacheIsTriedAgainInSmallerOnes() throws Exception {
+        try (TestTask sink = TestTask.opened(collection)) {
+            server.fail("{times: 3}", "failCommands: ['commitTransaction'], errorCode: 388");
+            sink.put(
+                    0, IntStream.range(0, 64).mapToObj("c {_id: %d}"::formatted).toArray(String[]::new));
+            assertEquals(64, collection.countDocuments());
+            assertTrue((long) sink.metrics().get("Batches") > 5);
             assertEquals(List.of(), sink.context.letters);
         }
     }

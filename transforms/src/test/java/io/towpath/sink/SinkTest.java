@@ -139,6 +139,16 @@ class SinkTest {
     }
 
     @Test
+    void aSpliceIsNotForAWriteThatMayBeRepeated() {
+        byte[] update = bytes(BsonDocument.parse("{$splice: {a: [1, [0, 1, []]]}}"));
+        DataException error = assertThrows(DataException.class, () -> handle(KEY, update));
+        assertEquals(
+                "topic main.shop.orders.eu: {\"_id\": 5}: an update with splices of arrays, which only mode exactly-once can apply: "
+                        + "choose that mode, or set [capture] splice_cache = 0, deploy, and copy the collection again",
+                error.getMessage());
+    }
+
+    @Test
     void whatBreaksTheContractIsNamed() {
         DataException value = assertThrows(DataException.class, () -> handle(KEY, Raw.document(Raw.int32("a", 1))));
         assertEquals(

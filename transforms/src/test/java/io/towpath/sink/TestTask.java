@@ -134,7 +134,8 @@ final class TestTask implements AutoCloseable {
     /** What the task tells over JMX: attribute → value. */
     Map<String, Object> metrics() throws JMException {
         MBeanServer beans = ManagementFactory.getPlatformMBeanServer();
-        ObjectName name = new ObjectName("io.towpath:type=sink,pipeline=%s,task=0".formatted(PIPELINE));
+        ObjectName name =
+                new ObjectName("io.towpath:type=sink,connector=%1$s,task=0,pipeline=%1$s".formatted(PIPELINE));
         Map<String, Object> metrics = new HashMap<>();
         for (MBeanAttributeInfo attribute : beans.getMBeanInfo(name).getAttributes())
             metrics.put(attribute.getName(), beans.getAttribute(name, attribute.getName()));

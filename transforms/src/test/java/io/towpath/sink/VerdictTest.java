@@ -7,7 +7,7 @@ import com.mongodb.MongoException;
 import com.mongodb.MongoSocketReadException;
 import com.mongodb.MongoTimeoutException;
 import com.mongodb.ServerAddress;
-import com.mongodb.bulk.BulkWriteError;
+import java.util.List;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonSerializationException;
@@ -28,13 +28,13 @@ class VerdictTest {
             })
     void aCodeThatIsNotAboutOneDocumentPasses(int code) {
         assertEquals(Verdict.TRANSIENT, Verdict.of(command(code)));
-        assertEquals(Verdict.TRANSIENT, Verdict.of(write(code, ""), Write.Kind.CHANGE));
+        assertEquals(Verdict.TRANSIENT, Verdict.of(refusal(code, "", Write.Kind.CHANGE)));
     }
 
     @ParameterizedTest
     @ValueSource(ints = {2, 9, 14, 28, 40, 56, 66, 121, 10334, 16755, 17280, 17419})
     void aCodeThatIsAboutAWriteRefusesIt(int code) {
-        assertEquals(Verdict.REFUSED, Verdict.of(write(code, ""), Write.Kind.CHANGE));
+        assertEquals(Verdict.REFUSED, Verdict.of(refusal(code, "", Write.Kind.CHANGE)));
         assertEquals(Verdict.UNCLEAR, Verdict.of(command(code)));
     }
 
@@ -42,23 +42,23 @@ class VerdictTest {
     @ValueSource(ints = {20, 73, 79, 100, 166, 263})
     void aDestinationThatNeverTakesSuchWritesIsHopeless(int code) {
         assertEquals(Verdict.HOPELESS, Verdict.of(command(code)));
-        assertEquals(Verdict.HOPELESS, Verdict.of(write(code, ""), Write.Kind.INSERT));
+        assertEquals(Verdict.HOPELESS, Verdict.of(refusal(code, "", Write.Kind.INSERT)));
     }
 
     @Test
     void aDiskWithoutRoomPassesWhateverCodeItHas() {
         String words = "28: No space left on device";
-        assertEquals(Verdict.TRANSIENT, Verdict.of(write(8, words), Write.Kind.CHANGE));
-        assertEquals(Verdict.REFUSED, Verdict.of(write(8, "anything else"), Write.Kind.CHANGE));
-        assertEquals(Verdict.REFUSED, Verdict.of(write(121, words), Write.Kind.CHANGE));
+        assertEquals(Verdict.TRANSIENT, Verdict.of(refusal(8, words, Write.Kind.CHANGE)));
+        assertEquals(Verdict.REFUSED, Verdict.of(refusal(8, "anything else", Write.Kind.CHANGE)));
+        assertEquals(Verdict.REFUSED, Verdict.of(refusal(121, words, Write.Kind.CHANGE)));
     }
 
     @Test
     void aDuplicateIsPresentOnlyByItsId() {
-        assertEquals(Verdict.PRESENT, Verdict.of(write(11000, ON_ID), Write.Kind.INSERT));
-        assertEquals(Verdict.PRESENT, Verdict.of(write(11000, CLUSTERED), Write.Kind.INSERT));
-        assertEquals(Verdict.REFUSED, Verdict.of(write(11000, ON_ANOTHER), Write.Kind.INSERT));
-        assertEquals(Verdict.TRANSIENT, Verdict.of(write(11000, ON_ID), Write.Kind.CHANGE));
+        assertEquals(Verdict.PRESENT, Verdict.of(refusal(11000, ON_ID, Write.Kind.INSERT)));
+        assertEquals(Verdict.PRESENT, Verdict.of(refusal(11000, CLUSTERED, Write.Kind.INSERT)));
+        assertEquals(Verdict.REFUSED, Verdict.of(refusal(11000, ON_ANOTHER, Write.Kind.INSERT)));
+        assertEquals(Verdict.TRANSIENT, Verdict.of(refusal(11000, ON_ID, Write.Kind.CHANGE)));
     }
 
     @Test
@@ -83,7 +83,7 @@ class VerdictTest {
         return new MongoCommandException(answer, new ServerAddress());
     }
 
-    private static BulkWriteError write(int code, String message) {
-        return new BulkWriteError(code, message, new BsonDocument(), 0);
+    private static WriteCommand.Refusal refusal(int code, String reason, Write.Kind kind) {
+        return new WriteCommand.Refusal(new Write(List.of(), null, kind, null, 0, false), code, reason);
     }
 }

@@ -13,7 +13,8 @@ import org.apache.kafka.connect.sink.SinkRecord;
 
 /**
  * Hands a log to a task in the order that Connect's own worker does (WorkerSinkTask): the consumer seeks before the next poll, a batch
- * that failed comes again with nothing new beside it, and a partition that is revoked takes its records out of that batch.
+ * that failed comes again with nothing new beside it, and a partition that is revoked takes its records out of that batch. Partitions come
+ * and go in a poll, before which the consumer has sought.
  */
 final class Worker {
     private final TestTask sink;
@@ -22,6 +23,7 @@ final class Worker {
     private final Map<TopicPartition, Long> positions = new HashMap<>();
     private List<SinkRecord> batch = new ArrayList<>();
     private boolean redelivers;
+    private String failure = "";
 
     Worker(TestTask sink, int pollRecords) {
         this.sink = sink;
@@ -34,14 +36,16 @@ final class Worker {
     }
 
     void assign(Collection<TopicPartition> partitions) {
+        rewind();
         partitions.forEach(partition -> positions.put(partition, 0L));
+        sink.context.paused.retainAll(positions.keySet());
         redelivers = redelivers && !batch.isEmpty();
-        sink.context.seeks.clear();
         sink.task.open(partitions);
         rewind();
     }
 
     void revoke(Collection<TopicPartition> partitions) {
+        rewind();
         sink.task.close(partitions);
         positions.keySet().removeAll(partitions);
         batch.removeIf(record -> partitions.contains(TestTask.partition(record)));
@@ -49,6 +53,12 @@ final class Worker {
 
     Set<TopicPartition> assigned() {
         return Set.copyOf(positions.keySet());
+    }
+
+    @Override
+    public String toString() {
+        return "positions %s, paused %s, batch again: %s, after %s"
+                .formatted(positions, sink.context.paused, redelivers, failure);
     }
 
     /** Returns whether the task took the batch. */
@@ -61,6 +71,7 @@ final class Worker {
             redelivers = false;
         } catch (RetriableException again) {
             redelivers = true;
+            failure = again.toString();
         }
         return !redelivers;
     }
@@ -79,7 +90,7 @@ final class Worker {
         for (int before = -1; before < polled.size() && polled.size() < pollRecords; ) {
             before = polled.size();
             positions.replaceAll((partition, from) -> {
-                if (polled.size() == pollRecords) return from;
+                if (polled.size() == pollRecords || sink.context.paused.contains(partition)) return from;
                 SinkRecord next = log.getOrDefault(partition, List.of()).stream()
                         .filter(record -> record.kafkaOffset() >= from)
                         .findFirst()

@@ -25,10 +25,13 @@ class SourceSettingsTest {
         "towpath.name, ümlaut",
         "towpath.copy, some",
         "towpath.copy.threads, 65",
+        "towpath.copy.order, random",
         "towpath.requests.topic, a topic",
         "towpath.requests.topic, ..",
         "towpath.dead.letters.topic, a/b",
         "towpath.resnapshot.only, '(shop'",
+        "towpath.splice.cache.bytes, -1",
+        "towpath.splice.cache.bytes, 64MiB",
         "producer.override.max.request.size, much"
     })
     void whatMakesNoSenseIsRefused(String key, String value) {

@@ -2,6 +2,7 @@ package io.towpath.support;
 
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -15,6 +16,7 @@ import org.apache.kafka.connect.sink.SinkTaskContext;
 /** What a sink task says to Connect, kept to be looked at. */
 public final class Context implements SinkTaskContext {
     public final Map<TopicPartition, Long> seeks = new HashMap<>();
+    public final Set<TopicPartition> paused = new HashSet<>();
     public final List<SinkRecord> letters = new ArrayList<>();
     public long timeoutMs = -1;
 
@@ -45,12 +47,12 @@ public final class Context implements SinkTaskContext {
 
     @Override
     public void pause(TopicPartition... partitions) {
-        throw new UnsupportedOperationException();
+        paused.addAll(List.of(partitions));
     }
 
     @Override
     public void resume(TopicPartition... partitions) {
-        throw new UnsupportedOperationException();
+        List.of(partitions).forEach(paused::remove);
     }
 
     @Override

@@ -1,10 +1,16 @@
 package io.towpath.support;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import com.mongodb.MongoBulkWriteException;
 import com.mongodb.ReadPreference;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
 import com.mongodb.client.MongoClients;
 import com.mongodb.client.MongoCollection;
+import com.mongodb.client.model.InsertManyOptions;
+import io.towpath.net.ServerError;
+import java.util.List;
 import org.bson.BsonDocument;
 import org.bson.BsonString;
 import org.bson.BsonValue;
@@ -25,8 +31,22 @@ public final class Server implements AutoCloseable {
         return collection;
     }
 
+    /** Inserts documents, the first of those with the same _id. */
+    public static void insert(MongoCollection<RawBsonDocument> collection, List<RawBsonDocument> documents) {
+        try {
+            collection.insertMany(documents, new InsertManyOptions().ordered(false));
+        } catch (MongoBulkWriteException error) {
+            error.getWriteErrors()
+                    .forEach(each -> assertEquals(ServerError.DuplicateKey.code(), each.getCode(), each.getMessage()));
+        }
+    }
+
     public void dropDatabase(String name) {
         client.getDatabase(name).drop();
+    }
+
+    public void onAdmin(String command) {
+        client.getDatabase("admin").runCommand(BsonDocument.parse(command));
     }
 
     /** Run commands on the tests' database; the ones given last first. */
@@ -49,6 +69,10 @@ public final class Server implements AutoCloseable {
 
     public MongoCollection<BsonDocument> tasks() {
         return client.getDatabase("towpath").getCollection("tasks", BsonDocument.class);
+    }
+
+    public MongoClient client() {
+        return client;
     }
 
     public ClientSession session() {

@@ -33,8 +33,12 @@ public final class Sources {
 
     /** Reads by the default settings. */
     public static SnapshotReads reads(SourceCluster source) {
+        return reads(source, Map.of());
+    }
+
+    public static SnapshotReads reads(SourceCluster source, Map<String, String> settings) {
         ConfigDef definition = CopySettings.define(new ConfigDef());
-        return new SnapshotReads(source, CopySettings.of(new AbstractConfig(definition, Map.of())));
+        return new SnapshotReads(source, CopySettings.of(new AbstractConfig(definition, settings)));
     }
 
     public static SourceCluster connected(Map<String, String> configuration) {

@@ -9,17 +9,23 @@ import com.mongodb.client.model.ReplaceOptions;
 import com.mongodb.client.model.UpdateOneModel;
 import com.mongodb.client.model.UpdateOptions;
 import com.mongodb.client.model.WriteModel;
+import io.towpath.fold.Fold;
 import io.towpath.fold.Steps;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.BsonElements;
 import io.towpath.record.Change;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
+import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Stream;
+import org.apache.kafka.connect.errors.DataException;
 import org.bson.BSONException;
 import org.bson.BsonDocument;
+import org.bson.BsonInt32;
 import org.bson.RawBsonDocument;
 
 /** The driver's write models for the changes of the record contract. */
@@ -70,8 +76,33 @@ public final class WriteModels {
         return false;
     }
 
-    /** An update that may meet an older or a newer document than the source updated. */
+    /** An update of a document in the state that the source updated: it does not find one whose arrays have other lengths. */
+    public static WriteModel<BsonDocument> update(BsonDocument filter, Fold.Folded.Update update) {
+        BsonDocument found = update.lengths().isEmpty() ? filter : withLengths(filter, update.lengths());
+        RawBsonDocument bytes = new RawBsonDocument(update.bytes());
+        return update.isStage() ? new UpdateOneModel<>(found, List.of(bytes)) : new UpdateOneModel<>(found, bytes);
+    }
+
+    private static BsonDocument withLengths(BsonDocument filter, Map<String, Integer> lengths) {
+        BsonDocument conditions = new BsonDocument();
+        lengths.forEach((path, length) -> conditions.append(path, new BsonDocument("$size", new BsonInt32(length))));
+        byte[] id = BsonBytes.of(filter);
+        byte[] sizes = BsonBytes.of(conditions);
+        int length = id.length + sizes.length - Integer.BYTES - 1;
+        return new RawBsonDocument(ByteBuffer.allocate(length)
+                .order(ByteOrder.LITTLE_ENDIAN)
+                .putInt(length)
+                .put(id, Integer.BYTES, id.length - Integer.BYTES - 1)
+                .put(sizes, Integer.BYTES, sizes.length - Integer.BYTES)
+                .array());
+    }
+
+    /** An update that may meet an older or a newer document than the source updated. Throws {@link DataException} for splices. */
     public static WriteModel<BsonDocument> repeatable(BsonDocument filter, Change.Update update) {
+        if (!update.splices().isEmpty())
+            throw new DataException(
+                    "an update with splices of arrays, which only mode exactly-once can apply: choose that mode, or set "
+                            + "[capture] splice_cache = 0, deploy, and copy the collection again");
         return areSafe(update) ? classic(filter, update) : total(filter, update);
     }
 

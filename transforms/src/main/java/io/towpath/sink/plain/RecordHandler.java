@@ -8,6 +8,7 @@ import com.mongodb.kafka.connect.sink.converter.SinkDocument;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.Change;
 import io.towpath.record.ContractException;
+import io.towpath.record.SchemaChange;
 import io.towpath.sink.model.WriteModels;
 import java.util.Arrays;
 import java.util.Optional;
@@ -28,6 +29,8 @@ public class RecordHandler extends CdcHandler {
         RawRecord record = RawRecord.in(decoded)
                 .orElseThrow(() -> broken("a record without {_id: …} as its key, or namespace.mapper is not %s"
                         .formatted(TopicNamespaceMapper.class.getName())));
+        if (SchemaChange.isKey(record.key()))
+            throw new SchemaRecordError(getConfig().getTopic());
         BsonDocument filter =
                 WriteModels.filter(record.key()).orElseThrow(() -> broken("a record without {_id: …} as its key"));
         return Optional.of(write(filter, record));
@@ -50,6 +53,15 @@ public class RecordHandler extends CdcHandler {
 
     private DataException broken(String message) {
         return new DataException("topic %s: %s".formatted(getConfig().getTopic(), message));
+    }
+
+    /** What follows a schema change must not be applied without it, and mongo-kafka makes a dead letter of a record after any exception. */
+    static final class SchemaRecordError extends Error {
+        private static final long serialVersionUID = 1;
+
+        private SchemaRecordError(String topic) {
+            super("TWP-SCHEMA-RECORD: topic %s has schema changes, which mode \"plain\" cannot apply".formatted(topic));
+        }
     }
 
     /**

@@ -1,5 +1,7 @@
 package io.towpath.source.copy;
 
+import com.mongodb.MongoException;
+import io.towpath.net.ReadFault;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.progress.CollectionCopy;
 import io.towpath.source.progress.Progress;
@@ -13,15 +15,27 @@ public record AddedCopy(Progress progress, SnapshotReads reads) {
     /** Of one page. */
     private static final long MOST_BYTES = 8 << 20;
 
-    /** The next plan or page; empty when there is none. Throws the driver's exceptions. */
+    /**
+     * The next plan or page; empty when there is none. Throws the driver's exceptions. A collection that the source does not hold as of that
+     * time, as it is replaced again and again, holds up no other one.
+     */
     public List<SourceRecord> next(ClusterTime time) {
+        MongoException unavailable = null;
         for (Map.Entry<String, Optional<CollectionCopy>> entry :
                 progress.ledger().rows().copies().entrySet()) {
             String namespace = entry.getKey();
             Optional<CollectionCopy> copy = entry.getValue();
-            if (copy.isEmpty()) return List.of(progress.ledger().plan(namespace, reads.plan(namespace)));
-            if (!copy.get().isDone()) return page(namespace, copy.get(), time);
+            if (copy.isPresent() && copy.get().isDone()) continue;
+            try {
+                return copy.isPresent()
+                        ? page(namespace, copy.get(), time)
+                        : List.of(progress.ledger().plan(namespace, reads.plan(namespace)));
+            } catch (MongoException error) {
+                if (!ReadFault.isUnavailable(error)) throw error;
+                unavailable = error;
+            }
         }
+        if (unavailable != null) throw unavailable;
         return List.of();
     }
 

@@ -30,6 +30,9 @@ final class CopySteps {
     /** A read failed with a transient error and is retried. */
     record Retried(String namespace, int range, String reason) implements Step {}
 
+    /** The record ids of a collection's plan are of no use any more: its copy has to begin anew. */
+    record Outdated(String namespace, String reason) implements Step {}
+
     /** A read failed permanently. */
     record Failed(String namespace, Throwable cause) implements Step {}
 

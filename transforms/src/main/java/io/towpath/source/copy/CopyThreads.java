@@ -13,11 +13,12 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Threads that divide collections into ranges and read these. The pages of each range wait in order, up to a number of bytes, beyond
- * which reading blocks. When a read breaks off, its range continues where its last page ended, as of a later cluster time.
+ * which reading blocks. When a read breaks off, its range continues where its last page ended, as of a later cluster time (in natural
+ * order, as of the same one while the source holds it).
  */
 final class CopyThreads implements AutoCloseable {
     /** Of pages that wait for the task, whatever the number of threads. */
-    private static final int MOST_WAITING_BYTES = 32 << 20;
+    private static final int MOST_WAITING_BYTES = 8 << 20;
 
     private static final Duration PATIENCE = Duration.ofMinutes(5);
     private static final long FIRST_PAUSE_MS = 200;
@@ -33,6 +34,7 @@ final class CopyThreads implements AutoCloseable {
     private final SnapshotReads reads;
     private final String name;
     private final RateLimit limit;
+    private final NaturalReads natural;
     private final LinkedBlockingDeque<Job> jobs = new LinkedBlockingDeque<>();
     private final CopySteps steps = new CopySteps(MOST_WAITING_BYTES);
     private final List<Thread> threads = new ArrayList<>();
@@ -42,10 +44,12 @@ final class CopyThreads implements AutoCloseable {
         this.reads = reads;
         this.name = name;
         this.limit = new RateLimit(reads.settings());
+        this.natural = new NaturalReads(reads);
     }
 
-    void cut(String namespace) {
-        jobs.addLast(new Job(namespace, () -> divide(namespace)));
+    /** @param isAlone whether this task reads all ranges, whatever its share is */
+    void cut(String namespace, boolean isAlone) {
+        jobs.addLast(new Job(namespace, () -> divide(namespace, isAlone)));
     }
 
     void read(RangeRead.Range range) {
@@ -94,14 +98,17 @@ final class CopyThreads implements AutoCloseable {
         }
     }
 
-    private void divide(String namespace) throws InterruptedException {
+    private void divide(String namespace, boolean isAlone) throws InterruptedException {
         for (Patience patience = new Patience(); ; ) {
             try {
-                RangePlan plan = reads.plan(namespace);
+                RangePlan plan = natural.plan(namespace).orElseGet(() -> reads.plan(namespace));
                 steps.put(new CopySteps.Planned(namespace, plan));
                 // before the collections that are not divided yet, so that few ranges wait
                 for (int range = plan.ranges() - 1; range >= 0; range--) {
-                    jobs.addFirst(job(new RangeRead.Range(namespace, plan, range, RangePlan.OPEN_END)));
+                    if (isAlone
+                            || plan.recordIds().isPresent()
+                            || reads.settings().share().has(namespace, range))
+                        jobs.addFirst(job(new RangeRead.Range(namespace, plan, range, RangePlan.OPEN_END)));
                 }
                 return;
             } catch (MongoException error) {
@@ -113,27 +120,42 @@ final class CopyThreads implements AutoCloseable {
     private void readPages(RangeRead.Range whole) throws InterruptedException {
         RangeRead.Range rest = whole;
         for (Patience patience = new Patience(); ; ) {
-            try (RangeRead pages = new RangeRead(reads, reads.source().snapshot(), rest, RangeRead.PAGE_BYTES)) {
+            try (PageRead pages = open(rest)) {
                 while (pages.hasNext()) {
                     Page page = pages.next();
                     limit.take(page.documents().size(), page.bytes());
                     steps.put(new CopySteps.Copied(page));
                     if (page.isLast()) return;
-                    rest = new RangeRead.Range(rest.namespace(), rest.plan(), rest.index(), page.lastKey());
+                    rest = new RangeRead.Range(rest.namespace(), rest.plan(), rest.index(), page.upTo());
                     patience = new Patience();
                 }
+            } catch (OutdatedPlanException outdated) {
+                steps.put(new CopySteps.Outdated(rest.namespace(), outdated.getMessage()));
+                return;
             } catch (MongoException error) {
                 if (ReadFault.isInterrupt(error)) throw new InterruptedException();
                 steps.put(new CopySteps.Retried(rest.namespace(), rest.index(), ReadFault.message(error)));
+                if (ReadFault.isAboutTime(error)) natural.timeIsGone(rest.namespace());
+                if (rest.plan().recordIds().isPresent() && patience.isOver() && ReadFault.isTransient(error)) {
+                    steps.put(new CopySteps.Outdated(rest.namespace(), ReadFault.message(error)));
+                    return;
+                }
                 patience.afterFault(error);
             }
         }
+    }
+
+    private PageRead open(RangeRead.Range range) {
+        return range.plan().recordIds().isPresent()
+                ? natural.read(range, RangeRead.PAGE_BYTES)
+                : new RangeRead(reads, reads.source().snapshot(), range, RangeRead.PAGE_BYTES);
     }
 
     @Override
     public void close() {
         threads.forEach(Thread::interrupt);
         steps.clear();
+        natural.close();
     }
 
     /** Growing pauses, until an error is not transient or has lasted too long. */
@@ -141,23 +163,28 @@ final class CopyThreads implements AutoCloseable {
         private final long end = System.nanoTime() + PATIENCE.toNanos();
         private long pauseMs = FIRST_PAUSE_MS;
 
+        boolean isOver() {
+            return System.nanoTime() > end;
+        }
+
         void afterFault(MongoException error) throws InterruptedException {
             if (ReadFault.isInterrupt(error)) throw new InterruptedException();
-            if (!ReadFault.isTransient(error) || System.nanoTime() > end) throw error;
+            if (!ReadFault.isTransient(error) || isOver()) throw error;
             Thread.sleep(ThreadLocalRandom.current().nextLong(pauseMs / 2, pauseMs));
             pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS);
         }
     }
 
-    /** Delays the threads that share it so that together they stay below a rate. */
+    /** Delays the threads that share it so that together they stay below their task's part of a rate. */
     private static final class RateLimit {
         private final double documentsPerSecond;
         private final double bytesPerSecond;
         private long free = System.nanoTime();
 
         RateLimit(CopySettings settings) {
-            documentsPerSecond = settings.documentsPerSecond();
-            bytesPerSecond = settings.bytesPerSecond();
+            int tasks = settings.share().tasks();
+            documentsPerSecond = (double) settings.documentsPerSecond() / tasks;
+            bytesPerSecond = (double) settings.bytesPerSecond() / tasks;
         }
 
         /** Waits for the time that earlier calls have used up. */

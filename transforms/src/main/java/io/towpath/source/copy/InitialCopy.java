@@ -1,17 +1,27 @@
 package io.towpath.source.copy;
 
 import io.towpath.source.progress.CollectionCopy;
+import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Phase;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.RangeCopy;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
-/** The initial copy: rows of all collections, read by several threads, and how far each range is. */
+/**
+ * A task's share of the initial copy: rows, read by several threads, and how far each range is. The first task also divides the collections
+ * into ranges, which the other tasks wait for; it begins the stream once all tasks have committed all ranges.
+ */
 public final class InitialCopy implements Phase {
+    private static final Logger LOGGER = LoggerFactory.getLogger(InitialCopy.class);
     private static final long WAIT_MS = 500;
     /** Of one transaction. */
     private static final long MOST_BYTES = 8 << 20;
@@ -20,45 +30,75 @@ public final class InitialCopy implements Phase {
     private final Ledger ledger;
     private final CopyThreads threads;
     private final OplogWatch watch;
+    private final CopyShare share;
+    private final OtherTasks others;
+    /** The collections whose ranges are being read. */
+    private final Set<String> resumed = new HashSet<>();
+
     private boolean over;
 
-    public InitialCopy(Progress progress, SnapshotReads reads) {
+    public InitialCopy(Progress progress, SnapshotReads reads, OffsetStorageReader offsets) {
         this.progress = progress;
         this.ledger = progress.ledger();
         this.watch = new OplogWatch(progress, reads);
         this.threads = new CopyThreads(reads, progress.name());
-        watch.requireFeasible();
-        ledger.rows().copies().forEach((namespace, copy) -> copy.ifPresent(begun -> resume(namespace, begun)));
-        ledger.rows().copies().forEach((namespace, copy) -> {
-            if (copy.isEmpty()) threads.cut(namespace);
-        });
+        this.share = reads.settings().share();
+        this.others = new OtherTasks(progress, share, offsets);
+        if (share.isFirst()) begin();
         threads.start();
+    }
+
+    private void begin() {
+        watch.requireFeasible();
+        resume();
+        ledger.rows().copies().forEach((namespace, copy) -> {
+            if (copy.isEmpty()) threads.cut(namespace, ledger.rows().isNatural(namespace));
+        });
+    }
+
+    private void resume() {
+        ledger.rows()
+                .copies()
+                .forEach((namespace, copy) -> copy.ifPresent(begun -> {
+                    if (resumed.add(namespace)) resume(namespace, begun);
+                }));
     }
 
     private void resume(String namespace, CollectionCopy copy) {
         for (int index = 0; index < copy.ranges().size(); index++) {
             RangeCopy range = copy.range(index);
-            if (!range.isDone()) threads.read(new RangeRead.Range(namespace, copy.plan(), index, range.after()));
+            if (!range.isDone() && ledger.rows().has(share, namespace, index))
+                threads.read(new RangeRead.Range(namespace, copy.plan(), index, range.after()));
         }
     }
 
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
         List<SourceRecord> records = new ArrayList<>();
-        if (watch.updateCopy()) records.add(ledger.rootRecord());
+        if (share.isFirst() && watch.updateCopy()) records.add(ledger.rootRecord());
+        if (others.isDue()) look();
+        if (over) return null;
         long bytes = 0;
         CopySteps.Step step = ledger.rows().isCopied() ? null : threads.next(WAIT_MS);
         while (step != null) {
             take(step, records);
             bytes += step.bytes();
-            step = bytes < MOST_BYTES ? threads.next(0) : null;
+            step = bytes < MOST_BYTES && !over ? threads.next(0) : null;
         }
-        if (ledger.rows().isCopied()) {
+        if (!share.isFirst()) {
+            over = ledger.rows().isCopied(share);
+        } else if (ledger.rows().isCopied()) {
             ledger.beginStream();
             records.add(ledger.rootRecord());
             over = true;
         }
         return records.isEmpty() ? null : records;
+    }
+
+    private void look() {
+        boolean goesOn = others.look();
+        if (goesOn && !share.isFirst()) resume();
+        over = !goesOn;
     }
 
     private void take(CopySteps.Step step, List<SourceRecord> records) {
@@ -70,6 +110,11 @@ public final class InitialCopy implements Phase {
             ledger.rows().range(retried.namespace(), retried.range()).retried(retried.reason());
             progress.metrics().retried(retried.namespace() + ": " + retried.reason());
             records.add(ledger.rangeRecord(retried.namespace(), retried.range()));
+        } else if (step instanceof CopySteps.Outdated outdated) {
+            LOGGER.warn("the copy of {} begins anew: {}", outdated.namespace(), outdated.reason());
+            progress.metrics().retried(outdated.namespace() + ": " + outdated.reason());
+            records.addAll(ledger.copyAnew(outdated.namespace()));
+            over = true; // the task begins another one, whose threads know nothing of the former plan
         } else if (step instanceof CopySteps.Failed failed) {
             throw new ConnectException(
                     "%s cannot be copied from the source: %s. What is copied so far is kept; fix the cause and restart the connector"

@@ -77,12 +77,12 @@ public final class OplogWatch {
      */
     boolean updateCopy() {
         return update(oplog -> {
-            if (oplog.first() > ledger.start().seconds()) {
+            if (oplog.first() > ledger.smallestTime().seconds()) {
                 throw new ConnectException(
                         "TWP-HISTORY-LOST: the copy began at %s and the source's oplog now begins at %s: changes made in between cannot be read any more, and a restart does not bring them back. First %s; then `towpath resnapshot PIPELINE` copies everything again"
-                                .formatted(ledger.start(), new ClusterTime(oplog.first(), 0), ENLARGE));
+                                .formatted(ledger.smallestTime(), new ClusterTime(oplog.first(), 0), ENLARGE));
             }
-            double left = oplog.left(ledger.start());
+            double left = oplog.left(ledger.smallestTime());
             metrics.oplogLeft((long) left);
             return copyWarning(left);
         });

@@ -22,7 +22,7 @@ final class RangeCutter {
 
     private static final int MAX_BOUND_BYTES = 700_000;
     /** Of up to this many documents every {@code _id} is read, from the index alone; of more, a sample. */
-    private static final long FEW = 20_000;
+    static final long FEW = 20_000;
 
     private static final int SAMPLES_A_RANGE = 20;
     private static final BsonDocument ONLY_ID = new BsonDocument("_id", new BsonInt32(1));
@@ -34,9 +34,14 @@ final class RangeCutter {
         BsonDocument sizes = sizes(collection);
         long documents = number(sizes, "count");
         long bytes = number(sizes, "size");
-        long ranges = Math.min(Math.min(MAX_RANGES, documents), (bytes + rangeBytes - 1) / rangeBytes);
-        List<byte[]> bounds = ranges < 2 ? List.of() : bounds(sortedKeys(collection, documents, ranges), (int) ranges);
+        int ranges = ranges(documents, bytes, rangeBytes);
+        List<byte[]> bounds = ranges < 2 ? List.of() : bounds(sortedKeys(collection, documents, ranges), ranges);
         return new RangePlan(bounds, documents, bytes, now);
+    }
+
+    /** Into how many ranges a collection is divided. */
+    static int ranges(long documents, long bytes, long rangeBytes) {
+        return (int) Math.min(Math.min(MAX_RANGES, documents), (bytes + rangeBytes - 1) / rangeBytes);
     }
 
     /** Empty when the collection does not exist. */
@@ -55,7 +60,8 @@ final class RangeCutter {
         return sizes.get(name) instanceof BsonNumber number ? number.longValue() : 0;
     }
 
-    private static List<byte[]> sortedKeys(MongoCollection<BsonDocument> collection, long documents, long ranges) {
+    /** Keys of the collection, or of a sample of it, in the order of the {@code _id}s. */
+    static List<byte[]> sortedKeys(MongoCollection<BsonDocument> collection, long documents, long ranges) {
         List<byte[]> keys = new ArrayList<>();
         MongoCollection<RawBsonDocument> raw = collection.withDocumentClass(RawBsonDocument.class);
         if (documents <= FEW) {

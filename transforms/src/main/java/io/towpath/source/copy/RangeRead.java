@@ -8,22 +8,21 @@ import io.towpath.record.ClusterTime;
 import io.towpath.source.progress.Page;
 import io.towpath.source.progress.RangePlan;
 import java.util.ArrayList;
-import java.util.Iterator;
 import java.util.List;
 import java.util.NoSuchElementException;
 import org.bson.BsonDocument;
 import org.bson.BsonMaxKey;
 
-/** One read of a range, or of the rest of it, as of one cluster time: page by page, the last one marked. Throws the driver's exceptions. */
-final class RangeRead implements Iterator<Page>, AutoCloseable {
+/** Reads a range of {@code _id}s. */
+final class RangeRead implements PageRead {
     static final long PAGE_BYTES = 1 << 20;
-    private static final int PAGE_DOCUMENTS = 4_000;
+    static final int PAGE_DOCUMENTS = 4_000;
     private static final BsonDocument MAX_KEY = new BsonDocument("_id", new BsonMaxKey());
 
     /**
      * A range of a collection, or the rest of it.
      *
-     * @param after key of the last {@code _id} of an earlier read; empty for none
+     * @param after where an earlier read ended ({@link Page#upTo}); empty for none
      */
     record Range(String namespace, RangePlan plan, int index, byte[] after) {}
 

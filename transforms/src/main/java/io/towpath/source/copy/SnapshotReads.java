@@ -16,7 +16,7 @@ public record SnapshotReads(SourceCluster source, CopySettings settings) {
     /** The most documents that the server sends at once; it sends 16 MB at most. */
     private static final int BATCH_DOCUMENTS = 4_000;
     /** About how many bytes the server sends at once to all threads of a copy together. */
-    private static final long BATCHES_BYTES = 64 << 20;
+    private static final long BATCHES_BYTES = 16 << 20;
 
     /** How to divide a collection into ranges. */
     RangePlan plan(String namespace) {

@@ -51,13 +51,26 @@ public final class DdlWatch implements AutoCloseable {
 
     private void watch() {
         while (!Thread.currentThread().isInterrupted()) {
-            try (MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor = cursor()) {
-                log.report("");
-                while (!Thread.currentThread().isInterrupted()) read(cursor);
+            try {
+                if (source.reportsSchemaChanges()) follow();
+                else awaitUpgrade();
             } catch (Throwable error) { // also an Error: it would end the watch unnoticed
                 if (!continuesAfter(error)) return;
             }
         }
+    }
+
+    private void follow() {
+        try (MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor = cursor()) {
+            log.report("");
+            while (!Thread.currentThread().isInterrupted()) read(cursor);
+        }
+    }
+
+    /** Nothing can be seen before that; {@code check} says so, as it is no fault that anybody has to mend. */
+    private void awaitUpgrade() throws InterruptedException {
+        log.report("");
+        Thread.sleep(PAUSE.toMillis());
     }
 
     private void read(MongoChangeStreamCursor<ChangeStreamDocument<BsonDocument>> cursor) {

@@ -1,6 +1,7 @@
 package io.towpath.source.progress;
 
 import io.towpath.record.ClusterTime;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -20,10 +21,17 @@ public final class CollectionCopy {
     /** From offsets; {@code offsets} returns that of a range, or null when it has not begun. */
     CollectionCopy(RangePlan plan, IntFunction<Map<String, Object>> offsets) {
         this.plan = plan;
-        this.ranges = IntStream.range(0, plan.ranges())
-                .mapToObj(offsets)
-                .map(offset -> offset == null ? new RangeCopy() : new RangeCopy(offset))
-                .toList();
+        this.ranges = new ArrayList<>();
+        for (int range = 0; range < plan.ranges(); range++) ranges.add(restored(offsets.apply(range)));
+    }
+
+    private static RangeCopy restored(Map<String, Object> offset) {
+        return offset == null ? new RangeCopy() : new RangeCopy(offset);
+    }
+
+    /** Another task has come this far with a range; {@code offset} is null when it has not begun. */
+    void restore(int range, Map<String, Object> offset) {
+        ranges.set(range, restored(offset));
     }
 
     public RangePlan plan() {
@@ -40,17 +48,25 @@ public final class CollectionCopy {
 
     /** The first range that is not done. */
     public int firstOpen() {
+        return open().findFirst().orElseThrow();
+    }
+
+    /** The ranges that are not done. */
+    IntStream open() {
         return IntStream.range(0, ranges.size())
-                .filter(index -> !ranges.get(index).isDone())
-                .findFirst()
-                .orElseThrow();
+                .filter(index -> !ranges.get(index).isDone());
     }
 
     public boolean isDone() {
         return ranges.stream().allMatch(RangeCopy::isDone);
     }
 
-    /** The cluster time as of which the row of an {@code _id} was read, if it has been. */
+    /** Whether the ranges are of record ids: it is unknown then in which of them the row of an {@code _id} is. */
+    boolean isNatural() {
+        return plan.recordIds().isPresent();
+    }
+
+    /** The cluster time as of which the row of an {@code _id} was read, if it has been, in ranges of {@code _id}s. */
     Optional<ClusterTime> timeOf(byte[] key) {
         return ranges.get(plan.rangeOf(key)).timeOf(key);
     }

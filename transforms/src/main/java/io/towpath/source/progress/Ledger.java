@@ -40,7 +40,20 @@ public final class Ledger {
         warning = (String) root.getOrDefault("warning", "");
         // earlier versions did not store it; once they stream, it is unknown
         if (!streaming && history.copied().isEmpty()) history.copiedBefore(start.previous());
-        rows.copyTimes().forEach(history::copiedAt);
+        rows.newTimes().forEach(history::copiedAt);
+    }
+
+    /** Takes over what the first task has planned. Returns false when it streams: then the copy is over. */
+    public boolean followFirst(OffsetStorageReader reader) {
+        rows.readPlans(partitions, reader);
+        // afterwards: the stream forgets ranges, and a range that is forgotten looks as if nobody had begun it
+        return reader.offset(partitions.root()).get("phase").equals(COPY);
+    }
+
+    /** Takes over how far the other tasks have come: what they have committed. */
+    public void followOthers(CopyShare share, OffsetStorageReader reader) {
+        rows.readOthers(share, partitions, reader);
+        rows.newTimes().forEach(history::copiedAt);
     }
 
     /** Whether anything was ever stored. */
@@ -107,12 +120,36 @@ public final class Ledger {
 
     /** Copies these once more while the stream goes on. */
     public List<SourceRecord> copyAgain(String name, Collection<String> namespaces) {
-        List<SourceRecord> records =
-                forget(namespaces.stream().filter(rows.copies()::containsKey).toList());
+        List<SourceRecord> records = new ArrayList<>();
+        namespaces.stream().filter(rows.copies()::containsKey).forEach(namespace -> records.addAll(abandon(namespace)));
         rows.add(namespaces);
         history.begin(name);
         records.add(rootRecord());
         return records;
+    }
+
+    /**
+     * Collections that are others from now on, or none: their rows in the log, and what is pending because of them, mean nothing any more.
+     * A document that was read later than its event may be of the other collection, and then its changes were dropped: so these collections
+     * are copied again.
+     */
+    public List<SourceRecord> gone(Collection<String> namespaces) {
+        if (namespaces.isEmpty()) return List.of();
+        List<SourceRecord> records = forget(namespaces);
+        if (rows.holdsDocuments()) rows.add(namespaces);
+        records.add(rootRecord());
+        return records;
+    }
+
+    /** The rows of a collection follow a change of it: it is copied, and yet the log has every state of it, from the copy's end on. */
+    public List<SourceRecord> refill(String namespace) {
+        rows.refill(namespace);
+        return List.of(rootRecord());
+    }
+
+    /** Whether the log has rows of a collection that are later than {@code time}, or lacks changes of it. */
+    public boolean isAhead(String namespace, ClusterTime time) {
+        return rows.isAhead(namespace, time);
     }
 
     /** @param isLater whether the document was read at another time than that of the event that it replaces */
@@ -121,12 +158,17 @@ public final class Ledger {
         if (isLater) history.copiedAt(time);
     }
 
+    /** The smallest cluster time of any row: a member that lags may have rows from before {@link #start}. */
+    public ClusterTime smallestTime() {
+        return Stream.concat(Stream.of(start), rows.copyTimes())
+                .min(ClusterTime::compareTo)
+                .orElseThrow();
+    }
+
     public void beginStream() {
         warning = "";
         streaming = true;
-        start = Stream.concat(Stream.of(start), rows.planned().flatMap(CollectionCopy::smallestTimes))
-                .min(ClusterTime::compareTo)
-                .orElseThrow();
+        start = smallestTime();
     }
 
     public SourceRecord plan(String namespace, RangePlan plan) {
@@ -140,7 +182,7 @@ public final class Ledger {
 
     /** Adds rows that are about to be emitted, and returns the offset behind them. */
     public Map<String, Object> advance(Page page) {
-        history.copiedAt(page.time());
+        if (!rows.isRefilled(page.namespace())) history.copiedAt(page.time());
         return rows.advance(page).offset();
     }
 
@@ -157,9 +199,35 @@ public final class Ledger {
 
     private List<SourceRecord> forget(Collection<String> namespaces) {
         List<SourceRecord> records = new ArrayList<>();
-        for (String namespace : List.copyOf(namespaces))
+        for (String namespace : List.copyOf(namespaces)) {
+            records.addAll(rows.forgetPending(namespace, partitions));
             rows.forget(namespace).ifPresent(copy -> records.addAll(partitions.doneRecords(namespace, copy)));
+        }
         return records;
+    }
+
+    /** The copy of a collection has to begin anew: its rows in the log, and what is pending because of them, stay. */
+    public List<SourceRecord> copyAnew(String namespace) {
+        List<SourceRecord> records = abandon(namespace);
+        records.add(rootRecord());
+        return records;
+    }
+
+    private List<SourceRecord> abandon(String namespace) {
+        List<SourceRecord> records = new ArrayList<>();
+        rows.abandon(namespace).ifPresent(copy -> records.addAll(partitions.doneRecords(namespace, copy)));
+        return records;
+    }
+
+    /** The offsets of documents that have become pending, in the transaction of the stream's offset behind their changes. */
+    public List<SourceRecord> newPending() {
+        return rows.newPending(partitions);
+    }
+
+    /** Documents that were pending are about to be emitted as of {@code time}. */
+    public List<SourceRecord> reread(String namespace, Collection<byte[]> keys, ClusterTime time) {
+        history.copiedAt(time);
+        return List.of(rows.removePending(namespace, keys, partitions), rootRecord());
     }
 
     /** What users should know; empty when nothing. */

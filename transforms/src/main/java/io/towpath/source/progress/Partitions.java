@@ -25,6 +25,10 @@ public record Partitions(String prefix) {
     private static final String RANGE = "range";
     private static final String REQUESTS = "requests";
     private static final String DDL = "ddl";
+    private static final String SCHEMA = "schema";
+    private static final String SPLICES = "splices";
+    private static final String PENDING = "pending";
+    private static final String CHUNK = "chunk";
 
     public Map<String, Object> root() {
         return sorted(Map.of(TOWPATH, prefix));
@@ -46,6 +50,18 @@ public record Partitions(String prefix) {
         return sorted(Map.of(TOWPATH, prefix, DDL, true));
     }
 
+    public Map<String, Object> schema() {
+        return sorted(Map.of(TOWPATH, prefix, SCHEMA, true));
+    }
+
+    public Map<String, Object> splices() {
+        return sorted(Map.of(TOWPATH, prefix, SPLICES, true));
+    }
+
+    Map<String, Object> pending(String namespace, int chunk) {
+        return sorted(Map.of(TOWPATH, prefix, PENDING, namespace, CHUNK, (long) chunk));
+    }
+
     /** Connect finds an offset by the bytes of its partition, in which the order of the names counts. */
     private static Map<String, Object> sorted(Map<String, Object> partition) {
         return new SourcePartition(new TreeMap<>(partition));
@@ -63,15 +79,47 @@ public record Partitions(String prefix) {
     /** The stored offsets of a namespace's ranges, by range. */
     Map<Integer, Map<String, Object>> ranges(String namespace, int count, OffsetStorageReader reader) {
         Map<Integer, Map<String, Object>> ranges = new HashMap<>();
-        reader.offsets(IntStream.range(0, count)
-                        .mapToObj(range -> of(namespace, range))
-                        .toList())
-                .forEach((partition, offset) -> ranges.put(((Number) partition.get(RANGE)).intValue(), offset));
+        ranges(Map.of(namespace, IntStream.range(0, count)), reader, (any, range, offset) -> ranges.put(range, offset));
         return ranges;
     }
 
+    /** The documents of a namespace that have to be re-read. Their chunks are numbered without a gap. */
+    PendingKeys pendingKeys(String namespace, OffsetStorageReader reader) {
+        List<Map<String, Object>> chunks = new ArrayList<>();
+        for (int count = 1; ; count = chunks.size()) {
+            List<Map<String, Object>> partitions = IntStream.range(chunks.size(), chunks.size() + count)
+                    .mapToObj(chunk -> pending(namespace, chunk))
+                    .toList();
+            Map<Map<String, Object>, Map<String, Object>> offsets = reader.offsets(partitions);
+            for (Map<String, Object> partition : partitions) {
+                if (offsets.get(partition) == null) return new PendingKeys(chunks);
+                chunks.add(offsets.get(partition));
+            }
+        }
+    }
+
+    SourceRecord pendingRecord(String namespace, PendingKeys keys, int chunk) {
+        String text = "copy of %s: %d documents are to be re-read".formatted(namespace, keys.size());
+        return offsetRecord(pending(namespace, chunk), keys.offset(chunk), text);
+    }
+
+    /** What is stored of a range; null when nothing is. */
+    interface StoredRange {
+        void accept(String namespace, int range, Map<String, Object> offset);
+    }
+
+    /** Reads the stored offsets of ranges in one go: each read waits until open transactions have ended. */
+    void ranges(Map<String, IntStream> wanted, OffsetStorageReader reader, StoredRange into) {
+        List<Map<String, Object>> all = new ArrayList<>();
+        wanted.forEach((namespace, ranges) -> ranges.forEach(range -> all.add(of(namespace, range))));
+        reader.offsets(all)
+                .forEach((partition, offset) -> into.accept(
+                        (String) partition.get(NAMESPACE), ((Number) partition.get(RANGE)).intValue(), offset));
+    }
+
     SourceRecord planRecord(String namespace, CollectionCopy copy) {
-        String text = "copy of %s: %d ranges".formatted(namespace, copy.ranges().size());
+        String text = "copy of %s: %d %s"
+                .formatted(namespace, copy.ranges().size(), copy.isNatural() ? "pieces in natural order" : "ranges");
         return offsetRecord(of(namespace), copy.plan().offset(), text);
     }
 

@@ -43,7 +43,7 @@ public final class RangeCopy {
     /** Adds rows that are about to be emitted. */
     void advance(Page page) {
         int last = spans.size() - 1;
-        Span span = new Span(page.time(), page.isLast() ? RangePlan.OPEN_END : page.lastKey());
+        Span span = new Span(page.time(), page.upTo());
         if (last >= 0 && spans.get(last).time().equals(page.time())) spans.set(last, span);
         else spans.add(span);
         rows += page.documents().size();
@@ -73,7 +73,7 @@ public final class RangeCopy {
         return reason;
     }
 
-    /** The last {@code _id} that was read; empty before the first. */
+    /** The last {@code _id}, or record id, that was read; empty before the first. */
     public byte[] after() {
         return spans.isEmpty()
                 ? RangePlan.OPEN_END
@@ -101,7 +101,7 @@ public final class RangeCopy {
      * has several.
      *
      * @param time every event up to this time is in the rows
-     * @param upTo key of the last {@code _id}; empty when the rows reach the end of their range
+     * @param upTo the last {@code _id} or record id; empty when the rows reach the end of their range
      */
     private record Span(ClusterTime time, byte[] upTo) {
         private boolean reaches(byte[] key) {

@@ -2,19 +2,43 @@ package io.towpath.source.progress;
 
 import io.towpath.record.ClusterTime;
 import io.towpath.record.JsonArrays;
+import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.bson.BsonArray;
 import org.bson.BsonString;
 
 /** The cluster times as of which rows and single documents were read. They contain all earlier events, which the stream may still bring. */
 public final class RowTimes {
+    /** The part of the heap that pending documents may take. */
+    private static final int PENDING_SHARE = 4;
+    /** Bytes of a key that fits a record of 1 MB in Base64. */
+    private static final int LARGEST_PENDING = 700_000;
+
     private final Map<String, Optional<CollectionCopy>> copies = new LinkedHashMap<>();
     private DocumentTimes documents = new DocumentTimes();
+    /** Of rows that were read in natural order before the copy of their collection began anew. */
+    private final Map<String, Times> abandoned = new HashMap<>();
+
+    /** The collections whose copy follows a schema change. */
+    private final Set<String> refilled = new TreeSet<>();
+
+    private final Map<String, PendingKeys> pending = new HashMap<>();
+    /** Of collections that were read in natural order; empty when they have to be computed again. */
+    private final Map<String, Optional<Times>> naturalTimes = new HashMap<>();
     /** Null when it has to be computed again. */
     private Optional<ClusterTime> largest;
 
@@ -26,10 +50,75 @@ public final class RowTimes {
                 .map(namespace -> namespace.asString().getValue())
                 .toList();
         add(namespaces);
-        partitions.plans(namespaces, reader).forEach((namespace, plan) -> {
+        JsonArrays.parse((String) root.getOrDefault("refilled", "[]"))
+                .forEach(namespace -> refilled.add(namespace.asString().getValue()));
+        BsonArray times = JsonArrays.parse((String) root.getOrDefault("abandoned", "[]"));
+        for (int index = 0; index < times.size(); index += 3)
+            abandoned.put(
+                    times.get(index).asString().getValue(),
+                    new Times(
+                            ClusterTime.parse(times.get(index + 1).asString().getValue()),
+                            ClusterTime.parse(times.get(index + 2).asString().getValue())));
+        for (String namespace : namespaces) {
+            PendingKeys keys = partitions.pendingKeys(namespace, reader);
+            if (!keys.isEmpty()) pending.put(namespace, keys);
+        }
+        readPlans(partitions, reader);
+    }
+
+    /** Reads the plans that are stored of collections which have none here, and how far their ranges are. */
+    void readPlans(Partitions partitions, OffsetStorageReader reader) {
+        List<String> unplanned = copies.keySet().stream()
+                .filter(namespace -> copies.get(namespace).isEmpty())
+                .toList();
+        if (unplanned.isEmpty()) return;
+        partitions.plans(unplanned, reader).forEach((namespace, plan) -> {
             Map<Integer, Map<String, Object>> ranges = partitions.ranges(namespace, plan.ranges(), reader);
             copies.put(namespace, Optional.of(new CollectionCopy(plan, ranges::get)));
         });
+    }
+
+    /** Reads how far the other tasks have come with ranges that are not done here. */
+    void readOthers(CopyShare share, Partitions partitions, OffsetStorageReader reader) {
+        Map<String, IntStream> open = new LinkedHashMap<>();
+        copies.forEach((namespace, copy) -> copy.ifPresent(
+                planned -> open.put(namespace, planned.open().filter(range -> !has(share, namespace, range)))));
+        partitions.ranges(open, reader, (namespace, range, offset) -> copies.get(namespace)
+                .orElseThrow()
+                .restore(range, offset));
+        timesChanged();
+    }
+
+    /** Whether a task reads a range. One member at one cluster time is read in natural order: by the first task. */
+    public boolean has(CopyShare share, String namespace, int range) {
+        return taskOf(share, namespace, range) == share.task();
+    }
+
+    private int taskOf(CopyShare share, String namespace, int range) {
+        return isNatural(namespace) ? 0 : share.taskOf(namespace, range);
+    }
+
+    /** Whether rows of the collection were read in natural order, or are to be. */
+    public boolean isNatural(String namespace) {
+        return abandoned.containsKey(namespace)
+                || copies.getOrDefault(namespace, Optional.empty())
+                        .filter(CollectionCopy::isNatural)
+                        .isPresent();
+    }
+
+    /** Whether a task has nothing left to read. */
+    public boolean isCopied(CopyShare share) {
+        return copies.entrySet().stream().allMatch(entry -> entry.getValue()
+                .filter(copy -> copy.open().noneMatch(range -> has(share, entry.getKey(), range)))
+                .isPresent());
+    }
+
+    /** How many ranges of each task are not done, by its number. */
+    public SortedMap<Integer, Long> open(CopyShare share) {
+        SortedMap<Integer, Long> open = new TreeMap<>();
+        copies.forEach((namespace, copy) -> copy.ifPresent(planned ->
+                planned.open().forEach(range -> open.merge(taskOf(share, namespace, range), 1L, Long::sum))));
+        return open;
     }
 
     void addTo(Map<String, Object> root) {
@@ -37,23 +126,60 @@ public final class RowTimes {
                 copies.keySet().stream().map(BsonString::new).toList();
         root.put("namespaces", JsonArrays.of(namespaces));
         if (!documents.isEmpty()) root.put("read", documents.toString());
+        if (!refilled.isEmpty())
+            root.put(
+                    "refilled",
+                    JsonArrays.of(refilled.stream().map(BsonString::new).toList()));
+        if (abandoned.isEmpty()) return;
+        List<BsonString> times = new ArrayList<>();
+        abandoned.forEach((namespace, each) -> Stream.of(namespace, each.first(), each.last())
+                .forEach(value -> times.add(new BsonString(value.toString()))));
+        root.put("abandoned", JsonArrays.of(times));
+    }
+
+    /** A collection to copy because of a schema change. */
+    void refill(String namespace) {
+        add(List.of(namespace));
+        refilled.add(namespace);
+    }
+
+    boolean isRefilled(String namespace) {
+        return refilled.contains(namespace);
+    }
+
+    /** Whether single documents are remembered. */
+    boolean holdsDocuments() {
+        return !documents.isEmpty();
+    }
+
+    /** Whether rows of a collection, or single documents, were read after {@code time}, or documents of it are pending. */
+    boolean isAhead(String namespace, ClusterTime time) {
+        return holdsDocuments()
+                || pending.containsKey(namespace)
+                || Stream.concat(
+                                Stream.ofNullable(abandoned.get(namespace)).map(Times::last),
+                                copies.getOrDefault(namespace, Optional.empty()).stream()
+                                        .flatMap(CollectionCopy::largestTimes))
+                        .anyMatch(read -> !time.isAfter(read));
     }
 
     /** Collections to copy. */
     void add(Collection<String> namespaces) {
         namespaces.forEach(namespace -> copies.put(namespace, Optional.empty()));
-        largest = null;
+        timesChanged();
     }
 
     CollectionCopy plan(String namespace, RangePlan plan) {
         CollectionCopy copy = new CollectionCopy(plan);
         copies.put(namespace, Optional.of(copy));
+        timesChanged();
         return copy;
     }
 
     RangeCopy advance(Page page) {
         RangeCopy range = range(page.namespace(), page.range());
         range.advance(page);
+        naturalTimes.remove(page.namespace());
         extendTo(page.time());
         return range;
     }
@@ -61,6 +187,11 @@ public final class RowTimes {
     void addDocument(String namespace, byte[] key, ClusterTime time) {
         documents.add(namespace, key, time);
         extendTo(time);
+    }
+
+    private void timesChanged() {
+        largest = null;
+        naturalTimes.clear();
     }
 
     private void extendTo(ClusterTime time) {
@@ -90,11 +221,94 @@ public final class RowTimes {
         return !copies.isEmpty() || !documents.isEmpty();
     }
 
-    /** Whether the row of an {@code _id} holds a change of this time already. */
+    /**
+     * Whether a change must not be emitted: the row of the {@code _id} holds it already, or the document is re-read later.
+     *
+     * <p>Of a collection that was read in natural order, all rows were read from T1 to T2, and which one was read when is unknown. Up to T1
+     * each row holds the change. A change between T1 and T2 makes the document pending: none of its changes are emitted until it is re-read.
+     * Throws {@link ConnectException} when more documents are pending than memory holds.
+     */
     public boolean holds(String namespace, byte[] key, ClusterTime time) {
+        PendingKeys keys = pending.get(namespace);
+        if (keys != null && keys.contains(key)) return true;
         if (!holdsAny() || largestTime().filter(known -> !time.isAfter(known)).isEmpty()) return false;
         if (includes(documents.timeOf(namespace, key), time)) return true;
-        return includes(copies.getOrDefault(namespace, Optional.empty()).flatMap(copy -> copy.timeOf(key)), time);
+        Optional<Times> natural = naturalTimes.computeIfAbsent(namespace, this::computeNaturalTimes);
+        if (natural.isEmpty())
+            return includes(copies.getOrDefault(namespace, Optional.empty()).flatMap(copy -> copy.timeOf(key)), time);
+        if (time.isAfter(natural.get().last())) return false;
+        if (time.isAfter(natural.get().first())) addPending(namespace, key);
+        return true;
+    }
+
+    private Optional<Times> computeNaturalTimes(String namespace) {
+        Optional<CollectionCopy> copy = copies.getOrDefault(namespace, Optional.empty());
+        if (!isNatural(namespace)) return Optional.empty();
+        return Times.of(Stream.concat(
+                Stream.ofNullable(abandoned.get(namespace)).flatMap(Times::stream),
+                copy.stream().flatMap(each -> Stream.concat(each.smallestTimes(), each.largestTimes()))));
+    }
+
+    private void addPending(String namespace, byte[] key) {
+        pending.computeIfAbsent(namespace, name -> new PendingKeys()).add(key);
+        long memory = pending.values().stream().mapToLong(PendingKeys::memory).sum();
+        if (memory > Runtime.getRuntime().maxMemory() / PENDING_SHARE || key.length > LARGEST_PENDING) {
+            throw new ConnectException(
+                    "TWP-COPY-PENDING: %,d documents of %s changed while it was copied in natural order, and the worker cannot keep more _ids until these documents are re-read. Give the worker a larger heap, or remove the pipeline with its topics and deploy it with copy_order = \"id\""
+                            .formatted(pending.get(namespace).size(), namespace));
+        }
+    }
+
+    /** Documents that have to be re-read, of one collection, if there are any. */
+    public Optional<Pending> nextPending() {
+        return pending.entrySet().stream()
+                .findFirst()
+                .map(entry -> new Pending(entry.getKey(), entry.getValue().next()));
+    }
+
+    /** Keys of documents that have to be re-read, in no order. */
+    public record Pending(String namespace, List<byte[]> keys) {}
+
+    /** The offsets of documents that became pending since the last call. */
+    List<SourceRecord> newPending(Partitions partitions) {
+        List<SourceRecord> records = new ArrayList<>();
+        pending.forEach((namespace, keys) ->
+                keys.takeChanged().forEach(chunk -> records.add(partitions.pendingRecord(namespace, keys, chunk))));
+        return records;
+    }
+
+    /** Some of {@link #nextPending()} are re-read: returns the offset without them. */
+    SourceRecord removePending(String namespace, Collection<byte[]> answered, Partitions partitions) {
+        PendingKeys keys = pending.get(namespace);
+        SourceRecord record = partitions.pendingRecord(namespace, keys, keys.remove(answered));
+        if (keys.isEmpty()) pending.remove(namespace);
+        return record;
+    }
+
+    /** Forgets the offsets of a collection's pending documents. */
+    List<SourceRecord> forgetPending(String namespace, Partitions partitions) {
+        int chunks = Optional.ofNullable(pending.remove(namespace))
+                .map(PendingKeys::chunks)
+                .orElse(0);
+        return IntStream.range(0, chunks)
+                .mapToObj(chunk -> partitions.pendingRecord(namespace, new PendingKeys(), chunk))
+                .toList();
+    }
+
+    /** The copy of a collection begins anew, and its rows that were read in natural order stay in the log. Returns the copy if it had begun. */
+    Optional<CollectionCopy> abandon(String namespace) {
+        Optional<Times> natural = computeNaturalTimes(namespace).or(() -> plannedTime(namespace));
+        Optional<CollectionCopy> copy = forget(namespace);
+        copies.put(namespace, Optional.empty());
+        natural.ifPresent(times -> abandoned.put(namespace, times));
+        return copy;
+    }
+
+    /** Of a copy in natural order without any row: the collection stays one of the first task. */
+    private Optional<Times> plannedTime(String namespace) {
+        return copies.getOrDefault(namespace, Optional.empty())
+                .flatMap(copy -> copy.plan().recordIds())
+                .map(planned -> new Times(planned.time(), planned.time()));
     }
 
     private static boolean includes(Optional<ClusterTime> read, ClusterTime time) {
@@ -109,28 +323,48 @@ public final class RowTimes {
         return largest;
     }
 
+    /** Includes the largest time of each range, and the smallest. */
     Stream<ClusterTime> copyTimes() {
-        return planned().flatMap(CollectionCopy::largestTimes);
+        return Stream.concat(
+                abandoned.values().stream().flatMap(Times::stream),
+                planned().flatMap(copy -> Stream.concat(copy.smallestTimes(), copy.largestTimes())));
+    }
+
+    /** The times of rows before which the log lacks states of their collections. */
+    Stream<ClusterTime> newTimes() {
+        return Stream.concat(
+                abandoned.values().stream().flatMap(Times::stream),
+                copies.entrySet().stream()
+                        .filter(entry -> !isRefilled(entry.getKey()))
+                        .flatMap(entry -> entry.getValue().stream())
+                        .flatMap(copy -> Stream.concat(copy.smallestTimes(), copy.largestTimes())));
     }
 
     /** The collections whose rows the stream has passed: everything before {@code position} is emitted. */
     List<String> passed(ClusterTime position) {
         return copies.entrySet().stream()
                 .filter(entry -> entry.getValue()
-                        .filter(copy -> isPassed(copy, position))
+                        .filter(copy -> isPassed(entry.getKey(), copy, position))
                         .isPresent())
                 .map(Map.Entry::getKey)
                 .toList();
     }
 
-    private static boolean isPassed(CollectionCopy copy, ClusterTime position) {
-        return copy.isDone() && copy.largestTimes().allMatch(position::isAfter);
+    private boolean isPassed(String namespace, CollectionCopy copy, ClusterTime position) {
+        Times before = abandoned.get(namespace);
+        return copy.isDone()
+                && copy.largestTimes().allMatch(position::isAfter)
+                && (before == null || position.isAfter(before.last()))
+                && !pending.containsKey(namespace);
     }
 
     /** Returns the copy of this collection if it had begun. */
     Optional<CollectionCopy> forget(String namespace) {
-        largest = null;
-        return copies.remove(namespace);
+        timesChanged();
+        abandoned.remove(namespace);
+        refilled.remove(namespace);
+        Optional<CollectionCopy> copy = copies.remove(namespace);
+        return copy == null ? Optional.empty() : copy;
     }
 
     /** Returns whether the stream has passed any document. */
@@ -142,6 +376,6 @@ public final class RowTimes {
 
     void clearDocuments() {
         documents = new DocumentTimes();
-        largest = null;
+        timesChanged();
     }
 }

@@ -3,11 +3,10 @@ package io.towpath.source.progress;
 import io.towpath.connector.MetricsBean;
 import java.util.concurrent.atomic.AtomicLong;
 import javax.management.JMException;
-import javax.management.ObjectName;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** The counts of one task since its start, as {@code io.towpath:type=source,pipeline=…,prefix=…}. */
+/** The counts of one task since its start, as {@code io.towpath:type=source,connector=…,task=…,pipeline=…,prefix=…}. */
 public final class SourceMetrics implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(SourceMetrics.class);
 
@@ -18,7 +17,14 @@ public final class SourceMetrics implements AutoCloseable {
     private final AtomicLong reread = new AtomicLong();
     private final AtomicLong oversized = new AtomicLong();
     private final AtomicLong retries = new AtomicLong();
+    private final AtomicLong splices = new AtomicLong();
+    private final AtomicLong spliceBytesSaved = new AtomicLong();
+    private volatile long spliceCacheBytes;
+    private volatile long spliceCacheDropped;
     private volatile String lastRetry = "";
+    private final AtomicLong schemaChanges = new AtomicLong();
+    private volatile String schemaTrouble = "";
+    private volatile String waitsFor = "";
     private volatile long oplogLeft = -1;
     private volatile long captureBehind = -1;
     private final MetricsBean bean = new MetricsBean()
@@ -29,6 +35,7 @@ public final class SourceMetrics implements AutoCloseable {
             .add("ReadAgain", "Documents re-read on request, including those that were gone", reread::get)
             .add("Retries", "Reads that were retried after a transient error", retries::get)
             .add("LastRetry", "The last such error; empty if there was none", () -> lastRetry)
+            .add("WaitsFor", "What the copy waits for in other tasks; empty: nothing", () -> waitsFor)
             .add(
                     "OplogSecondsLeft",
                     "How long the oplog still holds what is captured next; -1: unknown",
@@ -37,14 +44,25 @@ public final class SourceMetrics implements AutoCloseable {
                     "CaptureSecondsBehind",
                     "How far capture was behind at the last look; -1: none yet",
                     () -> captureBehind)
-            .add("Oversized", "Documents read in place of too large events, or made dead letters", oversized::get);
+            .add("Oversized", "Documents read in place of too large events, or made dead letters", oversized::get)
+            .add("SchemaChanges", "Schema changes that were emitted", schemaChanges::get)
+            .add(
+                    "SchemaTrouble",
+                    "Why a schema change is not in the log as it should be; empty: nothing",
+                    () -> schemaTrouble)
+            .add("Splices", "Arrays of which only the changes were emitted, as splices", splices::get)
+            .add(
+                    "SpliceBytesSaved",
+                    "By how much splices made records smaller, before compression",
+                    spliceBytesSaved::get)
+            .add("SpliceCacheBytes", "Memory of the arrays that are remembered for splices", () -> spliceCacheBytes)
+            .add("SpliceCacheDropped", "Arrays that there was no room to remember", () -> spliceCacheDropped);
 
-    public SourceMetrics(String pipeline, String prefix) {
+    public SourceMetrics(String connector, String pipeline, String prefix, CopyShare share) {
         try {
-            bean.register("io.towpath:type=source,pipeline=%s,prefix=%s"
-                    .formatted(ObjectName.quote(pipeline), ObjectName.quote(prefix)));
+            bean.register("source", connector, share.task(), "pipeline", pipeline, "prefix", prefix);
         } catch (JMException error) {
-            LOGGER.warn("the metrics of {} cannot be seen over JMX", prefix, error);
+            LOGGER.warn("the metrics of {} cannot be seen over JMX", connector, error);
         }
     }
 
@@ -70,6 +88,10 @@ public final class SourceMetrics implements AutoCloseable {
         lastRetry = reason;
     }
 
+    public void waitsFor(String what) {
+        waitsFor = what;
+    }
+
     public void oplogLeft(long seconds) {
         oplogLeft = seconds;
     }
@@ -80,6 +102,24 @@ public final class SourceMetrics implements AutoCloseable {
 
     public void oversized() {
         oversized.incrementAndGet();
+    }
+
+    public void schemaChanged(long count) {
+        schemaChanges.addAndGet(count);
+    }
+
+    public void schemaTrouble(String what) {
+        schemaTrouble = what;
+    }
+
+    public void spliced(long arrays, long saved) {
+        splices.addAndGet(arrays);
+        spliceBytesSaved.addAndGet(saved);
+    }
+
+    public void spliceCache(long bytes, long dropped) {
+        spliceCacheBytes = bytes;
+        spliceCacheDropped = dropped;
     }
 
     @Override

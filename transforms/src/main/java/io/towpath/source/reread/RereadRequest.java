@@ -6,11 +6,13 @@ import io.towpath.record.BsonOrder;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ContractException;
 import io.towpath.record.WholeBson;
+import io.towpath.source.copy.DriverKey;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeSet;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.errors.DataException;
 import org.bson.BsonInvalidOperationException;
 import org.bson.BsonSerializationException;
@@ -19,13 +21,25 @@ import org.bson.RawBsonDocument;
 /**
  * A request to re-read documents.
  *
- * @param offset of its record in the request topic
+ * @param offset of its record in the request topic; -1 for none
  * @param keys of the documents, each once, in the order of their {@code _id}s
  * @param closes the resnapshot that this request ends, behind all of its others; empty for every other request
  */
 record RereadRequest(long offset, String namespace, List<byte[]> keys, String closes) {
     /** The server stores no {@code _id} of these types, and a query for a regex returns what matches it. */
     private static final Set<Byte> NO_IDS = Set.of((byte) 0x04, (byte) 0x06, (byte) 0x0B);
+
+    /** Of no record. Throws {@link ConnectException} for an {@code _id} that no driver sends unchanged. */
+    static RereadRequest of(String namespace, List<byte[]> keys) {
+        for (byte[] key : keys) {
+            if (!DriverKey.isExact(key))
+                throw new ConnectException(
+                        "%s %s changed while it was copied in natural order, and cannot be re-read by its _id, which no driver sends unchanged. Remove the pipeline with its topics, and deploy it with copy_order = \"id\""
+                                .formatted(namespace, new RawBsonDocument(key).toJson()));
+        }
+        return new RereadRequest(
+                -1, namespace, keys.stream().sorted(BsonOrder::compare).toList(), "");
+    }
 
     /** From {@code {resnapshot: "…"}}; empty for anything else. */
     static Optional<RereadRequest> closing(long offset, byte[] value) {

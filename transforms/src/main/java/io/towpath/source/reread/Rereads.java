@@ -6,6 +6,7 @@ import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.AddedCopy;
 import io.towpath.source.copy.SnapshotReads;
 import io.towpath.source.progress.Progress;
+import io.towpath.source.progress.RowTimes;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -18,7 +19,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads as of the stream's own position, between two events: requested documents, and collections that were added to a running pipeline.
+ * Reads as of the stream's own position, between two events: requested documents, documents that changed while they were copied in natural
+ * order, and collections that were added to a running pipeline.
  * What cannot be read now waits, and the stream goes on.
  */
 public final class Rereads implements AutoCloseable {
@@ -52,7 +54,13 @@ public final class Rereads implements AutoCloseable {
     /** Whether there is something to read at the stream's next boundary. */
     public boolean isPending() {
         return System.nanoTime() - pausedUntil >= 0
-                && (first().isPresent() || !progress.ledger().rows().isCopied());
+                && (first().isPresent()
+                        || !rows().isCopied()
+                        || rows().nextPending().isPresent());
+    }
+
+    private RowTimes rows() {
+        return progress.ledger().rows();
     }
 
     private Optional<RereadRequest> first() {
@@ -74,12 +82,14 @@ public final class Rereads implements AutoCloseable {
     public List<SourceRecord> read(ClusterTime time) {
         if (!isPending()) return List.of();
         try {
+            Optional<RowTimes.Pending> changed = rows().nextPending();
+            if (changed.isPresent()) return readPending(changed.get(), time);
             Optional<RereadRequest> request = first();
             if (request.isEmpty()) return added.next(time);
             return request.get().closes().isEmpty() ? answer(request.get(), time) : close(request.get(), time);
         } catch (MongoException error) {
             if (ReadFault.isInterrupt(error)) return List.of();
-            if (!ReadFault.isTransient(error)) {
+            if (!ReadFault.isTransient(error) && !ReadFault.isUnavailable(error)) {
                 throw new ConnectException(
                         "documents cannot be re-read at the source: " + ReadFault.message(error), error);
             }
@@ -119,6 +129,18 @@ public final class Rereads implements AutoCloseable {
         if (isAll) requests.orElseThrow().answered();
         progress.metrics().reread(answer.size());
         return answer.records(progress.name(), partition, position.offset());
+    }
+
+    /** Documents that changed while their collection was copied in natural order. */
+    private List<SourceRecord> readPending(RowTimes.Pending changed, ClusterTime time) {
+        RereadRequest request = RereadRequest.of(changed.namespace(), changed.keys());
+        RereadAnswer answer = RereadAnswer.read(request, 0, time, reads);
+        position = new Position(position.next(), position.index(), "");
+        progress.metrics().reread(answer.size());
+        List<SourceRecord> records = answer.records(progress.name(), partition, position.offset());
+        records.addAll(
+                progress.ledger().reread(changed.namespace(), request.keys().subList(0, answer.size()), time));
+        return records;
     }
 
     private SourceRecord offsetRecord(String text) {

@@ -9,7 +9,9 @@ import io.towpath.debezium.OversizedEvent;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.OplogWatch;
 import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.ddl.SchemaChanges;
 import io.towpath.source.progress.Ledger;
+import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Phase;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.SourceMetrics;
@@ -31,17 +33,29 @@ public final class Streaming implements Phase {
     private static final long BOUNDARY_NS = Duration.ofSeconds(1).toNanos();
 
     private static final long PAUSE_MS = 500;
+    /** How often a stream that does not move tells that it lives; Kafka forgets a transactional id that is silent for days. */
+    private static final long SIGN_OF_LIFE_NS = Duration.ofSeconds(10).toNanos();
+    /** How the names of Debezium's topics of heartbeats begin. */
+    private static final String HEARTBEATS = "__debezium-heartbeat.";
 
     private final DebeziumStream debezium;
     private final DebeziumToRecord toRecord = new DebeziumToRecord();
+    private final Partitions partitions;
     private final Ledger ledger;
     private final Rereads rereads;
     private final OversizedRead oversizedRead;
     private final OplogWatch watch;
     private final SourceMetrics metrics;
+    private final Optional<SchemaChanges> schema;
     private final int namespaceAt;
     /** The time of the last emitted event; null before the first. */
     private ClusterTime last;
+    /** The last of Debezium's records that are emitted or dropped; null before the first. */
+    private SourceRecord passed;
+    /** The offset of the last of Debezium's records that are emitted; null before the first. */
+    private Map<String, ?> stored;
+
+    private long storedNs;
 
     private List<SourceRecord> held = List.of();
     private long heldUntil;
@@ -49,6 +63,7 @@ public final class Streaming implements Phase {
     /**
      * @param debezium not closed by this
      * @param last the time of the last event that an earlier task emitted, if any
+     * @param schema present if schema changes are captured; not closed by this
      */
     public Streaming(
             DebeziumStream debezium,
@@ -56,11 +71,14 @@ public final class Streaming implements Phase {
             Progress progress,
             SnapshotReads reads,
             Rereads rereads,
+            Optional<SchemaChanges> schema,
             boolean wholeDocuments) {
         this.debezium = debezium;
         this.last = last.orElse(null);
+        this.partitions = progress.partitions();
         this.ledger = progress.ledger();
         this.rereads = rereads;
+        this.schema = schema;
         this.oversizedRead = new OversizedRead(progress, reads);
         this.watch = new OplogWatch(progress, reads);
         this.metrics = progress.metrics();
@@ -78,6 +96,11 @@ public final class Streaming implements Phase {
         List<SourceRecord> records = new ArrayList<>();
         if (last != null && watch.updateCapture(last)) records.add(ledger.rootRecord());
         if (batch == null || batch.isEmpty()) return records.isEmpty() ? null : records;
+        if (!isSchemaRead(batch)) {
+            held = batch;
+            heldUntil = System.nanoTime() + BOUNDARY_NS;
+            return records.isEmpty() ? null : records;
+        }
         boolean isNew = held.isEmpty();
         held = List.of();
         rereads.skipped().ifPresent(records::add);
@@ -87,9 +110,46 @@ public final class Streaming implements Phase {
         if (emitted == boundary) {
             if (isNew) heldUntil = System.nanoTime() + BOUNDARY_NS;
             ClusterTime next = EventTime.of(held.get(0).sourceOffset()).orElseThrow();
-            records.addAll(rereads.read(next.previous()));
+            emitSchemaChanges(next.previous(), records);
+            List<SourceRecord> reread = rereads.read(next.previous());
+            records.addAll(reread);
+            // a row holds changes that were dropped because it was pending: they must not come again after a restart
+            if (!reread.isEmpty() && passed != null)
+                records.add(partitions.offsetRecord(passed.sourcePartition(), offsetOf(passed), "re-read"));
+            complete(next.previous(), records);
+        } else if (last != null) {
+            complete(last, records);
         }
+        if (last != null) schema.flatMap(changes -> changes.dueOffset(last)).ifPresent(records::add);
         return records.isEmpty() ? null : records;
+    }
+
+    /** Whether all schema changes up to the last record are read. */
+    private boolean isSchemaRead(List<SourceRecord> batch) throws InterruptedException {
+        if (schema.isEmpty()) return true;
+        for (int index = batch.size() - 1; index >= 0; index--) {
+            Optional<ClusterTime> time = EventTime.of(batch.get(index).sourceOffset());
+            if (time.isPresent()) return schema.get().readUpTo(time.get());
+        }
+        return true;
+    }
+
+    /** Emits the schema changes up to a time; all earlier events must be emitted. */
+    private void emitSchemaChanges(ClusterTime upto, List<SourceRecord> into) {
+        if (schema.isEmpty()) return;
+        List<SourceRecord> changes = schema.get().take(upto);
+        if (changes.isEmpty()) return;
+        into.addAll(changes);
+        // events of a collection that is gone now were dropped, as its rows held them: they must not come after a
+        // restart
+        if (passed != null)
+            into.add(partitions.offsetRecord(passed.sourcePartition(), offsetOf(passed), "schema changes"));
+        ClusterTime emitted = schema.get().upto().orElseThrow();
+        if (last == null || emitted.isAfter(last)) last = emitted;
+    }
+
+    private void complete(ClusterTime time, List<SourceRecord> into) throws InterruptedException {
+        if (schema.isPresent()) into.addAll(schema.get().completed(time));
     }
 
     /** The first record that is later than all emitted ones; -1 if there is none, or if a row of the copy is later still. */
@@ -107,39 +167,60 @@ public final class Streaming implements Phase {
     private int emit(List<SourceRecord> batch, List<SourceRecord> into) throws InterruptedException {
         long events = 0;
         int emitted = 0;
-        ClusterTime stored = null;
+        ClusterTime storedTime = null;
         for (SourceRecord record : batch) {
             Optional<ClusterTime> time = EventTime.of(record.sourceOffset());
+            if (time.isPresent()) emitSchemaChanges(time.get(), into);
             Optional<List<SourceRecord>> records = convert(record, time);
             if (records.isEmpty()) {
                 Thread.sleep(PAUSE_MS);
                 break;
             }
             emitted++;
+            passed = record;
             events += records.get().size();
             into.addAll(records.get());
             if (time.isPresent() && (last == null || time.get().isAfter(last))) last = time.get();
             // Connect stores no offset of an event that emits nothing: the event comes again after a restart, and then
             // its row has to be known
-            if (time.isPresent() && !records.get().isEmpty()) stored = time.get();
+            if (records.get().isEmpty()) continue;
+            stored = record.sourceOffset();
+            if (time.isPresent()) storedTime = time.get();
         }
+        if (events > 0) storedNs = System.nanoTime();
         metrics.streamed(events);
-        if (stored != null) into.addAll(ledger.forget(stored));
+        into.addAll(ledger.newPending());
+        if (storedTime != null) into.addAll(ledger.forget(storedTime));
         return emitted;
     }
 
     /** What one of Debezium's records becomes; empty when its document cannot be read yet. */
     private Optional<List<SourceRecord>> convert(SourceRecord record, Optional<ClusterTime> time) {
+        if (isIdle(record)) return Optional.of(List.of());
         Optional<DebeziumEvent> event = toRecord.event(record);
         if (event.isPresent() && event.get().isOversized()) {
             OversizedEvent oversized = OversizedEvent.of(event.get());
+            if (isTemporary(oversized.namespace())) return Optional.of(List.of());
             boolean isHeld = ledger.rows().holds(oversized.namespace(), oversized.key(), oversized.time());
             return isHeld ? dropped() : oversizedRead.of(record, oversized);
         }
         SourceRecord converted = toRecord.apply(record, event);
         if (converted == null) return Optional.of(List.of());
         boolean isChange = !converted.headers().isEmpty();
+        if (isChange && isTemporary(namespace(converted))) return Optional.of(List.of());
         return isChange && isHeld(converted, time) ? dropped() : Optional.of(List.of(converted));
+    }
+
+    /** Whether it is a heartbeat that moves nothing: each is a transaction of its own. */
+    private boolean isIdle(SourceRecord record) {
+        return record.topic().startsWith(HEARTBEATS)
+                && record.sourceOffset().equals(stored)
+                && System.nanoTime() - storedNs < SIGN_OF_LIFE_NS;
+    }
+
+    @SuppressWarnings("unchecked")
+    private static Map<String, Object> offsetOf(SourceRecord record) {
+        return (Map<String, Object>) record.sourceOffset();
     }
 
     private Optional<List<SourceRecord>> dropped() {
@@ -150,7 +231,16 @@ public final class Streaming implements Phase {
     private boolean isHeld(SourceRecord record, Optional<ClusterTime> time) {
         return ledger.rows().holdsAny()
                 && time.isPresent()
-                && ledger.rows().holds(record.topic().substring(namespaceAt), (byte[]) record.key(), time.get());
+                && ledger.rows().holds(namespace(record), (byte[]) record.key(), time.get());
+    }
+
+    /** Whether the server renames the collection once it has all documents; they are read then. */
+    private boolean isTemporary(String namespace) {
+        return schema.isPresent() && SchemaChanges.isTemporary(namespace);
+    }
+
+    private String namespace(SourceRecord record) {
+        return record.topic().substring(namespaceAt);
     }
 
     @Override

@@ -3,9 +3,7 @@ package io.towpath.source.copy;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import com.mongodb.MongoBulkWriteException;
 import com.mongodb.client.MongoCollection;
-import com.mongodb.client.model.InsertManyOptions;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
@@ -51,7 +49,7 @@ class RangesServerTest {
     void rangesOfMixedIdsHoldEveryDocumentOnce(long seed) {
         MongoCollection<RawBsonDocument> collection = server.fresh("ranges" + seed);
         RandomIds ids = new RandomIds(seed);
-        fill(
+        Server.insert(
                 collection,
                 Stream.generate(() -> new RawBsonDocument(ids.document()))
                         .limit(3000)
@@ -67,7 +65,7 @@ class RangesServerTest {
     @Test
     void aLargeCollectionIsCutByASample() {
         MongoCollection<RawBsonDocument> collection = server.fresh("sampled");
-        fill(collection, ids("{_id: %d, pad: '0123456789'}", 30_000));
+        Server.insert(collection, ids("{_id: %d, pad: '0123456789'}", 30_000));
 
         RangePlan plan =
                 RangeCutter.plan(source.collection(collection.getNamespace().getFullName()), 100_000);
@@ -82,7 +80,7 @@ class RangesServerTest {
     void aCollectionThatIsClusteredByItsIdsIsReadInRanges() {
         MongoCollection<RawBsonDocument> collection = server.fresh("clustered");
         server.run("{create: 'clustered', clusteredIndex: {key: {_id: 1}, unique: true}}");
-        fill(collection, ids("{_id: 'k%05d'}", 2000));
+        Server.insert(collection, ids("{_id: 'k%05d'}", 2000));
 
         RangePlan plan =
                 RangeCutter.plan(source.collection(collection.getNamespace().getFullName()), 10_000);
@@ -99,14 +97,6 @@ class RangesServerTest {
 
         assertEquals(1, plan.ranges());
         assertEquals(List.of(), copied(collection, plan, new Random(1)));
-    }
-
-    private static void fill(MongoCollection<RawBsonDocument> collection, List<RawBsonDocument> documents) {
-        try {
-            collection.insertMany(documents, new InsertManyOptions().ordered(false));
-        } catch (MongoBulkWriteException error) {
-            error.getWriteErrors().forEach(each -> assertEquals(11000, each.getCode(), each.getMessage()));
-        }
     }
 
     private static List<RawBsonDocument> ids(String json, int count) {
@@ -152,7 +142,7 @@ class RangesServerTest {
                         int each = range;
                         page.documents()
                                 .forEach(document -> assertEquals(each, plan.rangeOf(CanonicalKey.of(document))));
-                        if (!over) after = page.lastKey();
+                        if (!over) after = page.upTo();
                     } while (!over && random.nextBoolean());
                 }
             }

@@ -4,26 +4,26 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
 import io.towpath.support.Raw;
+import io.towpath.support.StoredOffsets;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
-import java.util.concurrent.TimeUnit;
-import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.SourceRecord;
-import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
 import org.apache.kafka.connect.storage.OffsetStorageReader;
-import org.apache.kafka.connect.storage.OffsetStorageReaderImpl;
-import org.apache.kafka.connect.storage.OffsetStorageWriter;
+import org.bson.BsonDocument;
+import org.bson.BsonString;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
 /** Through Connect's own storage of offsets, as JSON. */
@@ -32,24 +32,11 @@ class LedgerTest {
     private static final ClusterTime START = new ClusterTime(100, 1);
 
     private final Partitions partitions = new Partitions("p");
-    private final JsonConverter converter = new JsonConverter();
-    private final MemoryOffsetBackingStore store = new MemoryOffsetBackingStore() {
-        @Override
-        public java.util.Set<Map<String, Object>> connectorPartitions(String connectorName) {
-            throw new UnsupportedOperationException("not asked for in these tests");
-        }
-    };
-
-    @BeforeEach
-    void open() {
-        converter.configure(Map.of("schemas.enable", "false"), false);
-        store.start();
-    }
+    private final StoredOffsets offsets = new StoredOffsets();
 
     @AfterEach
     void close() {
-        store.stop();
-        converter.close();
+        offsets.close();
     }
 
     @Test
@@ -99,6 +86,161 @@ class LedgerTest {
             assertFalse(each.rows().holds("shop.other", id(11), new ClusterTime(101, 1)), "was never copied");
             assertEquals(new ClusterTime(110, 1), each.largestTime());
         }
+    }
+
+    @Test
+    void offsetsOfTheVersionBeforePiecesGoOn() throws Exception {
+        Map<String, Object> root = new TreeMap<>(Map.of(
+                "phase",
+                "copy",
+                "selection",
+                "shop\\..*",
+                "start",
+                "100:1",
+                "warning",
+                "",
+                "namespaces",
+                "[\"shop.orders\"]"));
+        Map<String, Object> plan =
+                Map.of("ranges", 2L, "documents", 30L, "bytes", 3000L, "began", 7L, "bounds", "DgAAABBfaWQACgAAAAA=");
+        store(List.of(
+                partitions.offsetRecord(partitions.root(), root, ""),
+                partitions.offsetRecord(partitions.of(ORDERS), plan, "")));
+        CollectionCopy copy = restored().rows().copies().get(ORDERS).orElseThrow();
+        assertFalse(copy.isNatural());
+        assertEquals(1, copy.plan().rangeOf(id(10)));
+        assertEquals(0, copy.plan().rangeOf(id(9)));
+        assertEquals(plan, copy.plan().offset(), "the format is the same");
+    }
+
+    @Test
+    void aPlanByRecordIdsIsNoPlanByKeys() throws Exception {
+        Ledger ledger = begun();
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, natural())));
+        advance(ledger, piece(0, new ClusterTime(105, 2), RecordIds.position(7)));
+
+        assertNull(reader().offset(partitions.of(ORDERS)).get("bounds"), "an earlier version must not read it");
+        CollectionCopy copy = restored().rows().copies().get(ORDERS).orElseThrow();
+        assertEquals(natural().recordIds(), copy.plan().recordIds());
+        assertEquals(2, copy.plan().ranges());
+        assertEquals(10, RecordIds.recordId(copy.plan().to(0)));
+        assertEquals(7, RecordIds.recordId(copy.range(0).after()));
+        assertFalse(copy.range(0).isDone());
+    }
+
+    @Test
+    void whatChangedBetweenTheTimesOfPiecesIsPendingUntilItIsReread() throws Exception {
+        Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
+
+        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)), "every row holds it");
+        assertFalse(ledger.rows().holds(ORDERS, id(1), new ClusterTime(110, 2)), "no row holds it");
+        assertEquals(List.of(), ledger.newPending());
+        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(105, 3)));
+        assertTrue(ledger.rows().holds(ORDERS, id(2), new ClusterTime(110, 1)));
+        List<SourceRecord> chunks = ledger.newPending();
+        assertEquals(1, chunks.size(), "both are in it");
+        store(chunks);
+        assertEquals(List.of(), ledger.newPending());
+        assertTrue(ledger.rows().holds(ORDERS, id(1), new ClusterTime(120, 1)), "until it is re-read");
+
+        Ledger again = restored();
+        assertTrue(again.rows().holds(ORDERS, id(2), new ClusterTime(120, 1)));
+        assertFalse(again.rows().holds(ORDERS, id(3), new ClusterTime(120, 1)));
+        assertEquals(List.of(), again.forget(new ClusterTime(130, 1)), "the rest is needed");
+        ClusterTime read = new ClusterTime(130, 1);
+        store(again.reread(ORDERS, List.of(id(2)), read));
+        assertEquals(1, restored().rows().nextPending().orElseThrow().keys().size());
+        assertEquals(Optional.of(read), restored().history().copied());
+        assertFalse(again.rows().holds(ORDERS, id(2), new ClusterTime(130, 2)));
+        store(again.reread(ORDERS, List.of(id(1)), read));
+        assertTrue(restored().rows().nextPending().isEmpty());
+        store(again.forget(new ClusterTime(130, 2)));
+        assertTrue(restored().rows().copies().isEmpty());
+    }
+
+    @Test
+    void nothingIsPendingWhereAllPiecesAreOfOneTime() throws Exception {
+        ClusterTime time = new ClusterTime(105, 2);
+        Ledger ledger = copiedInPieces(time, time);
+        assertTrue(ledger.rows().holds(ORDERS, id(1), time));
+        assertFalse(ledger.rows().holds(ORDERS, id(1), time.next()));
+        assertTrue(ledger.rows().nextPending().isEmpty());
+    }
+
+    @Test
+    void pendingDocumentsLieInChunksThatAKafkaRecordHolds() throws Exception {
+        Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
+        for (int id = 0; id < 5_500; id++) assertTrue(ledger.rows().holds(ORDERS, id(id), new ClusterTime(106, 1)));
+        List<SourceRecord> chunks = ledger.newPending();
+        assertEquals(6, chunks.size());
+        store(chunks);
+        ledger.rows().holds(ORDERS, id(9_000), new ClusterTime(106, 1));
+        List<SourceRecord> added = ledger.newPending();
+        assertEquals(1, added.size(), "only the chunk that has changed");
+        store(added);
+
+        Ledger again = restored();
+        int keys = 0;
+        for (Optional<RowTimes.Pending> next = again.rows().nextPending(); next.isPresent(); ) {
+            keys += next.get().keys().size();
+            store(again.reread(ORDERS, next.get().keys(), new ClusterTime(120, 1)));
+            next = again.rows().nextPending();
+        }
+        assertEquals(5_501, keys);
+        for (int chunk = 0; chunk < 6; chunk++) assertNull(reader().offset(partitions.pending(ORDERS, chunk)));
+    }
+
+    @Test
+    void aKeyThatNoOffsetHoldsStopsTheTask() throws Exception {
+        Ledger ledger = copiedInPieces(new ClusterTime(105, 2), new ClusterTime(110, 1));
+        byte[] key = BsonBytes.of(new BsonDocument("_id", new BsonString("x".repeat(700_000))));
+        ConnectException stopped =
+                assertThrows(ConnectException.class, () -> ledger.rows().holds(ORDERS, key, new ClusterTime(106, 1)));
+        assertTrue(stopped.getMessage().startsWith("TWP-COPY-PENDING: "), stopped::getMessage);
+    }
+
+    @Test
+    void whatACopyThatBeganAnewHasLeftInTheLogIsStillKnown() throws Exception {
+        Ledger ledger = begun();
+        ledger.reselect("x", List.of(), List.of("shop.empty"));
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, natural())));
+        advance(ledger, piece(0, new ClusterTime(105, 2), RecordIds.position(7)));
+        store(ledger.copyAnew(ORDERS));
+        assertNull(reader().offset(partitions.of(ORDERS, 0)));
+        Ledger again = restored();
+        assertTrue(again.rows().copies().get(ORDERS).isEmpty(), "it is divided anew");
+        store(List.of(again.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7))));
+        advance(again, page(0, new ClusterTime(115, 1), true, 1));
+        again.beginStream();
+        store(List.of(again.rootRecord()));
+
+        Ledger streaming = restored();
+        assertEquals(START, streaming.start());
+        assertTrue(streaming.rows().holds(ORDERS, id(1), new ClusterTime(105, 2)));
+        assertTrue(streaming.rows().nextPending().isEmpty());
+        assertTrue(streaming.rows().holds(ORDERS, id(1), new ClusterTime(105, 3)));
+        assertTrue(streaming.rows().nextPending().isPresent(), "a document that is gone has a row in the log");
+        assertFalse(streaming.rows().holds(ORDERS, id(2), new ClusterTime(115, 2)));
+    }
+
+    private Ledger copiedInPieces(ClusterTime first, ClusterTime second) throws Exception {
+        Ledger ledger = begun();
+        ledger.reselect("x", List.of(), List.of("shop.empty"));
+        store(List.of(ledger.rootRecord(), ledger.plan(ORDERS, natural())));
+        advance(ledger, piece(1, first, RangePlan.OPEN_END));
+        advance(ledger, piece(0, second, RangePlan.OPEN_END));
+        ledger.beginStream();
+        store(List.of(ledger.rootRecord()));
+        return ledger;
+    }
+
+    private static RangePlan natural() {
+        RecordIds recordIds = new RecordIds("db2:27017", "table:collection-7-42", new ClusterTime(105, 2));
+        return new RangePlan(List.of(RecordIds.position(10)), 30, 3000, 7, Optional.of(recordIds));
+    }
+
+    private static Page piece(int range, ClusterTime time, byte[] upTo) {
+        return new Page(ORDERS, range, List.of(id(1)), 100, time, upTo);
     }
 
     @Test
@@ -270,6 +412,54 @@ class LedgerTest {
                 Optional.of(new ClusterTime(300, 1)), again.history().copied(), "states before are not in the log");
     }
 
+    @Test
+    void rangesOfOtherTasksAreTakenOverOnceTheyAreStored() throws Exception {
+        CopyShare first = new CopyShare(0, 2);
+        Ledger planning = restored();
+        planning.begin("shop\\..*", START, List.of(ORDERS));
+        store(List.of(planning.rootRecord()));
+        Ledger other = restored();
+        assertTrue(other.followFirst(reader()));
+        assertFalse(other.rows().isCopied(new CopyShare(1, 2)), "nothing is planned yet");
+
+        store(List.of(planning.plan(ORDERS, new RangePlan(List.of(id(10), id(20)), 30, 3000, 7))));
+        assertTrue(other.followFirst(reader()));
+        int[] ranges = {0, 1, 2};
+        ClusterTime lagging = START.previous();
+        for (int range : ranges)
+            if (first.has(ORDERS, range)) advance(planning, page(range, new ClusterTime(105, 1), true, 10 * range));
+        assertTrue(planning.rows().isCopied(first));
+        planning.followOthers(first, reader());
+        assertFalse(planning.rows().isCopied(), "the other task has stored nothing");
+        assertEquals(List.of(1), List.copyOf(planning.rows().open(first).keySet()));
+
+        for (int range : ranges)
+            if (!first.has(ORDERS, range)) advance(other, page(range, lagging, true, 10 * range + 1));
+        assertTrue(other.rows().isCopied(new CopyShare(1, 2)));
+        planning.followOthers(first, reader());
+        assertTrue(planning.rows().isCopied());
+        assertEquals(lagging, planning.smallestTime());
+        assertEquals(Optional.of(new ClusterTime(105, 1)), planning.history().copied());
+        planning.beginStream();
+        assertEquals(lagging, planning.start(), "the stream begins at the smallest time of any task's rows");
+        store(List.of(planning.rootRecord()));
+        assertFalse(other.followFirst(reader()), "the copy is over");
+    }
+
+    @Test
+    void aTaskThatStartsLateReadsNoRangeThatTheStreamHasForgotten() throws Exception {
+        Ledger first = restored();
+        first.begin("shop\\..*", START, List.of(ORDERS));
+        store(List.of(first.rootRecord()));
+        Ledger late = restored(); // it has read the root only
+        store(List.of(first.plan(ORDERS, new RangePlan(List.of(), 1, 1, 7))));
+        advance(first, page(0, new ClusterTime(105, 1), true, 1));
+        first.beginStream();
+        store(List.of(first.rootRecord()));
+        store(first.forget(new ClusterTime(106, 1)));
+        assertFalse(late.followFirst(reader()));
+    }
+
     private Ledger begun() {
         Ledger ledger = restored();
         ledger.begin("shop\\..*", START, List.of(ORDERS, "shop.empty"));
@@ -296,18 +486,10 @@ class LedgerTest {
     }
 
     private OffsetStorageReader reader() {
-        return new OffsetStorageReaderImpl(store, "p-source", converter, converter);
+        return offsets.reader();
     }
 
     private void store(Collection<SourceRecord> records) throws Exception {
-        OffsetStorageWriter writer = new OffsetStorageWriter(store, "p-source", converter, converter);
-        for (SourceRecord record : records) {
-            Map<String, Object> partition = new TreeMap<>(record.sourcePartition());
-            @SuppressWarnings("unchecked")
-            Map<String, Object> offset = (Map<String, Object>) record.sourceOffset();
-            writer.offset(partition, offset);
-        }
-        assertTrue(writer.beginFlush());
-        writer.doFlush((error, nothing) -> {}).get(5, TimeUnit.SECONDS);
+        offsets.store(records);
     }
 }

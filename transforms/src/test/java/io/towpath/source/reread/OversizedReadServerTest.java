@@ -10,6 +10,7 @@ import io.towpath.debezium.OversizedEvent;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.CanonicalKey;
 import io.towpath.record.ClusterTime;
+import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Progress;
@@ -74,7 +75,7 @@ class OversizedReadServerTest {
         ledger.begin("", time, List.of());
         SourceRecord record =
                 new SourceRecord(Map.of("server_id", "p"), Map.of("sec", 1, "ord", 1), "p", null, null, null);
-        try (SourceMetrics metrics = new SourceMetrics("p", "p")) {
+        try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1))) {
             Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
             return new OversizedRead(progress, Sources.reads(source))
                     .of(record, new OversizedEvent(namespace(), key, time))

@@ -6,16 +6,20 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.mongodb.client.MongoCollection;
 import com.mongodb.client.model.Filters;
 import com.mongodb.client.model.Updates;
+import io.towpath.connector.TextHeaders;
 import io.towpath.debezium.DebeziumStream;
+import io.towpath.debezium.EventTime;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.RecordHeaders;
 import io.towpath.source.copy.SnapshotReads;
+import io.towpath.source.progress.CopyShare;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Page;
 import io.towpath.source.progress.Partitions;
 import io.towpath.source.progress.Progress;
 import io.towpath.source.progress.RangePlan;
+import io.towpath.source.progress.RecordIds;
 import io.towpath.source.progress.SourceMetrics;
 import io.towpath.source.reread.RereadSettings;
 import io.towpath.source.reread.Rereads;
@@ -80,6 +84,157 @@ class StreamingServerTest {
         assertTrue(ledger.rows().copies().isEmpty());
     }
 
+    @Test
+    void whatChangedDuringACopyInNaturalOrderIsRereadOnceAlsoAfterARestart() throws InterruptedException {
+        server.requireTestCommands();
+        for (int id = 1; id <= 5; id++) collection.insertOne(document("{_id: %d, n: 0}", id));
+        ClusterTime first = source.now();
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 1));
+        collection.deleteOne(Filters.eq("_id", 2));
+        collection.replaceOne(Filters.eq("_id", 3), document("{_id: 3, n: 1}"));
+        collection.deleteOne(Filters.eq("_id", 4));
+        collection.insertOne(document("{_id: 4, n: 1}"));
+        collection.insertOne(document("{_id: 6, n: 1}"));
+        ClusterTime last = source.now();
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 2));
+        collection.updateOne(Filters.eq("_id", 5), Updates.set("n", 2));
+        SourceContext context = new SourceContext(configuration);
+        Ledger ledger = copiedInPieces(context, first, last);
+
+        server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
+        List<String> waiting = emitted(context, ledger, first, "5u");
+        server.fail("off", "");
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 3));
+        collection.insertOne(document("{_id: 7}"));
+        List<String> reread = emitted(context, new Ledger(new Partitions("p"), context), first, "7c");
+        collection.insertOne(document("{_id: 8}"));
+        List<String> later = emitted(context, new Ledger(new Partitions("p"), context), first, "8c");
+
+        assertEquals(List.of("5u"), waiting, "of the others nothing is emitted before they are re-read");
+        assertEquals(
+                List.of("1r", "2d", "3r", "4r", "6r"),
+                reread.stream().limit(5).sorted().toList());
+        assertTrue(List.of("1u", "7c").containsAll(reread.subList(5, reread.size())), reread::toString);
+        assertEquals(List.of("8c"), later, "nothing comes again");
+        assertTrue(new Ledger(new Partitions("p"), context).rows().copies().isEmpty());
+    }
+
+    @Test
+    void whatARereadRowHoldsDoesNotComeAgainAfterARestart() throws InterruptedException {
+        server.requireTestCommands();
+        collection.insertMany(List.of(document("{_id: 1}"), document("{_id: 5}")));
+        ClusterTime first = source.now();
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 1));
+        ClusterTime last = source.now();
+        collection.updateOne(Filters.eq("_id", 5), Updates.set("n", 1));
+        collection.updateOne(Filters.eq("_id", 1), Updates.set("n", 2)); // dropped before the document can be re-read
+        SourceContext context = new SourceContext(configuration);
+        Ledger ledger = copiedInPieces(context, first, last);
+        server.fail("alwaysOn", "failCommands: ['find'], namespace: '%s', errorCode: 246".formatted(namespace));
+
+        List<String> emitted = new ArrayList<>();
+        try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
+                DebeziumStream debezium = new DebeziumStream(context, configuration, source, first);
+                Streaming streaming = streaming(context, ledger, metrics, debezium)) {
+            while (!emitted.contains("5u")) emitted.addAll(poll(streaming, context));
+            for (long end = System.nanoTime() + 3_000_000_000L; System.nanoTime() < end; )
+                emitted.addAll(poll(streaming, context));
+            server.fail("off", "");
+            collection.insertOne(document("{_id: 7}"));
+            while (!emitted.contains("1r")) emitted.addAll(poll(streaming, context));
+        }
+        collection.insertOne(document("{_id: 8}"));
+
+        assertEquals(List.of("5u", "1r"), emitted);
+        assertEquals(List.of("7c", "8c"), emitted(context, new Ledger(new Partitions("p"), context), first, "8c"));
+    }
+
+    @Test
+    void aHeartbeatComesOnceForEachPosition() throws InterruptedException {
+        collection.insertOne(document("{_id: 1}"));
+        ClusterTime start = source.now().next();
+        configuration.put("heartbeat.interval.ms", "20");
+        configuration.put("poll.interval.ms", "10");
+        SourceContext context = new SourceContext(configuration);
+        Ledger ledger = new Ledger(new Partitions("p"), context);
+        ledger.begin("", start, List.of());
+        ledger.beginStream();
+
+        List<Map<String, ?>> positions = new ArrayList<>();
+        try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
+                DebeziumStream debezium = new DebeziumStream(context, configuration, source, start);
+                Streaming streaming = streaming(context, ledger, metrics, debezium)) {
+            long end = Long.MAX_VALUE;
+            for (boolean isWritten = false; System.nanoTime() < end; ) {
+                List<SourceRecord> records = streaming.poll();
+                if (records != null) records.forEach(record -> positions.add(record.sourceOffset()));
+                if (isWritten || positions.isEmpty()) continue;
+                isWritten = true;
+                collection.insertOne(document("{_id: 2}"));
+                end = System.nanoTime() + 1_500_000_000L;
+            }
+        }
+
+        assertEquals(positions.stream().distinct().toList(), positions);
+        assertTrue(positions.size() >= 2, "the insert, and a heartbeat before it: " + positions);
+    }
+
+    private Ledger copiedInPieces(SourceContext context, ClusterTime first, ClusterTime last) {
+        RecordIds recordIds = new RecordIds("localhost:1", "table", first);
+        Ledger ledger = new Ledger(new Partitions("p"), context);
+        ledger.begin("", first, List.of(namespace));
+        List<byte[]> bounds = List.of(RecordIds.position(3));
+        SourceRecord plan = ledger.plan(namespace, new RangePlan(bounds, 5, 5, 1, Optional.of(recordIds)));
+        List<SourceRecord> records = new ArrayList<>(List.of(plan));
+        for (int range = 0; range < 2; range++) {
+            ledger.advance(new Page(namespace, range, List.of(), 0, range == 0 ? last : first, RangePlan.OPEN_END));
+            records.add(ledger.rangeRecord(namespace, range));
+        }
+        ledger.beginStream();
+        records.add(ledger.rootRecord());
+        context.store(records);
+        return ledger;
+    }
+
+    /** What one life of the task emits, up to a record. */
+    private List<String> emitted(SourceContext context, Ledger ledger, ClusterTime start, String until)
+            throws InterruptedException {
+        List<String> emitted = new ArrayList<>();
+        try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
+                DebeziumStream debezium = new DebeziumStream(context, configuration, source, start);
+                Streaming streaming = streaming(context, ledger, metrics, debezium)) {
+            while (!emitted.contains(until)) emitted.addAll(poll(streaming, context));
+        }
+        return emitted;
+    }
+
+    /** Id and operation of each record about a document. */
+    private List<String> poll(Streaming streaming, SourceContext context) throws InterruptedException {
+        List<SourceRecord> records = streaming.poll();
+        if (records == null) return List.of();
+        context.store(records);
+        return records.stream()
+                .filter(record -> record.topic().equals("p." + namespace))
+                .map(record -> new RawBsonDocument((byte[]) record.key())
+                                .getNumber("_id")
+                                .intValue()
+                        + operation(record))
+                .toList();
+    }
+
+    private Streaming streaming(SourceContext context, Ledger ledger, SourceMetrics metrics, DebeziumStream debezium) {
+        Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
+        SnapshotReads reads = Sources.reads(source);
+        RereadSettings none = new RereadSettings("", new Properties());
+        Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals);
+        Optional<ClusterTime> last = EventTime.of(context.offset(DebeziumStream.partition(configuration)));
+        return new Streaming(debezium, last, progress, reads, rereads, Optional.empty(), true);
+    }
+
+    private static RawBsonDocument document(String json, Object... values) {
+        return RawBsonDocument.parse(json.formatted(values));
+    }
+
     private Ledger copied(ClusterTime time) {
         Ledger ledger = new Ledger(new Partitions("p"), new SourceContext(configuration));
         ledger.begin("", time, List.of(namespace));
@@ -91,23 +246,16 @@ class StreamingServerTest {
 
     private List<SourceRecord> firstOf(Ledger ledger, ClusterTime start) throws InterruptedException {
         SourceContext context = new SourceContext(configuration);
-        SnapshotReads reads = Sources.reads(source);
-        RereadSettings none = new RereadSettings("", new Properties());
         List<SourceRecord> records = null;
-        try (SourceMetrics metrics = new SourceMetrics("p", "p");
-                DebeziumStream debezium = new DebeziumStream(context, configuration, source, start)) {
-            Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
-            Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals);
-            try (Streaming streaming = new Streaming(debezium, Optional.empty(), progress, reads, rereads, true)) {
-                while (records == null) records = streaming.poll();
-            }
-            return new ArrayList<>(records);
+        try (SourceMetrics metrics = new SourceMetrics("p-source", "p", "p", new CopyShare(0, 1));
+                DebeziumStream debezium = new DebeziumStream(context, configuration, source, start);
+                Streaming streaming = streaming(context, ledger, metrics, debezium)) {
+            while (records == null) records = streaming.poll();
         }
+        return new ArrayList<>(records);
     }
 
     private static String operation(SourceRecord record) {
-        return Optional.ofNullable(record.headers().lastWithName(RecordHeaders.OPERATION))
-                .map(header -> new String((byte[]) header.value()))
-                .orElse("none: to " + record.topic());
+        return TextHeaders.read(record, RecordHeaders.Part.OPERATION).orElse("none: to " + record.topic());
     }
 }

@@ -1,0 +1,1 @@
+"""What is released: wheel, sources, archives of plugin and Kafka, versions, SBOMs, checksums. See docs/releasing.md."""

@@ -1,0 +1,80 @@
+"""Several tasks share the initial copy, on two workers: each row comes once, whatever dies or changes."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+from bson import Int64
+
+from tests.conftest import MakePipeline
+from tests.support import log, workers
+from tests.support.awaited import until
+from tests.support.order import Order
+from tests.support.pipeline import Pipeline, Settings, towpath
+from tests.support.progress import copied, reach
+from tests.support.workload import Workload
+from tests.support.workload.versions import VERSION
+from tests.support.writer import Writer
+from towpath import stack as embedded
+
+pytestmark = pytest.mark.servers
+
+COUNT = 3000
+SIZE = 20_000  # bytes: four ranges
+CHANGED = ("one", "two")
+
+
+@pytest.fixture(scope="module")
+def second(stack: embedded.Stack) -> Iterator[str]:
+    """A second worker of the stack."""
+    with workers.one_more(stack.directory) as name:
+        yield name
+
+
+def source_tasks(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """The source connector's tasks; none while the workers share out their work."""
+    answer = httpx.get(f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/status", timeout=30)
+    return list(answer.json()["tasks"]) if answer.is_success else []
+
+
+def all_run(pipeline: Pipeline, count: int) -> bool:
+    return [task["state"] for task in source_tasks(pipeline)] == ["RUNNING"] * count
+
+
+def test_a_copy_that_tasks_share_survives_a_killed_worker_and_another_number_of_tasks(
+    make_pipeline: MakePipeline, stack: embedded.Stack, second: str, seed: int
+) -> None:
+    capture = {"copy_tasks": 3, "bytes_per_second": 3_000_000}
+    pipeline = make_pipeline(Settings(capture=capture))
+    documents = pipeline.source("docs")
+    documents.insert_many({"_id": n, VERSION: Int64(1), "text": "x" * SIZE} for n in range(COUNT))
+    changes = Workload(seed, [pipeline.source(name) for name in CHANGED], documents=600, versions=True)
+    changes.fill()
+    with Order(pipeline.destination_client, pipeline.name) as events:
+        with Writer(changes, per_second=100) as writer:
+            pipeline.deploy()
+            until("three tasks", lambda: all_run(pipeline, 3), 60)
+            hosts = Counter(task["worker_id"] for task in source_tasks(pipeline))
+            assert len(hosts) == 2, f"one worker has all tasks: {hosts}"
+            reach(pipeline, "copy")
+            until("a third of the copy", lambda: copied(pipeline) > COUNT / 3, 120, 0.1)
+            embedded.restart(stack.directory, second, signal.SIGKILL)
+            fewer = replace(pipeline, settings=Settings(capture={**capture, "copy_tasks": 2}))
+            changed = json.loads(towpath("deploy", fewer.write(), "--json").stdout)["changes"]
+            assert changed == [f"update connector {pipeline.name}-source (tasks.max)"]
+            assert copied(pipeline) < COUNT, "the copy was over before it had another number of tasks"
+            until("two tasks", lambda: all_run(pipeline, 2), 120)
+            reach(pipeline, "stream")
+            writer.wait_for(writer.applied + 200)
+        pipeline.wait()
+    pipeline.assert_same("docs", *CHANGED, at_least=COUNT + 300)
+    assert events.seen(at_least=600)
+    assert len(log.records(pipeline.addresses.bootstrap, pipeline.topic("docs"))) == COUNT
+    assert all_run(pipeline, 2), "the task that has copied its share idles"

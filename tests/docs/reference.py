@@ -1,0 +1,159 @@
+"""The generated parts of docs/reference, from the command line, the schema and the template of the pipeline file, and
+the connectors' definitions. `python -m tests.docs.reference` writes them; a test compares them.
+
+The settings that the connectors define are Java's: `SettingsPageTest.java` does the same for them.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from tests.servers.pairs import PAIRS
+from towpath.cli import towpath
+from towpath.cli.init import write_pipeline_file
+from towpath.config import schema
+from towpath.config.schema import PipelineFile
+from towpath.mongo.versions import SERIES
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "reference"
+
+
+def verbs() -> str:
+    """All verbs, with their options as `--help` has them."""
+    context = click.Context(towpath, info_name="towpath", **towpath.context_settings)
+    return "\n".join(part for name in towpath.list_commands(context) for part in _verb(name, context))
+
+
+def _verb(name: str, parent: click.Context) -> Iterator[str]:
+    assert isinstance(parent.command, click.Group)
+    command = parent.command.get_command(parent, name)
+    assert command is not None
+    context = click.Context(command, parent, info_name=name)
+    if isinstance(command, click.Group):
+        for inner in command.list_commands(context):
+            yield from _verb(inner, context)
+        return
+    yield f"## {context.command_path.removeprefix('towpath ')}\n"
+    yield f"```text\n{' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n```\n"
+    yield from (f"{' '.join(part.split())}\n" for part in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")))
+    options = [one for one in command.get_params(context) if isinstance(one, click.Option) and not one.hidden]
+    rows = [_option(one, context) for one in options if "--help" not in one.opts]
+    yield "\n".join(["| option | |", "|---|---|", *rows]) + "\n"
+
+
+def _option(option: click.Option, context: click.Context) -> str:
+    record = option.get_help_record(context)
+    assert record is not None
+    return f"| `{_cell(record[0])}` | {_cell(record[1])} |"
+
+
+def keys() -> str:
+    """Every key of the pipeline file, section by section."""
+    sections = {name: model for name, model in map(_section, PipelineFile.model_fields) if model}
+    top = [name for name in PipelineFile.model_fields if name not in sections]
+    parts = ["## At the top", _table(PipelineFile, top)]
+    for name, model in sections.items():
+        twice = name == "source" and sections.get("destination") is model
+        if name != "destination":
+            parts += ["## `[source]` and `[destination]`" if twice else f"## `[{name}]`"]
+            parts += [_table(model, list(model.model_fields))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(name: str) -> tuple[str, type[BaseModel] | None]:
+    kinds = [PipelineFile.model_fields[name].annotation, *get_args(PipelineFile.model_fields[name].annotation)]
+    return name, next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
+
+
+def _table(model: type[BaseModel], names: list[str]) -> str:
+    words = _docstrings(model)
+    rows = ["| key | default | meaning |", "|---|---|---|"]
+    for name in names:
+        assert name in words, f"{model.__name__}.{name} has no description below it in towpath/config/schema.py"
+        field = model.model_fields[name]
+        rows.append(f"| `{field.alias or name}` | {_default(field.get_default())} | {_cell(words[name])} |")
+    return "\n".join(rows)
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Key → the text below it in the schema."""
+    (body,) = [
+        node.body
+        for node in ast.parse(inspect.getsource(schema)).body
+        if isinstance(node, ast.ClassDef) and node.name == model.__name__
+    ]
+    return {
+        key.target.id: text.value.value
+        for key, text in pairwise(body)
+        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
+
+def _default(value: Any) -> str:
+    if value is PydanticUndefined:
+        return "required"
+    if value is None or value in ({}, ""):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def template() -> str:
+    """The file that `init` writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = write_pipeline_file(Path(folder, "shop.toml"), include=["shop.*"]).read_text()
+    return f"```toml\n{text}```\n"
+
+
+def definitions() -> str:
+    """The connectors' configurations, as they lie in connectors/."""
+    files = sorted((ROOT / "connectors").glob("*.json"), key=lambda file: (file.name.startswith("plain"), file.name))
+    return "\n".join(f"`connectors/{file.name}`:\n\n```json\n{file.read_text()}```\n" for file in files)
+
+
+def versions() -> str:
+    """Every version that is known, and the pairs that are tested."""
+    rows = [f"| {one.name} | **{one.support}** | {one.words} |" for one in reversed(SERIES)]
+    pairs = f"`scripts/test --servers` runs the core on these pairs: {', '.join(map(str, PAIRS))}."
+    return "\n".join(["| MongoDB | | |", "|---|---|---|", *rows, "", pairs]) + "\n"
+
+
+#: Page and block → what writes it.
+BLOCKS: dict[tuple[str, str], Callable[[], str]] = {
+    ("connectors.md", "definitions"): definitions,
+    ("pipeline-file.md", "keys"): keys,
+    ("pipeline-file.md", "template"): template,
+    ("servers.md", "versions"): versions,
+    ("verbs.md", "verbs"): verbs,
+}
+
+
+def filled(page: str) -> str:
+    """A page with its blocks as they should be."""
+    text = (FOLDER / page).read_text()
+    for (name, block), make in BLOCKS.items():
+        if name == page:
+            start, rest = text.split(f"<!-- generated: {block} -->\n", 1)
+            text = f"{start}<!-- generated: {block} -->\n\n{make()}\n{rest[rest.index('<!-- end -->') :]}"
+    return text
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    for page in {page for page, _ in BLOCKS}:
+        (FOLDER / page).write_text(filled(page))

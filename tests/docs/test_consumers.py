@@ -1,0 +1,68 @@
+"""The readers of `docs/concepts/consumers.md`, run as they stand there, print what the collection holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.pipeline import Pipeline, towpath
+from towpath.stack.parts import parts
+
+pytestmark = pytest.mark.servers
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "concepts" / "consumers.md").read_text()
+
+
+def code(page: str, language: str) -> str:
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", page, re.M | re.S)
+    return str(found)
+
+
+def write(folder: Path) -> None:
+    (folder / "update.py").write_text(code((DOCS / "design" / "record.md").read_text(), "python"))
+    (folder / "follow.py").write_text(code(PAGE, "python"))
+    (folder / "FollowLog.java").write_text(code(PAGE, "java"))
+
+
+def printed(command: list[str], pipeline: Pipeline, folder: Path) -> dict[int, object]:
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = [*command, pipeline.addresses.bootstrap, pipeline.topic("orders")]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return {document["_id"]: document for document in map(json.loads, done.stdout.splitlines())}
+
+
+def test_both_readers_print_the_documents_of_the_collection(pipeline: Pipeline, tmp_path: Path) -> None:
+    write(tmp_path)
+    orders = pipeline.source("orders")
+    orders.insert_many([{"_id": n, "total": n, "lines": [{"n": m} for m in range(50)]} for n in range(40)])
+    pipeline.deploy()
+    pipeline.wait()
+    for n in range(0, 40, 2):
+        orders.update_one({"_id": n}, {"$push": {"lines": {"$each": [{"n": n}], "$slice": -50}}})
+        orders.update_one({"_id": n}, {"$push": {"lines": {"$each": [{"n": -n}], "$slice": -50}}})
+        orders.update_one({"_id": n}, {"$set": {"total": None, "lines.3.n": "x", "new.deep": [1]}})
+        orders.update_one({"_id": n}, {"$push": {"new.deep": 2}, "$unset": {"total": ""}})
+        orders.update_one({"_id": n + 1}, [{"$set": {"lines": {"$slice": ["$lines", 7]}}}])
+    orders.delete_many({"_id": {"$in": [5, 6]}})
+    orders.replace_one({"_id": 7}, {"_id": 7, "now": "whole"})
+    pipeline.wait()
+    records = towpath(
+        "tail", pipeline.file, pipeline.namespace("orders"), "--from-beginning", "--no-follow", "--json"
+    ).stdout
+    assert records.count("$splice") > 10
+    stored = {document["_id"]: document for document in orders.find()}
+    assert len(stored) == 38
+    found = parts(print)
+    classpath = f"{found.libs}/*:{found.plugins}/towpath/*"
+    assert printed(["python", "follow.py"], pipeline, tmp_path) == stored
+    assert printed([str(found.java), "-cp", classpath, "FollowLog.java"], pipeline, tmp_path) == stored

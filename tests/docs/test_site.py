@@ -1,0 +1,58 @@
+"""The documentation builds as a site without a warning, fetches nothing from elsewhere, and is what the code has."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.reference import BLOCKS, FOLDER, ROOT, filled
+from tests.docs.test_documentation import PAGES
+
+PAGE_NAMES = sorted({page for page, _ in BLOCKS})
+#: What a browser fetches by itself.
+_FETCHED = re.compile(r"""<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+#: Links that are not fetched, such as to the canonical address of a page.
+_NAMED = re.compile(r"""rel=["']?(?:canonical|next|prev)\b""")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, which MkDocs builds only if no link and no anchor is broken, and every page is in its navigation."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [Path(sys.executable).parent / "mkdocs", "build", "--strict", "--site-dir", folder]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_page_is_on_the_site(site: Path) -> None:
+    docs = ROOT / "docs"
+    for page in PAGES[1:]:
+        place = site / (page.relative_to(docs) if page.is_relative_to(docs) else page.name)
+        assert place.with_name("index.html" if page.name == "README.md" else f"{page.stem}.html").is_file(), page
+    assert (site / "CHANGELOG.html").is_file()
+
+
+def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 25
+    fetched = {tag for page in pages for tag in _FETCHED.findall(page.read_text()) if not _NAMED.search(tag)}
+    assert fetched == set()
+    assert [file for file in site.rglob("*.css") if re.search(r"url\(.?https?:", file.read_text())] == []
+
+
+def test_an_asset_from_elsewhere_would_be_found() -> None:
+    assert _FETCHED.search('<script async src="https://cdn.example/a.js">')
+    assert _FETCHED.search("<link rel=stylesheet href=//fonts.example/b>")
+    assert not _FETCHED.search('<a href="https://example.org">')
+
+
+@pytest.mark.parametrize("page", PAGE_NAMES)
+def test_generated_pages_are_up_to_date(page: str) -> None:
+    assert (FOLDER / page).read_text() == filled(page), "run scripts/docs"

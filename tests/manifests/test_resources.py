@@ -1,0 +1,234 @@
+"""The resources of `towpath manifests` are what the APIs of Kubernetes, Strimzi and Prometheus' operator take."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import textwrap
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from connectors.configs import definitions
+from tests.prometheus.test_prometheus_files import promtool
+from towpath.config import loading
+from towpath.config.credential_files import refuse_open
+from towpath.errors import BadPipelineFile, Refused
+from towpath.manifests import connect, monitoring, run
+from towpath.manifests.options import Options, Plan, PluginArchive, Resource
+from towpath.manifests.text import as_yaml
+from towpath.stack import tools
+
+HERE = Path(__file__).parent
+PAGE = (HERE.parents[1] / "docs" / "how-to" / "kubernetes.md").read_text()
+OPTIONS = Options("shop", "registry.example/towpath:1", "registry.example/towpath-strimzi:1")
+ARCHIVE = PluginArchive("https://example.org/towpath-mongodb-0.1.0.zip", "0123456789abcdef" * 8, "registry")
+#: What a KafkaConnect of API version v1 must have, which no class says.
+REQUIRED = ("replicas", "bootstrapServers", "groupId", "configStorageTopic", "offsetStorageTopic", "statusStorageTopic")
+PASSWORD = "ver1y-s3cret"
+BASE = """
+name = "shop"
+[source]
+uri_env = "SOURCE_URI"
+[destination]
+uri_file = "../secrets/destination.uri"
+[collections]
+include = ["shop.*"]
+[kafka]
+bootstrap = "kafka-kafka-bootstrap:9092"
+%(kafka)s
+[connect]
+url = "http://shop-connect-api:8083"
+secrets = "/mnt/towpath"
+owner = "strimzi"
+%(rest)s
+"""
+_LOGIN = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="towpath" password="{PASSWORD}";'
+CLIENT = f"""security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config={_LOGIN}
+ssl.truststore.type=PEM
+ssl.truststore.location=%s
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As a pod has it: the pipeline file in one folder, and what is secret in another."""
+    monkeypatch.setenv("SOURCE_URI", f"mongodb://towpath:{PASSWORD}@db1/?replicaSet=rs0")
+    for name in ("pipeline", "secrets"):
+        (tmp_path / name).mkdir()
+    uri = tmp_path / "secrets" / "destination.uri"
+    uri.write_text(f"mongodb://towpath:{PASSWORD}@db2/?replicaSet=rs1")
+    uri.chmod(0o600)
+    return tmp_path
+
+
+def plan_of(folder: Path, options: Options = OPTIONS, text: str = BASE, kafka: str = "", rest: str = "") -> Plan:
+    file, content = folder / "pipeline" / "shop.toml", text % {"kafka": kafka, "rest": rest}
+    return Plan(loading.parse(content, file), loading.as_written(content, file), content, options)
+
+
+def resources(plan: Plan) -> list[Resource]:
+    plan.refuse()
+    desired = definitions(plan.pipeline)
+    made = [*connect.cluster(plan), *connect.connectors(plan, desired)]
+    return [*made, *run.resources(plan), *monitoring.resources(plan)]
+
+
+def of_kind(made: list[Resource], kind: str) -> Mapping[str, Any]:
+    """The spec of the only resource of a kind."""
+    [resource] = [resource for resource in made if resource["kind"] == kind]
+    spec: Mapping[str, Any] = resource["spec"]
+    return spec
+
+
+def with_login(folder: Path) -> Plan:
+    """A pipeline that logs in to Kafka with a password and over TLS; the CA is where the workers have it."""
+    ca = folder / "secrets" / "ca.pem"
+    ca.write_text("")
+    client = folder / "secrets" / "client.properties"
+    client.write_text(CLIENT % ca)
+    client.chmod(0o600)
+    plan = plan_of(folder, kafka='client = "../secrets/client.properties"')
+    settings = dict(plan.pipeline.kafka_client.settings) | {"ssl.truststore.location": "/mnt/towpath/ca.pem"}
+    return replace(plan, pipeline=replace(plan.pipeline, kafka_client=type(plan.pipeline.kafka_client)(settings)))
+
+
+@pytest.mark.servers  # starts a JVM
+def test_every_resource_fits_the_published_classes_of_its_api(folder: Path, tmp_path: Path) -> None:
+    classes = tmp_path / "classes"
+    maven = [tools.maven(), "-q", "-B", "-f", HERE / "pom.xml", "process-resources", f"-Dclasses={classes}"]
+    tools.run("bring the classes of the APIs", maven)
+
+    def read(text: str) -> subprocess.CompletedProcess[str]:
+        command = [tools.java(), "-cp", f"{classes}/*", HERE / "Strict.java"]
+        return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+    listens = '[run]\nlisten = "0.0.0.0:9300"\n'
+    tls = f'{listens}certificate = "../secrets/tls.pem"\ntoken_file = "../secrets/page.token"'
+    plans = (
+        plan_of(folder),
+        plan_of(folder, replace(OPTIONS, plugin=ARCHIVE, namespace=None), rest=f"{listens}read_only = true"),
+        plan_of(folder, rest=tls),
+        plan_of(folder, text='mode = "plain"' + BASE, rest='[capture]\nwhole_documents = ["shop.a"]'),
+        with_login(folder),
+    )
+    [pod] = re.findall(
+        r"^    ```yaml\n(    apiVersion: v1\n    kind: Pod\n.*?)^    ```", PAGE, re.MULTILINE | re.DOTALL
+    )
+    made = [resource for plan in plans for resource in resources(plan)]
+    done = read(f"{as_yaml(made)}---\n{textwrap.dedent(pod)}")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(made) + 1 == 5 * 11 + 2
+    misspelt = as_yaml(made[:3]).replace("groupId:", "groupID:")
+    assert 'Unrecognized field "groupID"' in read(misspelt).stderr
+
+
+def test_a_kafkaconnect_has_what_its_api_and_the_connectors_require(folder: Path) -> None:
+    spec = of_kind(resources(plan_of(folder)), "KafkaConnect")
+    assert all(spec[key] for key in REQUIRED)
+    assert spec["config"]["exactly.once.source.support"] == "enabled"
+    assert spec["config"]["connector.client.config.override.policy"] == "All"
+    assert spec["config"]["config.providers.file.param.allowed.paths"] == "/mnt/towpath"
+    forbidden = ("group.id", "bootstrap.", "listeners", "plugin.path", "rest.", "ssl.", "sasl.", "security.")
+    assert not [key for key in spec["config"] if key.startswith(forbidden) or key.endswith("storage.topic")]
+    assert spec["image"] == "registry.example/towpath-strimzi:1"
+    built = of_kind(resources(plan_of(folder, replace(OPTIONS, plugin=ARCHIVE))), "KafkaConnect")
+    [plugin] = built["build"]["plugins"]
+    assert plugin["artifacts"] == [{"type": "zip", "url": ARCHIVE.url, "sha512sum": ARCHIVE.sha512}]
+    assert "image" not in built
+
+
+def test_a_connector_is_what_deploy_would_send(folder: Path) -> None:
+    plan = plan_of(folder, rest='[capture]\nwhole_documents = ["shop.a"]')
+    desired, made = definitions(plan.pipeline), resources(plan)
+    specs = {r["metadata"]["name"]: r["spec"] for r in made if r["kind"] == "KafkaConnector"}
+    sent = {
+        name: {"connector.class": spec["class"], "tasks.max": str(spec["tasksMax"]), **spec["config"]}
+        for name, spec in specs.items()
+    }
+    assert sent == desired
+    assert len(sent) == 3
+    assert yaml.safe_load(as_yaml([specs["shop-sink"]])) == specs["shop-sink"]
+
+
+def test_no_resource_holds_a_secret_and_two_runs_print_the_same(folder: Path) -> None:
+    plan = with_login(folder)
+    text = as_yaml(resources(plan))
+    assert text == as_yaml(resources(plan))
+    assert PASSWORD not in text
+    spec = of_kind(resources(plan), "KafkaConnect")
+    assert spec["authentication"]["passwordSecret"] == {"secretName": "shop-workers", "password": "kafka.password"}
+    assert spec["tls"] == {"trustedCertificates": [{"secretName": "shop-workers", "certificate": "ca.pem"}]}
+    [container] = of_kind(resources(plan), "Deployment")["template"]["spec"]["containers"]
+    [variable] = container["env"]
+    assert variable["valueFrom"] == {"secretKeyRef": {"name": "shop-tool", "key": "SOURCE_URI"}}
+
+
+def test_the_page_needs_a_token_unless_everybody_may_read(folder: Path) -> None:
+    made = resources(plan_of(folder))
+    [container] = of_kind(made, "Deployment")["template"]["spec"]["containers"]
+    assert container["args"][-2:] == ["--token-file", "/etc/towpath/secrets/token"]
+    [endpoint] = of_kind(made, "ServiceMonitor")["endpoints"]
+    assert endpoint["authorization"]["credentials"] == {"name": "shop-tool", "key": "token"}
+    made = resources(plan_of(folder, rest='[run]\nlisten = "0.0.0.0:9300"\nread_only = true'))
+    [container] = of_kind(made, "Deployment")["template"]["spec"]["containers"]
+    assert "--token-file" not in container["args"]
+    assert "authorization" not in of_kind(made, "ServiceMonitor")["endpoints"][0]
+
+
+def test_the_alert_rules_are_rules(folder: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(as_yaml([dict(of_kind(resources(plan_of(folder)), "PrometheusRule"))]))
+    assert "rules found" in promtool("check", "rules", rules)
+
+
+def test_what_does_not_work_in_a_pod_is_refused_with_all_reasons(folder: Path) -> None:
+    text = BASE.replace('uri_env = "SOURCE_URI"', f'uri = "mongodb://u:{PASSWORD}@db1/?replicaSet=rs0"')
+    text = text.replace('"/mnt/towpath"', '"/srv/towpath"').replace('owner = "strimzi"', "")
+    (folder / "pipeline" / "shop.toml").touch(0o600)
+    with pytest.raises(Refused) as refused:
+        plan_of(folder, text=text, rest='[run]\nlisten = "0.0.0.0:9300"\ntoken_file = "/home/me/token"').refuse()
+    reasons = str(refused.value).split("\n")
+    assert len(reasons) == 4
+    assert PASSWORD not in str(refused.value)
+    with pytest.raises(BadPipelineFile, match="lower-case letters"):
+        plan_of(folder, text=BASE.replace('"shop"', '"Shop"'))
+
+
+def test_a_file_of_a_secret_keeps_the_name_that_it_has_in_every_pod(folder: Path) -> None:
+    """Kubernetes links each file of a Secret to a folder whose name differs from pod to pod."""
+    mount = folder / "mount"
+    (mount / "..2026_11_23").mkdir(parents=True)
+    (mount / "..2026_11_23" / "ca.pem").touch()
+    (mount / "..data").symlink_to("..2026_11_23")
+    (mount / "ca.pem").symlink_to("..data/ca.pem")
+    client = folder / "secrets" / "client.properties"
+    client.write_text(CLIENT % (mount / "ca.pem"))
+    client.chmod(0o600)
+    plan = plan_of(folder, kafka='client = "../secrets/client.properties"')
+    assert list(plan.pipeline.kafka_client.files.values()) == [mount / "ca.pem"]
+    with pytest.raises(Refused, match="has to be in /mnt/towpath"):
+        plan.refuse()
+
+
+def test_a_secret_on_a_read_only_mount_may_be_read_by_its_group(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes gives files of a Secret to root and to the group of the pod, on a mount that is read-only."""
+    file = folder / "secrets" / "destination.uri"
+    file.chmod(0o440)
+    with pytest.raises(BadPipelineFile):
+        refuse_open(file, "it is secret")
+
+    class Mount:
+        f_flag = 1  # ST_RDONLY
+
+    monkeypatch.setattr("os.statvfs", lambda _: Mount)
+    refuse_open(file, "it is secret")
+    file.chmod(0o444)
+    with pytest.raises(BadPipelineFile):
+        refuse_open(file, "it is secret")

@@ -1,0 +1,374 @@
+"""Who may read and start commands, and what is refused: a server without any pipeline behind it, asked over HTTP."""
+
+from __future__ import annotations
+
+import gc
+import http.client
+import re
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+import pytest
+import trustme
+
+from tests.bench.following import following
+from tests.monitor.test_clients import SLOW_PARTS, WHOLE, connect
+from tests.support.awaited import until
+from tests.support.pipeline import TOWPATH
+from towpath.cli.init import write_pipeline_file
+from towpath.errors import TowpathError
+from towpath.monitor import connections
+from towpath.monitor.access import LONGEST_BODY
+from towpath.monitor.board import Board
+from towpath.monitor.server import Settings, access_of, served
+from towpath.monitor.updates import MOST_CLIENTS
+from towpath.monitor.watch import add
+from towpath.pipeline import Listening
+from towpath.session import opened
+
+PASSWORD = "hunter2"
+TOKEN = "0123456789abcdef-token"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def token_file(tmp_path: Path) -> Path:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    file.chmod(0o600)
+    return file
+
+
+def pipeline_file(folder: Path) -> Path:
+    file = folder / "shop.toml"
+    if not file.exists():
+        write_pipeline_file(file, include=["shop.*"])
+        file.write_text(
+            re.sub("^uri = .*", f'uri = "mongodb://root:{PASSWORD}@db.example"', file.read_text(), flags=re.M)
+        )
+    return file
+
+
+@contextmanager
+def serving(tmp_path: Path, listening: Listening, verify: ssl.SSLContext | bool = True) -> Iterator[httpx.Client]:
+    """A client of a server that shows a pipeline `shop`, of which nothing is known."""
+    access, board = access_of(listening), Board()
+    with opened(pipeline_file(tmp_path)) as session:
+        add(board, session, lambda: None)
+        with (
+            served(board, access, Settings(listening, 60)) as url,
+            httpx.Client(base_url=url, verify=verify, timeout=10, limits=httpx.Limits(max_connections=None)) as client,
+        ):
+            yield client
+
+
+@pytest.fixture
+def open_client(tmp_path: Path) -> Iterator[httpx.Client]:
+    with serving(tmp_path, Listening("127.0.0.1:0")) as client:
+        yield client
+
+
+@pytest.fixture
+def client(tmp_path: Path, token_file: Path) -> Iterator[httpx.Client]:
+    """Of a server at the loopback, with a token for commands."""
+    with serving(tmp_path, Listening("127.0.0.1:0", token_file)) as client:
+        yield client
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, token_file: Path) -> Iterator[httpx.Client]:
+    """Of a server at all addresses, which only shows something to who has the token."""
+    with serving(tmp_path, Listening("0.0.0.0:0", token_file)) as client:
+        yield client
+
+
+def test_no_answer_holds_a_secret(client: httpx.Client) -> None:
+    paths = ["/pipelines/shop", "/api/v1/pipelines", "/metrics", "/login", "/api/v1/pipelines/nothing"]
+    paths += [f"/api/v1/pipelines/shop{part}" for part in ("", "/verdict", "/gate", "/dead-letters", "/history")]
+    answers = [client.get(path, headers=BEARER) for path in paths]
+    assert any("mongodb://db.example" in answer.text for answer in answers)
+    assert [answer.url for answer in answers if PASSWORD in answer.text or TOKEN in answer.text] == []
+
+
+def test_at_the_loopback_everybody_reads_and_nobody_commands(open_client: httpx.Client) -> None:
+    assert open_client.get("/").status_code == 307
+    assert "unknown" in open_client.get("/pipelines/shop").text
+    assert open_client.get("/api/v1/pipelines").json()["pipelines"][0]["state"] == "unknown"
+    assert open_client.get("/healthz").status_code == 200
+    assert open_client.get("/readyz").status_code == 503
+    assert 'towpath_pipeline_state{pipeline="shop",state="unknown"} 1.0' in open_client.get("/metrics").text
+    assert open_client.post("/api/v1/pipelines/shop/pause").status_code == 403
+    assert open_client.get("/login").status_code == 404
+
+
+def test_other_addresses_need_a_decision(token_file: Path) -> None:
+    with pytest.raises(TowpathError, match="others can reach it; give --token-file FILE, or --read-only"):
+        access_of(Listening("0.0.0.0:0"))
+    assert access_of(Listening("[::1]:0")).open
+    assert access_of(Listening("0.0.0.0:0", read_only=True)).open
+    assert not access_of(Listening("0.0.0.0:0", read_only=True, token_file=token_file)).actions
+    assert not access_of(Listening("0.0.0.0:0", token_file)).open
+
+
+def test_a_token_that_others_can_read_or_guess_is_refused(token_file: Path) -> None:
+    token_file.chmod(0o644)
+    with pytest.raises(TowpathError, match="can be read by others"):
+        access_of(Listening("127.0.0.1:0", token_file))
+    token_file.chmod(0o600)
+    token_file.write_text("short")
+    with pytest.raises(TowpathError, match="at least 16 ASCII characters"):
+        access_of(Listening("127.0.0.1:0", token_file))
+
+
+def test_what_cannot_be_used_is_named(tmp_path: Path, token_file: Path) -> None:
+    missing = tmp_path / "missing"
+    for listening, words in (
+        (Listening("9300"), "'9300' is not an address; write host:port"),
+        (Listening("http://127.0.0.1:9300"), "'http://127.0.0.1:9300' is not an address; write host:port"),
+        (Listening("127.0.0.1:99999"), "is not an address; write host:port"),
+        (Listening("127.0.0.1:0", missing), "missing: cannot read the token: No such file or directory"),
+        (Listening("127.0.0.1:0", key=token_file), "a key without a certificate; give --certificate FILE, too"),
+        (Listening("127.0.0.1:0", certificate=missing), "missing: cannot use the certificate: No such file or dir"),
+        (Listening("127.0.0.1:0", certificate=token_file), "cannot use the certificate: no PEM files of a chain"),
+        (Listening("nowhere.invalid:0", read_only=True), "cannot listen at nowhere.invalid:0: "),
+    ):
+        with pytest.raises(TowpathError, match=re.escape(words)), serving(tmp_path, listening):
+            pass
+
+
+def test_without_the_token_nothing_is_shown_at_another_address(guarded: httpx.Client) -> None:
+    for path in ("/api/v1/pipelines", "/metrics", "/updates", "/api/v1/events", "/api/v1/openapi.json", "/nothing"):
+        assert guarded.get(path).status_code == 401, path
+    to_login = guarded.get("/pipelines/shop", headers={"Accept": "text/html"})
+    assert (to_login.status_code, to_login.headers["location"]) == (303, "/login")
+    assert guarded.get("/healthz").json() == {"status": "ok"}
+    assert guarded.get("/api/v1/pipelines", headers=BEARER).status_code == 200
+    assert guarded.get("/api/v1/pipelines", headers={"Authorization": f"Bearer {TOKEN}x"}).status_code == 401
+    assert guarded.get("/api/v1/pipelines", headers={"Authorization": "Bearer"}).status_code == 401
+    assert guarded.get("/api/v1/pipelines", headers={"Cookie": "towpath="}).status_code == 401
+
+
+def test_a_browser_signs_in_and_out(guarded: httpx.Client) -> None:
+    assert "That is not the token" in guarded.post("/login", data={"token": "wrong"}).text
+    signed_in = guarded.post("/login", data={"token": TOKEN})
+    assert signed_in.status_code == 303
+    assert {"httponly", "samesite=strict"} <= {
+        part.strip().lower() for part in signed_in.headers["set-cookie"].split(";")
+    }
+    assert TOKEN not in str(signed_in.headers)
+    assert "data-command" in guarded.get("/pipelines/shop").text
+    guarded.post("/logout")
+    assert guarded.get("/api/v1/pipelines").status_code == 401
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:9300", "127.0.0.1.evil.example", "", "localhost.evil:80"]
+)
+def test_a_foreign_host_name_is_refused(client: httpx.Client, host: str) -> None:
+    assert client.get("/api/v1/pipelines", headers={"Host": host}).status_code == 421
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:1", "127.0.0.1:9300", "[::1]:9300", "10.0.0.7", socket.gethostname()]
+)
+def test_own_names_and_addresses_are_served(client: httpx.Client, host: str) -> None:
+    assert client.get("/api/v1/pipelines", headers={"Host": host}).status_code == 200
+
+
+def test_a_further_name_is_served_that_was_given(tmp_path: Path) -> None:
+    with serving(tmp_path, Listening("127.0.0.1:0", hosts=("Towpath.Example",))) as client:
+        assert client.get("/healthz", headers={"Host": "towpath.example:80"}).status_code == 200
+
+
+def test_commands_need_the_token_and_pages_of_other_sites_cannot_send_them(client: httpx.Client) -> None:
+    path = "/api/v1/pipelines/shop/nothing"
+    assert client.post(path).status_code == 401
+    assert client.post(path, headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert client.post(path, headers=BEARER).status_code == 404
+    assert client.post("/api/v1/pipelines/other/pause", headers=BEARER).status_code == 404
+    client.post("/login", data={"token": TOKEN})
+    assert client.post(path).status_code == 404
+    assert client.post(path, headers={"Origin": "http://evil.example"}).status_code == 403
+    assert client.post(path, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert client.post("/login", data={"token": TOKEN}, headers={"Origin": "http://evil.example"}).status_code == 403
+    for method in ("PUT", "DELETE", "OPTIONS", "TRACE"):
+        assert client.request(method, path, headers=BEARER).status_code == 405
+
+
+def test_oversized_requests_are_refused(client: httpx.Client) -> None:
+    path, long = "/api/v1/pipelines/shop/pause", b"x" * (LONGEST_BODY + 1)
+    assert client.post(path, headers=BEARER, content=long).status_code == 413
+    assert client.post(path, headers=BEARER, content=iter([long])).status_code == 413  # chunked: it names no length
+    assert client.post("/login", content=iter([long])).status_code == 413
+    # more than 64 KiB, in pieces, are refused by h11 before all has come, so that the answer may not arrive
+    assert client.get("/healthz", headers={"X": "x" * 50_000}).status_code == 431
+    assert client.get("/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/static/../server.py", "/static/%2e%2e/server.py", "/static/..%2fserver.py", "/static//etc/passwd"),
+        *("/static/....//server.py", "/static/style.css%00.js", "/pipelines/../../etc/passwd", "//etc/passwd"),
+        *("/pipelines/shop%2f..%2fx", "/api/v1/pipelines/shop/../../../healthz", "/static/", "/pipelines/"),
+        *("/login/../metrics", "/healthz/../metrics", "/static/../metrics", "http://127.0.0.1/metrics/../static"),
+    ],
+)
+def test_tricks_with_paths_lead_nowhere(guarded: httpx.Client, path: str) -> None:
+    parts = urlsplit(str(guarded.base_url))
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+    connection.putrequest("GET", path, skip_host=True)  # as it is: httpx would shorten it
+    connection.putheader("Host", "localhost")
+    connection.endheaders()
+    answer = connection.getresponse()
+    assert answer.status in (401, 404)
+    assert b"import" not in answer.read()
+    connection.close()
+
+
+def test_answers_tell_browsers_what_they_may_do(client: httpx.Client) -> None:
+    headers = client.get("/pipelines/shop").headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
+    assert "server" not in headers
+    assert client.get("/healthz", headers={"Host": "evil.example"}).headers["x-frame-options"] == "DENY"
+
+
+def test_it_speaks_tls(tmp_path: Path, token_file: Path) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("127.0.0.1")
+    certificate, key = tmp_path / "page.pem", tmp_path / "page.key"
+    certificate.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    key.write_bytes(issued.private_key_pem.bytes())
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with serving(tmp_path, Listening("127.0.0.1:0", token_file, certificate=certificate, key=key), context) as client:
+        assert client.get("/healthz").status_code == 200
+        assert "Secure" in client.post("/login", data={"token": TOKEN}).headers["set-cookie"]
+
+
+def test_an_address_that_is_taken_is_named(tmp_path: Path, open_client: httpx.Client) -> None:
+    port = urlsplit(str(open_client.base_url)).port
+    with pytest.raises(TowpathError, match="cannot listen at"), serving(tmp_path, Listening(f"127.0.0.1:{port}")):
+        pass
+
+
+def test_options_that_listen_for_nothing_are_a_mistake(tmp_path: Path, token_file: Path) -> None:
+    file = write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"])
+    for option, value in (("--token-file", str(token_file)), ("--host", "towpath.example")):
+        command = [TOWPATH, "run", file, option, value]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, f"{option} belongs to --listen" in done.stderr) == (2, True)
+
+
+def test_the_server_ends_with_its_threads(tmp_path: Path) -> None:
+    with serving(tmp_path, Listening("127.0.0.1:0")) as client, client.stream("GET", "/api/v1/events") as stream:
+        assert next(stream.iter_lines())
+        assert "server" in {thread.name for thread in threading.enumerate()}
+    assert "server" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_too_many_that_follow_at_once_are_refused(open_client: httpx.Client) -> None:
+    url = str(open_client.base_url)
+    with ExitStack() as stack:
+        connections = [stack.enter_context(connect(url, "/updates")) for _ in range(MOST_CLIENTS + 20)]
+        answers = [connection.recv(1 << 16).split(b"\r\n", 1)[0] for connection in connections]
+        assert Counter(answers) == {b"HTTP/1.1 200 OK": MOST_CLIENTS, b"HTTP/1.1 503 Service Unavailable": 20}
+        refused = open_client.get("/updates")
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
+        assert refused.json() == {"error": "200 clients follow already; close a page, or try again later"}
+        assert open_client.get("/api/v1/pipelines").status_code == 200
+    until("place", lambda: open_client.head("/healthz") and "towpath_clients 0.0" in open_client.get("/metrics").text)
+
+
+def test_too_many_connections_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 20)
+    monkeypatch.setattr(connections, "_MOST_REFUSED", 5)
+    with serving(tmp_path, Listening("127.0.0.1:0")) as client, ExitStack() as stack:
+        parts = urlsplit(str(client.base_url))
+        silent = [stack.enter_context(connect(str(client.base_url), "", "")) for _ in range(20)]
+        refused = client.get("/healthz")
+        assert refused.status_code == 503
+        assert refused.json() == {"error": "20 connections are open; try again later"}
+        silent += [stack.enter_context(connect(str(client.base_url), "", "")) for _ in range(10)]
+        with socket.create_connection((parts.hostname, parts.port)) as further:
+            assert further.recv(1) == b""  # closed without an answer
+        for connection in silent:
+            connection.close()
+        until("place", lambda: client.get("/healthz").status_code == 200)
+
+
+def test_who_sends_slowly_or_reads_nothing_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 1)
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    with serving(tmp_path, Listening("127.0.0.1:0", token)) as client, ExitStack() as stack:
+        url = str(client.base_url)
+        for part in SLOW_PARTS:
+            connection = stack.enter_context(connect(url, "/healthz", part))
+            connection.settimeout(10)
+            words = connection.makefile("rb").read()  # to the end: it is closed
+            assert words.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+            assert b"has to come whole within" in words
+        again = stack.enter_context(connect(url, "/healthz"))  # a second request of one connection, byte by byte
+        with pytest.raises(OSError, match=r"reset|Broken pipe"):
+            for byte in WHOLE * 100:
+                again.sendall(byte.encode())
+                time.sleep(0.05)
+        unread = stack.enter_context(connect(url, "/static/uPlot.min.js", WHOLE * 50, receive=2304))
+        listening = urlsplit(url).port
+        until("end of who reads nothing", lambda: not established(listening, unread.getsockname()[1]), 20)
+        gone = connect(url, "/healthz", SLOW_PARTS[-1])
+        gone.close()
+        assert client.get("/healthz").status_code == 200
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("uvicorn")] == []
+
+
+def established(listening: int | None, port: int) -> bool:
+    """Whether the server has the connection of a client's port."""
+    ends = [(c.laddr.port, c.raddr.port) for c in psutil.Process().net_connections("tcp") if c.raddr]
+    return (listening, port) in ends
+
+
+def test_looks_and_clients_leave_nothing_behind(tmp_path: Path) -> None:
+    """An hour of looks in seconds, some clients that stay and many that come and go: what stays is the history."""
+    board = Board()
+    with opened(pipeline_file(tmp_path)) as session:
+        report = add(board, session, lambda: None).nothing()
+        listening = Listening("127.0.0.1:0")
+        with served(board, access_of(listening), Settings(listening, 60)) as url, following(url, "/updates", 20):
+
+            def look(times: int) -> int:
+                for number in range(times):
+                    board.publish(report | {"trouble": [f"{number} {'x' * 2000}"]})
+                    if number % 10 == 0:
+                        with connect(url, "/api/v1/events") as connection:
+                            connection.recv(1)
+                        until("end of the client", lambda: board.updates.clients == 20, every=0.001)
+                gc.collect()
+                return tracemalloc.get_traced_memory()[0]
+
+            tracemalloc.start()
+            try:
+                look(300)
+                before = look(300)
+                grown = look(1200) - before
+            finally:
+                tracemalloc.stop()
+    assert grown < 1200 * 400, f"{grown:,} bytes"  # of each look, a sample

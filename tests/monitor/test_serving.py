@@ -1,0 +1,173 @@
+"""Page, API and metrics of a real pipeline: what the description and the table of metrics say is what is served."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.conftest import MakePipeline
+from tests.support import api
+from tests.support.awaited import until
+from tests.support.pipeline import TOWPATH, Pipeline, Settings
+from tests.support.served import Served, served
+from towpath.monitor.metrics import OWN, ROWS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+#: Metrics of what this pipeline does not do: it copies nothing by now, has no replay, and none of the services.
+ELSEWHERE = re.compile(r"towpath_(copy_(?!done$)|replay_|verify_|dead_letters_by_cause|unprotected_|compaction_report)")
+
+
+@pytest.fixture(scope="module")
+def names() -> set[str]:
+    return {row.name for row in ROWS} | {name for name, _, _, _ in OWN}
+
+
+def test_the_table_of_metrics_is_the_one_in_the_code() -> None:
+    rows = re.findall(r"^\| `(towpath_\w+)` \| (\w+) \| (.*?) \|$", PAGE, re.MULTILINE)
+    described = {name: (kind, [cell.strip() for cell in rest.split("|")]) for name, kind, rest in rows}
+    for row in ROWS:
+        shown = f"{row.name}_info" if row.kind == "info" else row.name
+        labels = ", ".join(f"`{label}`" for label in row.labels)
+        assert described.pop(shown) == (row.kind, [labels, row.unit, row.help])
+    assert {name: (kind, cells) for name, kind, *cells in OWN} == {n: (k, c) for n, (k, c) in described.items()}
+    assert [row.name for row in ROWS if (row.kind == "counter") != row.name.endswith("_total")] == []
+
+
+def test_the_description_says_what_is_in_each_object() -> None:
+    assert api.vague(api.API) == []
+    with pytest.raises(AssertionError, match=r"\$\.lag: Additional properties"):
+        lag = {"records": 0, "seconds": 0.0, "capture_seconds": 0.0, "apply_seconds": 0.0, "more": 1}
+        api.refuse({"lag": lag}, "Pipeline")
+
+
+@pytest.fixture
+def running(make_pipeline: MakePipeline, tmp_path: Path) -> Iterator[tuple[Pipeline, Served]]:
+    pipeline = make_pipeline(Settings(partitions=1, extra="[log]\ncompact = true\n[run]\ncompact = false"))
+    pipeline.source("a").insert_many([{"_id": n, "text": "x" * 100} for n in range(500)])
+    pipeline.deploy()
+    pipeline.wait()
+    with served(tmp_path, "run", pipeline.file, "--json") as run:
+        yield pipeline, run
+
+
+@pytest.mark.servers
+def test_api_and_metrics_are_as_described(running: tuple[Pipeline, Served], names: set[str]) -> None:
+    pipeline, run = running
+    path, client = f"/api/v1/pipelines/{pipeline.name}", run.client
+    until("pipeline that is ready", lambda: client.get("/readyz").status_code == 200)
+    command(client, path, "verify", "same: 500 documents compared")
+    pipeline.destination("a").update_one({"_id": 7}, {"$set": {"text": 5}})
+    command(client, path, "verify", "not the same")
+    until("difference", lambda: client.get(f"{path}/verdict").json()["differences"])
+    command(client, path, "cutover-dry-run", "not started")
+    for part, name in (
+        *(("", "Pipeline"), ("/verdict", "Verification"), ("/gate", "Gate"), ("/dead-letters", "DeadLetters")),
+        ("/history", "History"),
+    ):
+        api.refuse(client.get(path + part).json(), name)
+    short = client.get("/api/v1/pipelines").json()["pipelines"]
+    api.refuse(short[0], "Short")
+    (difference,) = client.get(f"{path}/verdict").json()["differences"]
+    assert difference["paths"] == [["text", json.dumps("x" * 100), "5"]] or difference["kind"] == "different"
+    gate = client.get(f"{path}/gate").json()
+    assert {"connectors", "verified"} <= {check["name"] for check in gate["checks"]}
+    assert {"metadata", "late writes"} <= {check["name"] for check in gate["dry_run"]["checks"]}
+    command(client, path, "repair", "1 repaired, 0 left")
+    until("end of the difference", lambda: not client.get(f"{path}/verdict").json()["differences"])
+    events = client.get(path).json()["events"]
+    assert any("is running" in event["words"] for event in events)
+    assert client.post(f"{path}/cutover").status_code == 404  # only its dry run is here
+    served_metrics(client, pipeline, names)
+
+
+def served_metrics(client: httpx.Client, pipeline: Pipeline, names: set[str]) -> None:
+    families = {family.name: family for family in text_string_to_metric_families(client.get("/metrics").text)}
+    ours = {name.removesuffix("_total"): family for name, family in families.items() if name.startswith("towpath")}
+    assert all(family.documentation for family in ours.values())
+    expected = {name.removesuffix("_total") for name in names if not ELSEWHERE.match(name)}
+    assert {name.removesuffix("_info") for name in ours} == expected
+    values = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in ours.values()
+        for sample in family.samples
+    }
+    expected_values = {
+        ("towpath_pipeline_state", "running"): 1,
+        ("towpath_verdict_differences", "last", "different"): 0,
+        ("towpath_verdict_clean", "full"): 0,  # before it was repaired
+        ("towpath_dead_letters",): 0,
+    }
+    assert {key: values[key[0], *sorted([pipeline.name, *key[1:]])] for key in expected_values} == expected_values
+    assert sum(value for key, value in values.items() if key[0] == "towpath_sink_records_total") >= 500
+    assert "process_cpu_seconds" in families
+
+
+def command(client: httpx.Client, path: str, name: str, words: str) -> None:
+    """Start a command, and wait until it has ended with these words."""
+    started = client.post(f"{path}/{name}")
+    assert started.status_code == 202, started.text
+    api.refuse(started.json(), "Command")
+    if name == "verify":
+        assert client.post(f"{path}/{name}").status_code == 409
+
+    def ended() -> bool:
+        last = client.get(path).json()["commands"][-1]
+        return last["verb"] == name and last["ended"] is not None and words in last["words"]
+
+    until(f"{name} that says {words!r}", ended, every=0.3)
+
+
+@pytest.mark.servers
+def test_events_tell_of_each_look(running: tuple[Pipeline, Served]) -> None:
+    pipeline, run = running
+    shorts = []
+    with run.client.stream("GET", "/api/v1/events", params={"pipeline": pipeline.name}) as stream:
+        for line in stream.iter_lines():
+            if line.startswith("data: ") and '"lag_seconds"' in line:
+                shorts.append(json.loads(line.removeprefix("data: ")))
+            if len({short["at"] for short in shorts}) > 2:
+                break
+    api.refuse(shorts[-1], "Short")
+    assert run.client.get("/api/v1/events", params={"pipeline": "other"}).status_code == 404
+
+
+@pytest.mark.servers
+def test_several_pipelines_are_shown_that_nobody_supervises(pipeline: Pipeline, tmp_path: Path) -> None:
+    pipeline.source("a").insert_one({"_id": 1})
+    pipeline.deploy()
+    other = tmp_path / "other.toml"
+    other.write_text(pipeline.file.read_text().replace(f'name = "{pipeline.name}"', 'name = "other"'))
+    other.chmod(0o600)
+    with served(tmp_path, "monitor", pipeline.file, other) as monitor:
+
+        def states() -> dict[str, str]:
+            return {each["name"]: each["state"] for each in monitor.client.get("/api/v1/pipelines").json()["pipelines"]}
+
+        until("states of both", lambda: states() == {pipeline.name: "running", "other": "missing"})
+        page = monitor.client.get("/").text
+        assert page.index(f"/pipelines/{pipeline.name}") < page.index("/pipelines/other")
+        assert monitor.client.get("/readyz").status_code == 503
+        whole = monitor.client.get(f"/api/v1/pipelines/{pipeline.name}").json()
+        api.refuse(whole, "Pipeline")
+        assert whole["supervisor"] is None
+        assert any("is running" in event["words"] for event in whole["events"])
+
+
+@pytest.mark.servers
+def test_without_listen_nothing_listens(pipeline: Pipeline, tmp_path: Path) -> None:
+    pipeline.source("a").insert_one({"_id": 1})
+    pipeline.deploy()
+    out = tmp_path / "out"
+    with out.open("w") as stream, subprocess.Popen([TOWPATH, "run", pipeline.file], stdout=stream) as process:
+        until("pipeline that runs", lambda: "is running" in out.read_text())
+        listening = [c for c in psutil.Process(process.pid).net_connections() if c.status == psutil.CONN_LISTEN]
+        process.terminate()
+    assert listening == []

@@ -1,0 +1,52 @@
+"""The commands that a page of the documentation shows, and whether what they print is what it shows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command after `$`, and the lines that the page shows below it."""
+
+    text: str
+    output: list[str]
+
+
+def commands(page: str) -> list[Command]:
+    """All commands of a page's `console` blocks."""
+    found: list[Command] = []
+    for block in re.findall(r"^```console\n(.*?)^```", page, re.M | re.S):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append(Command(line[2:], []))
+            elif line.strip():
+                found[-1].output.append(line)
+    return found
+
+
+def differs(shown: list[str], printed: str) -> str | None:
+    """The first line of a page that a command did not print, in this order.
+
+    A line `…` stands for any lines. Numbers, also times and ports, may be others, and so may the width of columns.
+    """
+    lines = iter([alike(line) for line in printed.splitlines() if line.strip()])
+    loose = False
+    for line in shown:
+        if line.strip() == "…":
+            loose = True
+            continue
+        for other in lines:
+            if other == alike(line):
+                break
+            if not loose:
+                return line
+        else:
+            return line
+        loose = False
+    return None if loose else next(lines, None)
+
+
+def alike(line: str) -> str:
+    return " ".join(re.sub(r"\d[\d,.:]*", "0", line).split())

@@ -1,0 +1,52 @@
+"""`towpath run --listen` and `towpath monitor` as processes, and their clients."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.support.awaited import until
+from tests.support.pipeline import TOWPATH
+
+TOKEN = "0123456789abcdef-token"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    process: subprocess.Popen[bytes]
+    url: str
+    client: httpx.Client
+    """Brings the token."""
+
+
+@contextmanager
+def served(folder: Path, verb: str, *arguments: str | Path) -> Iterator[Served]:
+    """The command, which serves at a free port with `TOKEN`, until the end of the `with`; it fails if it complained."""
+    token, out, errors = folder / "token", folder / f"{verb}.out", folder / f"{verb}.err"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    command = [TOWPATH, verb, *arguments, "--listen", "127.0.0.1:0", "--token-file", token]
+    with out.open("w") as stdout, errors.open("w") as stderr:
+        process = subprocess.Popen(command, stdout=stdout, stderr=stderr)
+        try:
+            found = until("address that is served", lambda: _url(process, errors))
+            with httpx.Client(base_url=found, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30) as client:
+                yield Served(process, found, client)
+            process.terminate()
+            process.wait(30)
+        finally:
+            process.kill()
+            process.wait()
+    assert errors.read_text().splitlines() == [f"serving {found}"]
+
+
+def _url(process: subprocess.Popen[bytes], errors: Path) -> str | None:
+    assert process.poll() is None, errors.read_text()
+    found = re.search(r"serving (http\S+)", errors.read_text())
+    return found[1] if found else None

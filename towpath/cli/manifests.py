@@ -1,0 +1,114 @@
+"""`towpath manifests`"""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from towpath.cli.options import FOLDER, opened, pipeline_argument, say
+from towpath.config import loading
+from towpath.deploy import credentials
+from towpath.deploy.inventory import Inventory
+from towpath.errors import ConnectUnreachable, TowpathError
+from towpath.manifests import connect, monitoring, run
+from towpath.manifests.options import Options, Plan, PluginArchive
+from towpath.manifests.text import as_yaml
+from towpath.session import Session
+
+_VERSION = version("towpath")
+
+
+@click.command()
+@pipeline_argument
+@click.option("--namespace", help="Namespace of the resources; default: where they are applied.")
+@click.option("--image", default=f"towpath:{_VERSION}", help="Image of the tool.")
+@click.option(
+    "--connect-image",
+    default=f"towpath-strimzi:{_VERSION}",
+    help="Image of the workers: Strimzi's with the plugin. With --plugin: where Strimzi pushes what it builds.",
+)
+@click.option("--plugin", metavar="URL", help="Let Strimzi build the image, with the plugin archive at this URL.")
+@click.option("--plugin-sha512", metavar="SUM", help="Checksum of the archive (sha512sum).")
+@click.option("--push-secret", metavar="SECRET", help="Secret with the login for the registry of --connect-image.")
+@click.option(
+    "--connect", "connect_name", metavar="NAME", help="Name of the KafkaConnect; default: from [connect] url."
+)
+@click.option("--output", type=FOLDER, help="Write a file for each part into this folder, and print nothing.")
+@click.option(
+    "--credentials",
+    "credentials_file",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    help="Only write the file with URIs and passwords for the workers, to put it into their Secret; - prints it.",
+)
+def manifests(
+    file: Path,
+    namespace: str | None,
+    image: str,
+    connect_image: str,
+    plugin: str | None,
+    plugin_sha512: str | None,
+    push_secret: str | None,
+    connect_name: str | None,
+    output: Path | None,
+    credentials_file: Path | None,
+) -> None:
+    """Print PIPELINE as resources of Kubernetes, in YAML, for Strimzi's operator.
+
+    Run it where both clusters can be reached, and again after each change of the file; then apply what it prints. It
+    prints a KafkaConnect, the KafkaConnectors with the configurations that `deploy` would send, `towpath run` with its
+    page, and what Prometheus' operator needs. Topics are not among them: `deploy` creates them. No resource holds a
+    secret: they name the Secrets that you create.
+
+    Exit codes: 0 printed or written; 2 it cannot be done.
+    """
+    if bool(plugin) != bool(plugin_sha512) or (push_secret and not plugin):
+        raise click.UsageError("--plugin and --plugin-sha512 go together, and --push-secret goes with them")
+    archive = PluginArchive(plugin, plugin_sha512, push_secret) if plugin and plugin_sha512 else None
+    with opened(file) as session:
+        inventory = Inventory(session.pipeline, session.connect, session.topics)
+        if credentials_file is not None:
+            _write_credentials(inventory, credentials_file)
+            return
+        text = file.read_text(encoding="utf-8")
+        options = Options(namespace, image, connect_image, archive, connect_name)
+        plan = Plan(session.pipeline, loading.as_written(text, file), text, options)
+        plan.refuse()
+        _look_at_connect(session, inventory)
+        parts = {
+            "connect": list(connect.cluster(plan)),
+            "connectors": list(connect.connectors(plan, inventory.desired)),
+            "run": list(run.resources(plan)),
+            "monitoring": list(monitoring.resources(plan)),
+        }
+    if output is None:
+        click.echo(as_yaml(resource for part in parts.values() for resource in part), nl=False)
+        return
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, resources in parts.items():
+            (output / f"{name}.yaml").write_text(as_yaml(resources), encoding="utf-8")
+    except OSError as error:
+        raise TowpathError(f"cannot write to {output}: {error.strerror}") from error
+    say(f"wrote {', '.join(f'{name}.yaml' for name in parts)} to {output}")
+
+
+def _look_at_connect(session: Session, inventory: Inventory) -> None:
+    """Without an answer of Connect, the connectors are those of a first deployment: none is in a resnapshot."""
+    try:
+        _ = inventory.deployed
+    except ConnectUnreachable:
+        say(f"nobody answers at {session.connect.url} yet: these are the connectors of a first deployment")
+        names = (*session.pipeline.connectors, session.pipeline.whole_source_connector)
+        inventory.deployed = dict.fromkeys(names)
+
+
+def _write_credentials(inventory: Inventory, file: Path) -> None:
+    sets = (inventory.source.replica_set.name, inventory.destination.replica_set.name)
+    text = credentials.properties(inventory.pipeline, *sets)
+    if str(file) == "-":
+        click.echo(text, nl=False)
+        return
+    credentials.write(file, text)
+    say(f"wrote {file}, which only you can read; it belongs into the Secret {inventory.pipeline.name}-workers")

@@ -1,0 +1,38 @@
+"""A plan as an HTML page: figures, collections, findings, and the commands to run next."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from towpath.cli import report
+from towpath.mongo.uri import without_credentials
+from towpath.planning.decide import Plan
+from towpath.planning.render import HEADINGS, headline, rows, sections
+from towpath.text import utc
+
+
+def write_report(place: Path, plan: Plan) -> None:
+    """Write the page. Raises `TowpathError` when it cannot be written."""
+    pipeline = plan.facts.pipeline
+    report.write(
+        place,
+        "plan",
+        name=pipeline.name,
+        headline=headline(plan),
+        mark="bad" if plan.errors else "same",
+        facts={
+            "planned": utc(time.time()),
+            "source": without_credentials(pipeline.source_uri),
+            "destination": without_credentials(pipeline.destination_uri),
+            "Kafka": pipeline.bootstrap,
+            "Kafka Connect": pipeline.connect_url,
+            "includes": ", ".join(pipeline.include),
+            "leaves out": ", ".join(pipeline.exclude),
+        },
+        sections=list(sections(plan)),
+        headings=HEADINGS,
+        rows=rows(plan),
+        findings=plan.findings,
+        commands=plan.commands,
+    )

@@ -1,0 +1,106 @@
+"""Commands that the page and the API may start: verbs of the command line, as child processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from towpath.events import BadLine, CutoverNote, Difference, Gate, Repaired, Reread, Verdict, parse
+from towpath.monitor.board import Board, Command, Shown
+from towpath.supervisor.children import Child, end
+from towpath.text import counted
+
+#: Name → verb and options. The cutover itself is not among them: it stays on the command line.
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "pause": ("pause",),
+    "resume": ("resume",),
+    "restart": ("restart",),
+    "verify": ("verify", "--json"),
+    "repair": ("repair", "--json"),
+    "repair-dead-letters": ("repair", "--dead-letters", "--json"),
+    "cutover-dry-run": ("cutover", "--dry-run", "--json"),
+}
+_TICK = 0.2  # seconds
+_GRACE = 10.0  # seconds in which a command may end with the server
+
+
+class Running(Exception):
+    """The same command runs for this pipeline."""
+
+
+@dataclass(slots=True)
+class Commands:
+    """Used in the server's event loop, whose thread the children die with."""
+
+    board: Board
+    _children: dict[tuple[str, str], Child] = field(default_factory=dict)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def start(self, shown: Shown, name: str) -> Command:
+        """Start a command of a pipeline. Raises `Running`."""
+        pipeline, verb = shown.report["name"], COMMANDS[name][0]
+        if (pipeline, verb) in self._children:
+            raise Running(f"`towpath {verb}` of {pipeline} was started here and has not ended")
+        child = Child.start(verb, [shown.report["file"], *COMMANDS[name][1:]])
+        self._children[pipeline, verb] = child
+        command = Command(name, began=round(time.time(), 3), words="started")
+        shown.commands.append(command)
+        task = asyncio.get_running_loop().create_task(self._follow(shown, command, child))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self.board.refresh(pipeline)
+        return command
+
+    async def _follow(self, shown: Shown, command: Command, child: Child) -> None:
+        name, is_json = shown.report["name"], "--json" in COMMANDS[command.verb]
+        counts = {"differences": 0, "documents": 0}
+        has_ended = False
+        while not has_ended:
+            has_ended = child.exit_status is not None
+            before = command.words
+            for line in child.lines():
+                if line.stream == "err" or not is_json:
+                    command.words = line.shown if line.text.strip() else command.words
+                else:
+                    _read(command, line.text, counts)
+            if command.words != before:
+                self.board.refresh(name)
+            if not has_ended:
+                await asyncio.sleep(_TICK)
+        command.exit, command.ended = child.exit_status, round(time.time(), 3)
+        if command.exit and not (is_json and command.exit == 1):
+            command.words = child.end_reason
+        del self._children[name, child.verb]
+        shown.hurry()
+        self.board.refresh(name)
+
+    def close(self) -> None:
+        """Interrupt what still runs."""
+        for task in self._tasks:
+            task.cancel()
+        end(list(self._children.values()), _GRACE)
+
+
+def _read(command: Command, text: str, counts: dict[str, int]) -> None:
+    try:
+        event = parse(text)
+    except BadLine:
+        command.words = "printed a line that cannot be read"
+        return
+    match event:
+        case Difference():
+            counts["differences"] += 1
+            command.words = f"{counted(counts['differences'], 'difference')} so far"
+        case Verdict():
+            command.words = f"{event.verdict}: {counted(event.compared, 'document')} compared in {event.seconds:.1f} s"
+        case Reread():
+            counts["documents"] += 1
+            command.words = f"{counted(counts['documents'], 'document')} so far"
+        case Repaired():
+            command.words = f"{event.mended:,} repaired, {event.left:,} left, in {event.seconds:.1f} s"
+        case Gate():
+            command.checks = [asdict(check) for check in event.checks]
+        case CutoverNote():
+            command.words = event.words or command.words

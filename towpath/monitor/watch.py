@@ -1,0 +1,138 @@
+"""Looks at pipelines again and again: in the supervisor's own pace, or in a thread for each without a supervisor."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from towpath.errors import TowpathError, fields
+from towpath.events import Gap, Note, State
+from towpath.log import bounds
+from towpath.monitor.board import Board
+from towpath.monitor.reporter import Known, Reporter
+from towpath.session import TROUBLE, Session, opened
+from towpath.status.collector import read_status
+from towpath.supervisor.children import Events
+from towpath.supervisor.supervisor import Supervisor
+
+_INTERVAL = 2.0  # seconds, as of the supervisor
+_LAST_LOOK = 5.0  # seconds in which a look may end
+
+
+def add(board: Board, session: Session, hurry: Callable[[], None]) -> Reporter:
+    """Show the pipeline, of which nothing is known yet. `hurry` makes the next look come at once."""
+    reporter = Reporter(session)
+
+    def hurry_all() -> None:
+        reporter.hurry()
+        hurry()
+
+    board.add(session.pipeline, reporter.nothing(), hurry_all)
+    return reporter
+
+
+@dataclass(slots=True)
+class SupervisorWatch:
+    """Publishes what a supervisor reads: its `watch`."""
+
+    board: Board
+    reporter: Reporter
+
+    def __call__(self, supervisor: Supervisor) -> None:
+        if supervisor.unreachable or supervisor.status is None:
+            self.board.publish(self.reporter.failure(supervisor.unreachable))
+            return
+        self.board.publish(self.reporter.report(supervisor.status, supervisor.look_began, _known(supervisor)))
+
+
+def _known(supervisor: Supervisor) -> Known:
+    return Known(
+        supervisor.verdict_context,
+        [change.as_json() for change in supervisor.ddl],
+        supervisor.log.as_json() if supervisor.log else None,
+        {
+            "seconds": round(time.monotonic() - supervisor.since, 1),
+            "restarts": dict(supervisor.restarts),
+            "remedies": dict(supervisor.remedies),
+            "refused_documents": supervisor.dead_letters.remaining,
+            "repaired_documents": supervisor.dead_letters.repaired,
+            "services": [
+                {"verb": service.verb, "running": service.child is not None, "report": service.last_report}
+                for service in supervisor.services.services
+            ],
+        },
+    )
+
+
+@dataclass(slots=True)
+class Watch:
+    """Looks at one pipeline that another process supervises, or nobody."""
+
+    board: Board
+    session: Session
+    reporter: Reporter = field(init=False)
+    events: Events = field(init=False)
+    stopped: bool = False
+    _wake: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        name = self.session.pipeline.name
+        self.reporter = add(self.board, self.session, self._wake.set)
+        self.events = Events(lambda event: self.board.event(name, event))
+
+    def run(self) -> None:
+        """Look every `_INTERVAL` until it is stopped."""
+        while not self.stopped:
+            self._wake.clear()
+            began = time.monotonic()
+            self._look(began)
+            self._wake.wait(max(0.1, _INTERVAL - (time.monotonic() - began)))
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._wake.set()
+
+    def _look(self, began: float) -> None:
+        try:
+            status = read_status(self.session.pipeline, self.session.connect, self.session.topics)
+        except TROUBLE as error:
+            words = f"{error}; retrying until it answers"
+            self.events.report_state(Note(event="away", about="look", words=words, error=fields(error)))
+            self.board.publish(self.reporter.failure(error))
+            return
+        self.events.report_state(Note(event="back", about="look"), "Kafka and Connect answer again")
+        copying = status.state == "running" and not status.snapshot_done
+        words = f"{status.name} is {status.state}{'; the copy is under way' if copying else ''}"
+        self.events.report_state(State(words=words, state=status.state))
+        breaks = bounds.describe(status.breaks) if status.breaks else ""
+        self.events.report_state(Gap(words=breaks, log_breaks=[gap.as_json() for gap in status.breaks]))
+        self.board.publish(self.reporter.report(status, began))
+
+
+@contextmanager
+def watched(board: Board, files: Iterable[Path]) -> Iterator[Callable[[], None]]:
+    """Show the pipelines; yields a function that starts to look at them. Raises `BadPipelineFile`."""
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(opened(file)) for file in files]
+        names = [session.pipeline.name for session in sessions]
+        if again := [name for name in names if names.count(name) > 1]:
+            raise TowpathError(f"two of the files are of a pipeline {again[0]}", "give each pipeline once")
+        watches = [Watch(board, session) for session in sessions]
+        threads = [threading.Thread(target=watch.run, daemon=True) for watch in watches]
+
+        def start() -> None:
+            for thread in threads:
+                thread.start()
+
+        try:
+            yield start
+        finally:
+            for watch in watches:
+                watch.stop()
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join(_LAST_LOOK)

@@ -1,0 +1,1 @@
+"""What a migration needs, before anything is made: gather facts, decide in pure functions, render."""

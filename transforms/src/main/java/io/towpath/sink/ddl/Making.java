@@ -1,0 +1,204 @@
+package io.towpath.sink.ddl;
+
+import com.mongodb.MongoCommandException;
+import com.mongodb.MongoException;
+import com.mongodb.MongoNamespace;
+import com.mongodb.client.MongoClient;
+import io.towpath.net.ServerError;
+import io.towpath.record.SchemaChange;
+import io.towpath.record.SchemaChange.Kind;
+import io.towpath.sink.ddl.Step.Decision;
+import io.towpath.sink.ddl.Step.Noted;
+import io.towpath.sink.ddl.Step.Progress;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Set;
+import java.util.function.BooleanSupplier;
+import java.util.function.Predicate;
+import org.bson.BsonBinary;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Makes one schema change at the destination, as often as its server has trouble that passes. It may be done by two tasks at once, and again
+ * after a crash: it plans with what it finds, and each command names the collection that it is meant for.
+ */
+final class Making {
+    /** What a change may be left out from. */
+    static final Set<State> UNDECIDED = EnumSet.of(State.WAITING, State.HELD, State.REFUSED);
+
+    private static final Set<State> OPEN = EnumSet.complementOf(EnumSet.copyOf(State.OVER));
+    private static final Logger LOG = LoggerFactory.getLogger(Making.class);
+    private static final long SHORTEST_MS = 50;
+    private static final long LONGEST_MS = 5_000;
+    /** The first version in which commands name the collection that they are meant for. */
+    private static final int FENCES = 6;
+
+    private final ChangeStore store;
+    private final MongoClient client;
+    private final SchemaChanges.Settings settings;
+    private final Arrival arrival;
+    private final Predicate<RuntimeException> isTransient;
+    private final BooleanSupplier isClosed;
+    private final SchemaChange change;
+    private final Names names;
+
+    Making(
+            ChangeStore store,
+            MongoClient client,
+            SchemaChanges.Settings settings,
+            Arrival arrival,
+            Set<String> topics,
+            Predicate<RuntimeException> isTransient,
+            BooleanSupplier isClosed) {
+        this.store = store;
+        this.client = client;
+        this.settings = settings;
+        this.arrival = arrival;
+        this.isTransient = isTransient;
+        this.isClosed = isClosed;
+        this.change = Plan.asRead(arrival.barrier().change(), topics);
+        this.names = new Names(settings.renamed());
+    }
+
+    /** Returns whether the change is made now. It is not when it is held or refused, or when another task has to make it. */
+    boolean run() {
+        String trouble = "";
+        for (long pauseMs = SHORTEST_MS; !isClosed.getAsBoolean(); pauseMs = Math.min(LONGEST_MS, 2 * pauseMs)) {
+            try {
+                Progress progress = store.find(Set.of(change.id())).get(change.id());
+                boolean isOver = progress == null || State.OVER.contains(progress.state());
+                if (isOver || !isStillOurs()) return false;
+                if (!trouble.isEmpty() && progress.decision() == Decision.SKIP) {
+                    store.move(change.id(), OPEN, State.SKIPPED, trouble);
+                    return false;
+                }
+                if (!trouble.equals(progress.reason()) && !trouble.isEmpty())
+                    store.move(change.id(), Set.of(progress.state()), progress.state(), trouble);
+                Outcome outcome = attempt(progress);
+                if (outcome != Outcome.AGAIN) return outcome == Outcome.MADE;
+            } catch (MongoException error) {
+                if (isClosed.getAsBoolean()) return false;
+                if (!passes(error)) return refuse(words(error), null) == Outcome.MADE;
+                if (trouble.isEmpty())
+                    LOG.warn("cannot make schema change {}, retrying: {}", change.id(), words(error));
+                trouble = words(error);
+            } catch (RuntimeException error) {
+                if (isClosed.getAsBoolean()) return false;
+                LOG.error("schema change {}", change.id(), error);
+                return refuse(error.toString(), null) == Outcome.MADE;
+            }
+            if (!slept(pauseMs)) return false;
+        }
+        return false;
+    }
+
+    private enum Outcome {
+        MADE,
+        NOT_MADE,
+        /** The destination is not as it was found. */
+        AGAIN
+    }
+
+    private Outcome attempt(Progress progress) {
+        MongoNamespace namespace = names.of(change.namespace());
+        boolean isRename = change.kind() == Kind.RENAME;
+        Described present = Described.of(client, namespace);
+        Described target = isRename ? Described.of(client, names.of(change.to())) : null;
+        boolean drops = settings.drops() || settings.replays() || progress.decision() == Decision.APPLY;
+        Plan.Situation now =
+                new Plan.Situation(change, names, present, target, progress.noted(), drops, settings.replays());
+        Plan plan = Plan.of(now);
+        if (plan instanceof Plan.Held) {
+            store.move(
+                    change.id(),
+                    OPEN,
+                    State.HELD,
+                    "it drops a collection with about %d documents"
+                            .formatted(client.getDatabase(namespace.getDatabaseName())
+                                    .getCollection(namespace.getCollectionName())
+                                    .estimatedDocumentCount()));
+            return Outcome.NOT_MADE;
+        }
+        if (plan instanceof Plan.Refused refused) return refuse(refused.reason(), refused.mend());
+        List<Command> commands = ((Plan.Commands) plan).commands();
+        if (!commands.isEmpty() && progress.noted() == null) {
+            Noted met = new Noted(uuid(present), uuid(target));
+            if (!store.begin(change.id(), progress.state(), met)) return Outcome.AGAIN;
+        }
+        for (Command command : commands) {
+            if (!isStillOurs()) return Outcome.NOT_MADE;
+            try {
+                send(command);
+            } catch (MongoException error) {
+                if (passes(error)) throw error;
+                return refuse(
+                        words(error),
+                        change.kind() == Kind.CREATE_INDEXES || change.isSnapshot() ? Plan.mendIndexes(now) : null);
+            }
+        }
+        if (!store.move(change.id(), OPEN, State.DONE, "")) return Outcome.NOT_MADE;
+        return Outcome.MADE;
+    }
+
+    private static BsonBinary uuid(Described described) {
+        return described == null ? null : described.uuid();
+    }
+
+    private boolean isStillOurs() {
+        return arrival.makes().test(client);
+    }
+
+    private void send(Command command) {
+        boolean knowsFences = command.fence() != null && version() >= FENCES;
+        BsonDocument answer =
+                client.getDatabase(command.database()).runCommand(command.sent(knowsFences), BsonDocument.class);
+        if (answer.containsKey("writeConcernError"))
+            throw new MongoException("a majority does not have it yet: " + answer.get("writeConcernError"));
+    }
+
+    private int version() {
+        return client.getDatabase("admin")
+                .runCommand(new BsonDocument("buildInfo", new BsonInt32(1)), BsonDocument.class)
+                .getArray("versionArray")
+                .get(0)
+                .asNumber()
+                .intValue();
+    }
+
+    private Outcome refuse(String reason, Command mend) {
+        String words = mend == null ? reason : "%s; to mend it: %s".formatted(reason, mend.shell());
+        State state = change.isSnapshot() ? State.SKIPPED : State.REFUSED;
+        store.move(change.id(), OPEN, state, words);
+        return Outcome.NOT_MADE;
+    }
+
+    /** Whether a later attempt may succeed: the server's trouble passes, or the destination has changed since the plan was made. */
+    private boolean passes(MongoException error) {
+        if (isTransient.test(error)) return true;
+        boolean isGone = change.kind() != Kind.MODIFY && change.kind() != Kind.CREATE_INDEXES;
+        return ServerError.CollectionUUIDMismatch.is(error)
+                || ServerError.NamespaceExists.is(error)
+                || isGone && ServerError.NamespaceNotFound.is(error)
+                || change.kind() == Kind.DROP_INDEXES && ServerError.IndexNotFound.is(error);
+    }
+
+    private static String words(MongoException error) {
+        return error instanceof MongoCommandException answer
+                ? "%s (%s, code %d)"
+                        .formatted(answer.getErrorMessage(), answer.getErrorCodeName(), answer.getErrorCode())
+                : String.valueOf(error.getMessage());
+    }
+
+    private static boolean slept(long ms) {
+        try {
+            Thread.sleep(ms);
+            return true;
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+            return false;
+        }
+    }
+}

@@ -1,0 +1,91 @@
+package io.towpath.source.copy;
+
+import com.mongodb.MongoException;
+import com.mongodb.ReadPreference;
+import io.towpath.connector.Closing;
+import io.towpath.debezium.SourceCluster;
+import io.towpath.record.ClusterTime;
+import io.towpath.source.progress.RangePlan;
+import io.towpath.source.progress.RecordIds;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+
+/** What the threads of a copy share to read collections in natural order: connections to single members, and the cluster times of the reads. */
+final class NaturalReads implements AutoCloseable {
+    /** The part of the server's snapshot window in which reads begin; the rest is for those that have begun. */
+    private static final double SAFE = 0.8;
+
+    private final SnapshotReads reads;
+    /** By host and port. */
+    private final Map<String, SourceCluster> members = new HashMap<>();
+
+    private final Map<String, ClusterTime> times = new HashMap<>();
+    private double safeSeconds = -1;
+
+    NaturalReads(SnapshotReads reads) {
+        this.reads = reads;
+    }
+
+    /** How to divide a collection by record ids; empty when it is to be read by its {@code _id}s. */
+    Optional<RangePlan> plan(String namespace) {
+        if (reads.settings().order() == CopySettings.Order.ID) return Optional.empty();
+        return PhysicalTable.of(reads.source(), namespace, reads.settings().readPreference())
+                .flatMap(table -> RecordIdCutter.plan(reads, namespace, table, member(table.member())));
+    }
+
+    /**
+     * Reads a range of record ids. Throws {@link OutdatedPlanException} when the member's record ids are not those of the plan, besides the
+     * driver's exceptions.
+     */
+    PageRead read(RangeRead.Range range, long pageBytes) {
+        RecordIds planned = range.plan().recordIds().orElseThrow();
+        SourceCluster member = member(planned.member());
+        try {
+            NaturalRead pages = new NaturalRead(member, range, time(range.namespace(), planned), pageBytes);
+            try {
+                // after the read has begun: a cursor ends with the table that it is of
+                requireTable(member, range.namespace(), planned);
+                return pages;
+            } catch (RuntimeException error) {
+                pages.close();
+                throw error;
+            }
+        } catch (MongoException error) {
+            requireTable(member, range.namespace(), planned);
+            throw error;
+        }
+    }
+
+    private static void requireTable(SourceCluster member, String namespace, RecordIds planned) {
+        if (PhysicalTable.of(member, namespace, ReadPreference.nearest())
+                .filter(table -> table.isOf(planned))
+                .isEmpty())
+            throw new OutdatedPlanException("%s is no longer in %s of %s, to which its record ids belong"
+                    .formatted(namespace, planned.table(), planned.member()));
+    }
+
+    private synchronized SourceCluster member(String address) {
+        return members.computeIfAbsent(address, reads.source()::at);
+    }
+
+    /** One time for all ranges of a collection, as long as the source surely holds it. */
+    private synchronized ClusterTime time(String namespace, RecordIds planned) {
+        if (safeSeconds < 0) safeSeconds = SAFE * reads.source().snapshotWindowSeconds();
+        ClusterTime now = reads.source().now();
+        ClusterTime time = times.getOrDefault(namespace, planned.time());
+        if (now.seconds() - time.seconds() > safeSeconds) time = now;
+        times.put(namespace, time);
+        return time;
+    }
+
+    /** The source does not hold its state of the present cluster time of a collection. */
+    synchronized void timeIsGone(String namespace) {
+        if (times.containsKey(namespace)) times.put(namespace, reads.source().now());
+    }
+
+    @Override
+    public synchronized void close() {
+        Closing.all(members.values().toArray(AutoCloseable[]::new));
+    }
+}

@@ -1,0 +1,68 @@
+package io.towpath.source.copy;
+
+import io.towpath.source.progress.CopyShare;
+import io.towpath.source.progress.Ledger;
+import io.towpath.source.progress.Progress;
+import java.time.Duration;
+import java.util.Collections;
+import java.util.SortedMap;
+import java.util.stream.Collectors;
+import org.apache.kafka.connect.storage.OffsetStorageReader;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What a task knows of the connector's other tasks: only what they have committed to the connector's offsets. A look reads those offsets to
+ * the end of their topic, and waits for transactions that are storing some.
+ */
+final class OtherTasks {
+    private static final Logger LOGGER = LoggerFactory.getLogger(OtherTasks.class);
+    private static final long PAUSE_NS = Duration.ofSeconds(1).toNanos();
+    /** So many times as long as a look takes is the pause after it, at least. */
+    private static final int PAUSES_A_LOOK = 20;
+
+    private static final long LOG_PAUSE_NS = Duration.ofMinutes(1).toNanos();
+
+    private final Progress progress;
+    private final Ledger ledger;
+    private final CopyShare share;
+    private final OffsetStorageReader offsets;
+    private long nextLookNs = System.nanoTime();
+    private long nextLogNs = System.nanoTime();
+
+    OtherTasks(Progress progress, CopyShare share, OffsetStorageReader offsets) {
+        this.progress = progress;
+        this.ledger = progress.ledger();
+        this.share = share;
+        this.offsets = offsets;
+    }
+
+    /** Whether it is time for a look. */
+    boolean isDue() {
+        return !share.isWhole() && System.nanoTime() >= nextLookNs;
+    }
+
+    /** Updates the ledger: for the first task by how far the others are, for the others by plans. Returns whether the copy goes on. */
+    boolean look() {
+        long began = System.nanoTime();
+        boolean goesOn = share.isFirst() || ledger.followFirst(offsets);
+        if (share.isFirst()) ledger.followOthers(share, offsets);
+        long now = System.nanoTime();
+        nextLookNs = now + Math.max(PAUSE_NS, PAUSES_A_LOOK * (now - began));
+        if (share.isFirst()) report();
+        return goesOn;
+    }
+
+    /** Says what the first task waits for, once it has read its own share. */
+    private void report() {
+        SortedMap<Integer, Long> open =
+                ledger.rows().isCopied(share) ? ledger.rows().open(share) : Collections.emptySortedMap();
+        String waitsFor = open.entrySet().stream()
+                .map(entry -> "%d ranges of task %d".formatted(entry.getValue(), entry.getKey()))
+                .collect(Collectors.joining(", "));
+        progress.metrics().waitsFor(waitsFor);
+        if (waitsFor.isEmpty() || System.nanoTime() < nextLogNs) return;
+        nextLogNs = System.nanoTime() + LOG_PAUSE_NS;
+        LOGGER.info("the first task of {} has copied its share and waits for {}", progress.name(), waitsFor);
+    }
+}

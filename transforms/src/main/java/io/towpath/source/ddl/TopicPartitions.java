@@ -1,0 +1,78 @@
+package io.towpath.source.ddl;
+
+import io.towpath.record.TopicNames;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.connect.errors.RetriableException;
+
+/** How many partitions topics have, or get when Connect creates them. */
+public final class TopicPartitions implements AutoCloseable {
+    private static final String NEW_TOPICS = "topic.creation.default.partitions";
+    private static final long TIMEOUT_MS = 10_000;
+
+    private final String prefix;
+    private final Optional<Properties> client;
+    private final int ofNewTopics;
+    private final Map<String, Integer> known = new HashMap<>();
+    private Admin admin;
+
+    /**
+     * @param prefix of topics
+     * @param client how to reach Kafka; empty: all topics are new
+     */
+    public TopicPartitions(String prefix, Map<String, String> configuration, Optional<Properties> client) {
+        this.prefix = prefix;
+        this.client = client;
+        this.ofNewTopics = Integer.parseInt(configuration.getOrDefault(NEW_TOPICS, "1"));
+    }
+
+    /** By topic, of those of these namespaces; {@code to} may be empty. Throws {@link RetriableException} when Kafka does not answer. */
+    Map<String, Integer> of(String namespace, String to) throws InterruptedException {
+        Map<String, Integer> counts = new HashMap<>();
+        for (String name : to.isEmpty() ? List.of(namespace) : List.of(namespace, to)) {
+            String topic = TopicNames.of(prefix, name);
+            counts.put(topic, of(topic));
+        }
+        return counts;
+    }
+
+    private int of(String topic) throws InterruptedException {
+        Integer count = known.get(topic);
+        if (count == null) {
+            count = client.isPresent() ? read(topic) : ofNewTopics;
+            known.put(topic, count); // it never changes
+        }
+        return count;
+    }
+
+    private int read(String topic) throws InterruptedException {
+        if (admin == null) admin = Admin.create(client.orElseThrow());
+        try {
+            return admin.describeTopics(List.of(topic))
+                    .topicNameValues()
+                    .get(topic)
+                    .get(TIMEOUT_MS, TimeUnit.MILLISECONDS)
+                    .partitions()
+                    .size();
+        } catch (ExecutionException error) {
+            if (error.getCause() instanceof UnknownTopicOrPartitionException) return ofNewTopics;
+            throw new RetriableException("Kafka does not describe the topic " + topic, error.getCause());
+        } catch (TimeoutException error) {
+            throw new RetriableException("Kafka does not describe the topic " + topic, error);
+        }
+    }
+
+    @Override
+    public void close() {
+        if (admin != null) admin.close(Duration.ZERO);
+    }
+}

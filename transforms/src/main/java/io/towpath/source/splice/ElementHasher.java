@@ -1,0 +1,83 @@
+package io.towpath.source.splice;
+
+import io.towpath.record.BsonElements;
+import java.nio.ByteBuffer;
+import java.security.DigestException;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.Optional;
+
+/**
+ * Hashes elements by their types and bytes, with half of SHA-256: equal hashes stand for equal elements, and nobody can make two others that
+ * have the same.
+ */
+final class ElementHasher {
+    private static final int BYTES = 32;
+
+    private final MessageDigest digest;
+    private final byte[] result = new byte[BYTES];
+    private final ByteBuffer halves = ByteBuffer.wrap(result);
+
+    ElementHasher() {
+        try {
+            digest = MessageDigest.getInstance("SHA-256");
+        } catch (NoSuchAlgorithmException error) {
+            throw new IllegalStateException("every JVM has SHA-256", error);
+        }
+    }
+
+    /**
+     * The hashes of an array; empty when the elements of it, or of an array within it, are not named 0, 1, 2, …: the server names them so
+     * where it puts an array together from parts of another.
+     *
+     * @param expected about how many elements it has
+     */
+    Optional<ElementHashes> array(byte[] bytes, int start, int expected) {
+        ElementHashes hashes = new ElementHashes(expected);
+        BsonElements elements = new BsonElements(bytes, start);
+        while (elements.next()) {
+            if (!isNamed(hashes.length(), bytes, elements) || !areNamedWithin(bytes, elements)) return Optional.empty();
+            hash(bytes, elements);
+            hashes.append(halves.getLong(0), halves.getLong(Long.BYTES));
+        }
+        return Optional.of(hashes.trimmed());
+    }
+
+    private static boolean isNamed(int index, byte[] bytes, BsonElements element) {
+        int rest = index;
+        int at = element.valueStart() - 2;
+        do {
+            if (at < element.nameStart() || bytes[at] != '0' + rest % 10) return false;
+            rest /= 10;
+            at--;
+        } while (rest > 0);
+        return at < element.nameStart();
+    }
+
+    /** Whether this holds for all arrays in a value. */
+    private static boolean areNamedWithin(byte[] bytes, BsonElements value) {
+        boolean isArray = value.type() == BsonElements.ARRAY;
+        if (!isArray && value.type() != BsonElements.DOCUMENT) return true;
+        BsonElements elements = new BsonElements(bytes, value.valueStart());
+        for (int index = 0; elements.next(); index++)
+            if (isArray && !isNamed(index, bytes, elements) || !areNamedWithin(bytes, elements)) return false;
+        return true;
+    }
+
+    /** Puts an element in place of one of an array, or behind its last. */
+    void put(ElementHashes hashes, int index, byte[] bytes, BsonElements element) {
+        hash(bytes, element);
+        if (index == hashes.length()) hashes.append(halves.getLong(0), halves.getLong(Long.BYTES));
+        else hashes.set(index, halves.getLong(0), halves.getLong(Long.BYTES));
+    }
+
+    private void hash(byte[] bytes, BsonElements element) {
+        digest.update(element.type());
+        digest.update(bytes, element.valueStart(), element.valueEnd() - element.valueStart());
+        try {
+            digest.digest(result, 0, BYTES);
+        } catch (DigestException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+}

@@ -1,0 +1,761 @@
+package io.towpath.sink;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.mongodb.MongoCommandException;
+import com.mongodb.client.MongoCollection;
+import com.mongodb.client.MongoDatabase;
+import com.mongodb.client.model.Collation;
+import com.mongodb.client.model.CreateCollectionOptions;
+import com.mongodb.client.model.IndexOptions;
+import io.towpath.net.ServerError;
+import io.towpath.record.BsonBytes;
+import io.towpath.record.ClusterTime;
+import io.towpath.record.SchemaChange;
+import io.towpath.record.SchemaChange.Kind;
+import io.towpath.sink.ddl.Barrier;
+import io.towpath.support.Fuzz;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.function.BooleanSupplier;
+import java.util.stream.Collectors;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.connect.errors.ConnectException;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.bson.BsonString;
+import org.bson.RawBsonDocument;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Schema changes on real servers: tasks that share the log's partitions make them in its order, whatever happens to the tasks. */
+@Timeout(120)
+class SchemaChangesServerTest extends DestinationTest {
+    private static final String DESTINATION = "towpath_ddl_destination";
+    private static final int PARTITIONS = 4;
+    private static final List<String> COLLECTIONS = List.of("a", "b", "c", "v");
+    private static final String[] DROPS = {SinkSettings.DDL_DROP, "apply"};
+
+    private SchemaSource source;
+    private MongoDatabase destination;
+    private SchemaSinks sinks;
+
+    @BeforeEach
+    void begin() {
+        begin(PARTITIONS);
+    }
+
+    private void begin(int partitions) {
+        server.dropDatabase(Destination.DATABASE);
+        source = new SchemaSource(server.client(), "towpath_ddl_source", DESTINATION, partitions);
+        destination = server.client().getDatabase(DESTINATION);
+        destination.drop();
+    }
+
+    @AfterEach
+    void end() {
+        server.fail("off", "");
+        server.onAdmin("{setParameter: 1, transactionLifetimeLimitSeconds: 60}");
+        if (sinks != null) sinks.close();
+        source.database.drop();
+        destination.drop();
+    }
+
+    private void start(String... settings) {
+        sinks = new SchemaSinks(collection, source, COLLECTIONS, 2, settings);
+    }
+
+    // What is seen
+
+    private MongoCollection<RawBsonDocument> at(String collection) {
+        return destination.getCollection(collection, RawBsonDocument.class);
+    }
+
+    private static BsonDocument state(String id) {
+        return server.client()
+                .getDatabase(Destination.DATABASE)
+                .getCollection("schema_changes", BsonDocument.class)
+                .find(new BsonDocument("_id.id", new BsonString(id)))
+                .first();
+    }
+
+    private boolean is(String state) {
+        return isIn(source.lastId, state);
+    }
+
+    private static boolean isIn(String id, String state) {
+        BsonDocument stored = state(id);
+        return stored != null && stored.getString("state").getValue().equals(state);
+    }
+
+    private static void decide(String id, String decision) {
+        server.client()
+                .getDatabase(Destination.DATABASE)
+                .getCollection("schema_changes")
+                .updateOne(
+                        new BsonDocument("_id.id", new BsonString(id)),
+                        OffsetDocument.set(new BsonDocument("decision", new BsonString(decision))));
+    }
+
+    private void until(String what, BooleanSupplier isSo) {
+        long end = System.nanoTime() + Duration.ofSeconds(30).toNanos();
+        while (!isSo.getAsBoolean()) {
+            assertTrue(
+                    System.nanoTime() < end,
+                    () -> what + ": " + sinks.members + "\n" + unfinished()
+                            + server.offsets().find().into(new ArrayList<>()));
+            sinks.iterate();
+            assertOneLifeEach();
+        }
+    }
+
+    private static List<BsonDocument> unfinished() {
+        return states().stream()
+                .filter(stored -> !stored.getString("state").getValue().equals("done"))
+                .toList();
+    }
+
+    private static List<BsonDocument> states() {
+        return server.client()
+                .getDatabase(Destination.DATABASE)
+                .getCollection("schema_changes", BsonDocument.class)
+                .find()
+                .into(new ArrayList<>());
+    }
+
+    private void drain() {
+        until("the log is applied", () -> sinks.isDone(server));
+    }
+
+    /** At no time has a collection documents of two that had its name one after the other. */
+    private void assertOneLifeEach() {
+        for (String collection : COLLECTIONS.subList(0, 3)) {
+            Set<Object> lives = new HashSet<>();
+            try {
+                at(collection).distinct("life", Integer.class).forEach(lives::add);
+            } catch (MongoCommandException error) {
+                // the sink drops or renames the collection meanwhile
+                if (!ServerError.QueryPlanKilled.is(error)) throw error;
+                continue;
+            }
+            assertTrue(lives.size() <= 1, () -> collection + " has documents of " + lives);
+        }
+    }
+
+    private void assertSame() {
+        Map<String, BsonDocument> expected = listed(source.database);
+        Map<String, BsonDocument> actual = listed(destination);
+        assertEquals(expected, actual);
+        for (String name : expected.keySet()) {
+            List<BsonDocument> documents = TestTask.stored(source.database.getCollection(name, RawBsonDocument.class));
+            assertEquals(documents, TestTask.stored(at(name)), name);
+        }
+    }
+
+    /** Collections and views with their options and indexes, in the relaxed form. */
+    private static Map<String, BsonDocument> listed(MongoDatabase database) {
+        Map<String, BsonDocument> listed = new TreeMap<>();
+        for (BsonDocument entry : database.listCollections(BsonDocument.class)) {
+            String name = entry.getString("name").getValue();
+            if (name.startsWith("system.")) continue;
+            BsonDocument description = entry.getDocument("options").clone();
+            List.of("capped", "size", "max", "validationAction", "expireAfterSeconds")
+                    .forEach(description::remove);
+            if (entry.getString("type").getValue().equals("collection"))
+                for (BsonDocument index : database.getCollection(name).listIndexes(BsonDocument.class)) {
+                    List.of("unique", "expireAfterSeconds", "prepareUnique").forEach(index::remove);
+                    description.append("index " + index.getString("name").getValue(), index);
+                }
+            listed.put(name, description);
+        }
+        return listed;
+    }
+
+    // Each kind
+
+    @Test
+    void eachKindIsMadeInTheOrderOfTheLog() {
+        start(DROPS);
+        source.create("a", "{collation: {locale: 'de'}, validator: {x: {$type: 'int'}}}");
+        for (int id = 0; id < 20; id++) source.insert("a", id);
+        source.createIndex("a", "{key: {x: 1}, name: 'x', unique: true}");
+        source.createIndex("a", "{key: {t: 1}, name: 't', expireAfterSeconds: 5000, collation: {locale: 'simple'}}");
+        source.createIndex(
+                "a", "{key: {'$**': 'text'}, name: 'text', default_language: 'german', collation: {locale: 'simple'}}");
+        source.modify("a", "{index: {name: 't', hidden: true, expireAfterSeconds: 700}}");
+        source.modify("a", "{validator: {x: {$exists: true}}, validationLevel: 'moderate'}");
+        source.createView("v", "{viewOn: 'a', pipeline: [{$match: {x: {$gt: 3}}}]}");
+        for (int id = 20; id < 40; id++) source.insert("a", id);
+        source.set("a", 7, -7);
+        source.delete("a", 8);
+        drain();
+        assertSame();
+        assertEquals(
+                "warn",
+                destination
+                        .listCollections(BsonDocument.class)
+                        .filter(new BsonDocument("name", new BsonString("a")))
+                        .first()
+                        .getDocument("options")
+                        .getString("validationAction")
+                        .getValue());
+
+        source.dropIndex("a", "x");
+        source.rename("a", "b");
+        source.insert("b", 100);
+        source.set("b", 9, -9);
+        source.modify("v", "{viewOn: 'b', pipeline: [{$match: {x: {$gt: 5}}}]}");
+        source.create("c", "{capped: true, size: 100000, max: 50}");
+        source.insert("c", 1);
+        source.replace("b", 5);
+        source.insert("b", 50);
+        source.createIndex("b", "{key: {y: -1}, name: 'y', sparse: true}");
+        source.dropView("v");
+        drain();
+        assertSame();
+
+        source.drop("c");
+        source.insert("c", 2);
+        source.rename("c", "b");
+        source.replace("a", 3);
+        source.drop("b");
+        drain();
+        assertSame();
+    }
+
+    @Test
+    void aClusteredCollectionAndOneWithImagesAreMade() {
+        start();
+        source.create(
+                "a", "{clusteredIndex: {key: {_id: 1}, unique: true}, changeStreamPreAndPostImages: {enabled: true}}");
+        source.insert("a", 1);
+        drain();
+        assertSame();
+    }
+
+    @Test
+    void whatIsThereAlreadyIsNotMadeAgain() {
+        start();
+        destination.createCollection("a");
+        destination.getCollection("a").createIndex(BsonDocument.parse("{x: 1}"));
+        source.run("{create: 'a'}");
+        source.run("{createIndexes: 'a', indexes: [{key: {x: 1}, name: 'x_1', unique: true}]}");
+        source.describe("a");
+        drain();
+        assertTrue(is("done"));
+        source.barrier(Kind.CREATE, "a", "", false, new BsonDocument(), List.of());
+        drain();
+        assertTrue(is("done"));
+        assertSame();
+    }
+
+    @Test
+    void aDescriptionThatTheDestinationRefusesHoldsNothingUp() {
+        start();
+        destination.createCollection(
+                "a",
+                new CreateCollectionOptions()
+                        .collation(Collation.builder().locale("de").build()));
+        source.run("{create: 'a'}");
+        source.describe("a");
+        source.snapshot("b", new BsonDocument(), List.of(BsonDocument.parse("{key: {x: 'nonsense'}, name: 'x'}")));
+        drain();
+        assertTrue(is("skipped"));
+        assertTrue(state(source.lastId).getString("reason").getValue().contains("nonsense"));
+    }
+
+    // Decisions
+
+    @Test
+    void aDropIsHeldUntilItIsDecidedAndOthersFlow() {
+        start();
+        for (int id = 0; id < 20; id++) source.insert("a", id);
+        source.drop("a");
+        String drop = source.lastId;
+        source.insert("a", 1);
+        until("held", () -> isIn(drop, "held"));
+        assertEquals(20, at("a").countDocuments());
+        for (int id = 0; id < 20; id++) source.insert("b", id);
+        until("others flow", () -> at("b").countDocuments() == 20);
+        assertEquals(20, at("a").countDocuments());
+        assertTrue(state(drop).getString("reason").getValue().contains("20 documents"));
+        decide(drop, "apply");
+        drain();
+        assertSame();
+    }
+
+    @Test
+    void aDropThatIsSkippedLeavesWhatIsThere() {
+        start();
+        source.insert("a", 1);
+        source.insert("a", 2);
+        source.drop("a");
+        String drop = source.lastId;
+        until("held", () -> isIn(drop, "held"));
+        decide(drop, "skip");
+        drain();
+        assertTrue(isIn(drop, "skipped"));
+        assertEquals(2, at("a").countDocuments());
+    }
+
+    @Test
+    void aDropOfWhatIsNotThereNeedsNoDecision() {
+        start();
+        source.insert("a", 1);
+        drain();
+        at("a").drop();
+        source.drop("a");
+        drain();
+        assertTrue(is("done"));
+    }
+
+    @Test
+    void aReplayDropsWithoutADecisionAndFillsTheNewNameFromTheLog() {
+        start(SinkSettings.DDL_REPLAY, "true");
+        for (int id = 0; id < 8; id++) source.insert("a", id);
+        drain();
+        at("a").insertOne(new RawBsonDocument(
+                BsonBytes.of(BsonDocument.parse("{_id: 99, life: 1}")))); // deleted, and the cleaner took that
+        source.rename("a", "b");
+        source.createIndex("b", "{key: {x: 1}, name: 'x'}");
+        drain();
+        source.drop("b");
+        source.insert("b", 3);
+        drain();
+        assertSame();
+    }
+
+    @Test
+    void aRefusedChangeIsTriedAgainAndGoesOnOnceItIsMended() {
+        start();
+        source.create("a", "{}");
+        drain();
+        destination.getCollection("a").createIndex(BsonDocument.parse("{z: 1}"), new IndexOptions().name("x"));
+        source.createIndex("a", "{key: {x: 1}, name: 'x'}");
+        String index = source.lastId;
+        source.insert("a", 1);
+        until("refused", () -> isIn(index, "refused"));
+        String reason = state(index).getString("reason").getValue();
+        assertTrue(reason.contains("IndexKeySpecsConflict") && reason.contains("\"dropIndexes\": \"a\""), reason);
+        source.insert("b", 1);
+        until("others flow", () -> at("b").countDocuments() == 1);
+        assertEquals(0, at("a").countDocuments());
+        destination.getCollection("a").dropIndex("x");
+        decide(index, "apply");
+        drain();
+        assertSame();
+    }
+
+    @Test
+    void aCollectionThatExistsWithOtherOptionsIsRefusedAndMayBeSkipped() {
+        start();
+        destination.createCollection(
+                "a",
+                new CreateCollectionOptions()
+                        .collation(Collation.builder().locale("fr").build()));
+        source.create("a", "{}");
+        String create = source.lastId;
+        source.insert("a", 1);
+        until("refused", () -> isIn(create, "refused"));
+        String reason = state(create).getString("reason").getValue();
+        assertTrue(
+                reason.contains("collation")
+                        && reason.contains(
+                                "db.getSiblingDB(\"%s\").runCommand({\"drop\": \"a\"})".formatted(DESTINATION)),
+                reason);
+        decide(create, "skip");
+        drain();
+        assertTrue(isIn(create, "skipped"));
+        assertEquals(1, at("a").countDocuments());
+    }
+
+    @Test
+    void aTimeSeriesCollectionIsRefused() {
+        start();
+        source.barrier(
+                Kind.CREATE,
+                "v",
+                "",
+                true,
+                BsonDocument.parse("{viewOn: 'system.buckets.v', pipeline: []}"),
+                List.of());
+        until("refused", () -> is("refused"));
+        assertTrue(state(source.lastId).getString("reason").getValue().contains("time series"));
+    }
+
+    @Test
+    void whatLastsIsTriedForEverAndShown() {
+        server.requireTestCommands();
+        start();
+        server.fail("alwaysOn", "appName: 'sink', failCommands: ['create'], errorCode: 13");
+        source.create("a", "{validator: {x: 1}}");
+        String create = source.lastId;
+        until(
+                "running",
+                () -> isIn(create, "running")
+                        && state(create)
+                                .getString("reason", new BsonString(""))
+                                .getValue()
+                                .contains("code 13"));
+        server.fail("off", "");
+        drain();
+        assertSame();
+        assertFalse(state(create).containsKey("reason"));
+    }
+
+    // Other topics
+
+    @Test
+    void othersFlowWhileAnIndexIsBuilt() {
+        server.requireTestCommands();
+        start();
+        source.insert("a", 1);
+        drain();
+        server.fail(
+                "{times: 1}",
+                "appName: 'sink', failCommands: ['createIndexes'], blockConnection: true, blockTimeMS: 3000");
+        source.createIndex("a", "{key: {x: 1}, name: 'x'}");
+        source.insert("a", 2);
+        until("running", () -> is("running"));
+        String index = source.lastId;
+        for (int id = 0; id < 50; id++) source.insert("b", id);
+        until("others flow", () -> at("b").countDocuments() == 50);
+        assertTrue(isIn(index, "running"));
+        assertEquals(1, at("a").countDocuments());
+        drain();
+        assertSame();
+    }
+
+    @Test
+    void anIndexBuildThatIsCutOffIsContinuedByTheNextOwner() {
+        server.requireTestCommands();
+        String hang = "{configureFailPoint: 'hangAfterStartingIndexBuild', mode: '%s'}";
+        start();
+        for (int id = 0; id < 100; id++) source.insert("a", id);
+        drain();
+        server.onAdmin(hang.formatted("alwaysOn"));
+        try {
+            source.createIndex("a", "{key: {x: 1}, name: 'x'}", false);
+            String index = source.lastId;
+            source.insert("a", 200);
+            until("the build has begun", () -> isIn(index, "running") && isBuilding());
+            for (int number = 0; number < 2; number++) sinks.end(sinks.kill(0));
+            for (int id = 0; id < 20; id++) source.insert("b", id);
+            until("others flow", () -> at("b").countDocuments() == 20);
+            assertTrue(isIn(index, "running"), () -> state(index).toString());
+        } finally {
+            server.onAdmin(hang.formatted("off"));
+        }
+        source.run("{createIndexes: 'a', indexes: [{key: {x: 1}, name: 'x'}]}");
+        drain();
+        assertSame();
+    }
+
+    private static boolean isBuilding() {
+        BsonDocument operations = server.client()
+                .getDatabase("admin")
+                .runCommand(BsonDocument.parse("{currentOp: 1, 'command.createIndexes': 'a'}"), BsonDocument.class);
+        return !operations.getArray("inprog").isEmpty();
+    }
+
+    @Test
+    void aSinkThatReadsOneNameOfARenameTakesItAsADropOrAsAnotherCollection() {
+        sinks = new SchemaSinks(collection, source, List.of("b"), 1, DROPS);
+        source.insert("a", 1);
+        source.insert("b", 2);
+        source.rename("a", "b");
+        source.log.keySet().removeIf(partition -> partition.topic().equals(source.topic("a")));
+        drain();
+        assertEquals(TestTask.documents("{_id: 1, life: 1, x: 1}"), TestTask.stored(at("b")));
+        sinks.close();
+
+        begin();
+        sinks = new SchemaSinks(collection, source, List.of("a"), 1, DROPS);
+        source.insert("a", 1);
+        source.rename("a", "b");
+        source.log.keySet().removeIf(partition -> partition.topic().equals(source.topic("b")));
+        drain();
+        assertEquals(List.of(), TestTask.stored(at("a")));
+    }
+
+    @Test
+    void rowsThatFollowARenameReplaceWithoutConflicts() throws Exception {
+        begin(1);
+        sinks = new SchemaSinks(collection, source, COLLECTIONS, 1, DROPS);
+        for (int id = 0; id < 30; id++) source.insert("a", id);
+        drain();
+        source.rename("a", "b");
+        drain();
+        assertEquals(30L, ((Number) sinks.members.get(0).task.metrics().get("Inserts")).longValue());
+        assertEquals(30L, ((Number) sinks.members.get(0).task.metrics().get("Updates")).longValue());
+        source.drop("b");
+        for (int id = 0; id < 30; id++) source.insert("b", id);
+        drain();
+        assertEquals(60L, ((Number) sinks.members.get(0).task.metrics().get("Inserts")).longValue());
+        assertEquals(4L, ((Number) sinks.members.get(0).task.metrics().get("SchemaChangesDone")).longValue());
+        assertEquals(0L, ((Number) sinks.members.get(0).task.metrics().get("SchemaChangesWaiting")).longValue());
+        assertSame();
+    }
+
+    @Test
+    void aChangeThatIsLaterThanTheLastTimeToApplyIsNot() {
+        start(LogSettings.UNTIL, "1700000000:2");
+        source.insert("a", 1); // creates the collection at :1
+        source.drop("a");
+        drain();
+        assertEquals(1, at("a").countDocuments());
+    }
+
+    // What cannot be read
+
+    @Test
+    void aChangeOfALaterVersionStopsTheTask() {
+        begin(1);
+        sinks = new SchemaSinks(collection, source, COLLECTIONS, 1, DROPS);
+        TopicPartition partition = source.partitions("a").get(0);
+        SchemaChange known = new SchemaChange(
+                "1:1/0/x",
+                Kind.DROP,
+                DESTINATION + ".a",
+                "",
+                false,
+                new BsonDocument(),
+                List.of(),
+                false,
+                Map.of(partition.topic(), 1));
+        BsonDocument unknown = new RawBsonDocument(known.value()).clone();
+        BsonDocument value = new BsonDocument();
+        unknown.forEach(value::append);
+        value.put("ddl", new BsonString("shard"));
+        byte[] key = BsonBytes.of(new BsonDocument("what", new BsonInt32(1)));
+        for (byte[][] record :
+                new byte[][][] {{known.key(), BsonBytes.of(value)}, {known.key(), null}, {key, known.value()}}) {
+            source.log.put(
+                    partition,
+                    new ArrayList<>(List.of(SchemaSource.record(
+                            partition, 0, new ClusterTime(1, 1), SchemaChange.OPERATION, record[0], record[1]))));
+            SchemaSinks own = new SchemaSinks(collection, source, COLLECTIONS, 1);
+            ConnectException error = assertThrows(ConnectException.class, own::iterate);
+            assertTrue(error.getMessage().startsWith("TWP-SCHEMA-RECORD: "), error::getMessage);
+            own.close();
+        }
+    }
+
+    // Crashes
+
+    private enum Reached {
+        FIRST_ARRIVED,
+        ALL_ARRIVED,
+        DONE_AND_NOT_NOTED,
+        NOTED
+    }
+
+    @Test
+    void aTaskThatIsKilledInAnyStateOfAnyKindIsContinued() {
+        server.requireTestCommands();
+        List<Kind> kinds = List.of(Kind.CREATE, Kind.CREATE_INDEXES, Kind.RENAME, Kind.DROP, Kind.REPLACE);
+        Fuzz.run("schema changes with a kill", 6, Duration.ofMinutes(1), random -> {
+            Kind kind = kinds.get(random.nextInt(kinds.size()));
+            Reached reached = Reached.values()[random.nextInt(Reached.values().length)];
+            boolean isZombie = random.nextBoolean();
+            begin();
+            Reached killed = killAt(kind, reached, isZombie);
+            sinks.close();
+            return kind + " " + killed;
+        });
+    }
+
+    /** Returns the state in which it was killed: on a busy machine a change can be noted before that is forbidden. */
+    private Reached killAt(Kind kind, Reached reached, boolean isZombie) {
+        start(DROPS);
+        for (int id = 0; id < 10; id++) source.insert("a", id);
+        source.insert("b", 3);
+        drain();
+        switch (kind) {
+            case CREATE -> source.create("c", "{validator: {x: {$gt: -1000}}}");
+            case CREATE_INDEXES -> source.createIndex("a", "{key: {x: 1}, name: 'x'}");
+            case RENAME -> source.rename("a", "b");
+            case DROP -> source.drop("a");
+            default -> source.replace("a", 4);
+        }
+        String id = newest(kind);
+        boolean isNoted = reached == Reached.NOTED;
+        if (reached == Reached.DONE_AND_NOT_NOTED) isNoted = !doWithoutNote(kind, id);
+        else until(kind + " " + reached, () -> hasReached(id, reached));
+        for (int number = 0; number < 2; number++) {
+            SchemaSinks.Member killed = sinks.kill(0);
+            if (isZombie) sinks.zombies.add(killed);
+            else sinks.end(killed);
+        }
+        server.fail("off", "");
+        for (int more = 200; more < 210; more++) source.insert(kind == Kind.RENAME ? "b" : "a", more);
+        drain();
+        assertSame();
+        return isNoted ? Reached.NOTED : reached;
+    }
+
+    private String newest(Kind kind) {
+        return source.log.values().stream()
+                .flatMap(List::stream)
+                .filter(Barrier::is)
+                .map(record -> Barrier.of(record).change())
+                .filter(change -> change.kind() == kind)
+                .map(SchemaChange::id)
+                .reduce((first, next) -> SchemaChange.isLater(first, next) ? first : next)
+                .orElseThrow();
+    }
+
+    private static boolean hasReached(String id, Reached reached) {
+        BsonDocument stored = state(id);
+        if (stored == null) return false;
+        return switch (reached) {
+            case FIRST_ARRIVED -> true;
+            case ALL_ARRIVED -> stored.get("arrived").equals(stored.get("expected"));
+            default -> isIn(id, "done");
+        };
+    }
+
+    /** The change is made; returns whether what is stored of it says that it is being made. */
+    private boolean doWithoutNote(Kind kind, String id) {
+        String[] commands = {"create", "createIndexes", "renameCollection", "drop"};
+        server.fail(
+                "{times: 1}",
+                "appName: 'sink', failCommands: ['%s'], blockConnection: true, blockTimeMS: 3000"
+                        .formatted(String.join("', '", commands)));
+        until(kind + " is being made", () -> isIn(id, "running") || isIn(id, "done"));
+        server.fail(
+                "alwaysOn",
+                "appName: 'sink', namespace: 'towpath.schema_changes', failCommands: ['update'], errorCode: 13");
+        until(kind + " is made", () -> switch (kind) {
+            case CREATE -> listed(destination).containsKey("c");
+            case CREATE_INDEXES -> listed(destination).get("a").containsKey("index x");
+            case RENAME, DROP -> !listed(destination).containsKey("a");
+            default -> at("a").countDocuments() == 0;
+        });
+        return isIn(id, "running");
+    }
+
+    @Test
+    @Timeout(600)
+    void whateverHappensInBetweenBothSidesAreTheSame() {
+        server.requireTestCommands();
+        // a transaction of which the task got no answer holds its documents for so long
+        server.onAdmin("{setParameter: 1, transactionLifetimeLimitSeconds: 3}");
+        Map<String, Integer> outcomes = Fuzz.run("schema changes", 1, Duration.ofMinutes(2), random -> {
+            begin();
+            start(SinkSettings.DDL_DROP, "apply", SinkSettings.SILENCE, "300");
+            try {
+                for (int step = 0; step < 120; step++) {
+                    for (int changes = random.nextInt(6); changes > 0; changes--) change(random);
+                    if (random.nextInt(6) == 0) disturb(random);
+                    sinks.iterate();
+                    assertOneLifeEach();
+                }
+                server.fail("off", "");
+                long t1 = System.nanoTime();
+                drain();
+                assertSame();
+                return "same after " + (states().size() > 20 ? "many" : "few");
+            } finally {
+                server.fail("off", "");
+                sinks.close();
+            }
+        });
+        assertTrue(outcomes.containsKey("same after many"), outcomes::toString);
+    }
+
+    private void change(Random random) {
+        String collection = COLLECTIONS.get(random.nextInt(3));
+        int id = random.nextInt(20);
+        if (!source.has(collection)) {
+            if (random.nextInt(3) == 0) source.replace(collection, random.nextInt(6));
+            else
+                source.create(
+                        collection, random.nextBoolean() ? "{}" : "{validator: {x: {$type: 'int'}}, capped: false}");
+            return;
+        }
+        Set<String> indexes = source.indexes(collection).stream()
+                .map(index -> index.getString("name").getValue())
+                .collect(Collectors.toSet());
+        String name = "xyz".substring(random.nextInt(3)).substring(0, 1);
+        switch (random.nextInt(40)) {
+            case 0 -> source.drop(collection);
+            case 1 -> source.replace(collection, random.nextInt(10));
+            case 2, 3 -> {
+                String to = COLLECTIONS.get(random.nextInt(3));
+                if (!to.equals(collection)) source.rename(collection, to);
+            }
+            case 4, 5 -> {
+                if (indexes.contains(name)) source.dropIndex(collection, name);
+                else
+                    source.createIndex(
+                            collection, "{key: {%s: 1, life: -1}, name: '%s', sparse: true}".formatted(name, name));
+            }
+            case 6 -> source.modify(collection, "{validator: {y: {$ne: %d}}}".formatted(id));
+            case 7 -> {
+                if (indexes.contains(name))
+                    source.modify(
+                            collection, "{index: {name: '%s', hidden: %s}}".formatted(name, random.nextBoolean()));
+            }
+            case 8, 9, 10, 11, 12, 13, 14 -> source.set(collection, id, random.nextInt());
+            case 15, 16, 17, 18 -> source.delete(collection, id);
+            default -> {
+                boolean isThere = source.database
+                                .getCollection(collection)
+                                .countDocuments(new BsonDocument("_id", new BsonInt32(id)))
+                        > 0;
+                if (!isThere) source.insert(collection, id);
+            }
+        }
+    }
+
+    private void disturb(Random random) {
+        String skip = "{times: %d}".formatted(1 + random.nextInt(3));
+        String how = "appName: 'sink', failCommands: [%s], %s";
+        switch (random.nextInt(12)) {
+            case 0 -> server.fail(skip, how.formatted("'findAndModify', 'find'", "errorCode: 13"));
+            case 1 -> server.fail(skip, how.formatted("'insert', 'update', 'delete'", "errorCode: 189"));
+            case 2 -> server.fail(
+                    skip,
+                    how.formatted("'create', 'createIndexes', 'drop', 'renameCollection', 'collMod'", "errorCode: 13"));
+            case 3 -> server.fail(
+                    skip,
+                    how.formatted(
+                            "'create', 'createIndexes', 'drop', 'renameCollection', 'collMod', 'update'",
+                            "closeConnection: true"));
+            case 4 -> server.fail(
+                    skip,
+                    how.formatted("'commitTransaction', 'listCollections', 'listIndexes'", "closeConnection: true"));
+            case 5 -> server.fail(
+                    skip,
+                    how.formatted(
+                            "'create', 'createIndexes', 'drop', 'renameCollection'",
+                            "blockConnection: true, blockTimeMS: 300"));
+            case 6 -> sinks.end(sinks.kill(random.nextInt(2)));
+            case 7 -> sinks.displace(random.nextInt(2));
+            case 8 -> server.offsets() // a failover took back that a partition came to a change
+                    .updateOne(
+                            BsonDocument.parse("{barrier: {$exists: true}}"),
+                            BsonDocument.parse("{$unset: {barrier: ''}}"));
+            case 9 -> server.fail(
+                    "{times: 2}", how.formatted("'insert', 'update'", "blockConnection: true, blockTimeMS: 700"));
+            default -> {
+                List<TopicPartition> partitions = new ArrayList<>(source.log.keySet());
+                if (partitions.isEmpty()) return;
+                for (int moves = random.nextInt(4); moves >= 0; moves--)
+                    sinks.move(partitions.get(random.nextInt(partitions.size())), random.nextInt(2));
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+package io.towpath.source.splice;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.towpath.source.splice.ArrayDiff.Stretch;
+import io.towpath.support.Fuzz;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Random;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Elements are numbers here; each stands for its hash. */
+class ArrayDiffTest {
+    private static final int LENGTH = 1_000;
+
+    static Stream<Arguments> operators() {
+        List<Integer> before = IntStream.range(0, LENGTH).boxed().toList();
+        List<Integer> last = before.subList(1, LENGTH);
+        List<Integer> first = before.subList(0, LENGTH - 1);
+        List<Integer> pulled =
+                before.stream().filter(n -> n != 3 && n != 4 && n % 333 != 5).toList();
+        List<Integer> two = List.of(-1, -2);
+        return Stream.of(
+                Arguments.of(
+                        "$push $slice: -n", joined(last, List.of(-1)), List.of(cut(0, 1, 0), put(1000, 0, 999, 1))),
+                Arguments.of(
+                        "$push $position: 0, $slice: n",
+                        joined(List.of(-1), first),
+                        List.of(put(0, 0, 0, 1), cut(999, 1, 1000))),
+                Arguments.of("$pop: -1", last, List.of(cut(0, 1, 0))),
+                Arguments.of("$pop: 1", first, List.of(cut(999, 1, 999))),
+                Arguments.of("$pull", pulled, List.of(cut(3, 3, 3), cut(338, 1, 335), cut(671, 1, 667))),
+                Arguments.of(
+                        "$push $each $position $slice",
+                        joined(before.subList(0, 7), two, before.subList(7, LENGTH - 2)),
+                        List.of(put(7, 0, 7, 2), cut(998, 2, 1000))),
+                Arguments.of(
+                        "half of it",
+                        joined(
+                                before.subList(500, LENGTH),
+                                IntStream.range(-500, 0).boxed().toList()),
+                        List.of(cut(0, 500, 0), put(1000, 0, 500, 500))),
+                Arguments.of(
+                        "an element replaced",
+                        joined(before.subList(0, 7), List.of(-1), before.subList(8, LENGTH)),
+                        List.of(put(7, 1, 7, 1))),
+                Arguments.of(
+                        "two replaced, with one between",
+                        joined(before.subList(0, 7), List.of(-1, 8, -2), before.subList(10, LENGTH)),
+                        List.of(put(7, 1, 7, 1), put(9, 1, 9, 1))),
+                Arguments.of("moved to the end", joined(last, List.of(0)), List.of(cut(0, 1, 0), put(1000, 0, 999, 1))),
+                Arguments.of("nothing", before, List.of()));
+    }
+
+    private static Stretch cut(int at, int deleted, int from) {
+        return new Stretch(at, deleted, from, 0);
+    }
+
+    private static Stretch put(int at, int deleted, int from, int inserted) {
+        return new Stretch(at, deleted, from, inserted);
+    }
+
+    private static List<Integer> joined(List<Integer> first, List<Integer> second) {
+        return Stream.concat(first.stream(), second.stream()).toList();
+    }
+
+    private static List<Integer> joined(List<Integer> first, List<Integer> second, List<Integer> third) {
+        return joined(joined(first, second), third);
+    }
+
+    @ParameterizedTest(name = "{0}")
+    @MethodSource("operators")
+    void whatAnOperatorDoesIsFound(String operator, List<Integer> now, List<Stretch> expected) {
+        List<Integer> before = IntStream.range(0, LENGTH).boxed().toList();
+        assertEquals(now, applied(before, now, expected), operator);
+        assertEquals(Optional.of(expected), ArrayDiff.between(hashes(before), hashes(now)));
+    }
+
+    @Test
+    void arraysWithNothingInCommonAreGivenUp() {
+        List<Integer> before = IntStream.range(0, LENGTH).boxed().toList();
+        List<Integer> now = IntStream.range(-LENGTH, 0).boxed().toList();
+        assertEquals(Optional.empty(), ArrayDiff.between(hashes(before), hashes(now)));
+    }
+
+    @Test
+    void soManyEditsAreTooMany() {
+        List<Integer> before =
+                IntStream.range(0, 2 * ArrayDiff.MOST_EDITS).boxed().toList();
+        List<Integer> now = before.stream().map(n -> n % 2 == 0 ? -n - 1 : n).toList();
+        assertEquals(
+                ArrayDiff.MOST_EDITS,
+                ArrayDiff.between(hashes(before), hashes(now)).orElseThrow().size());
+        List<Integer> longer = joined(before, List.of(10_000, 10_001));
+        assertEquals(Optional.empty(), ArrayDiff.between(hashes(longer), hashes(joined(now, List.of(20_000, 10_001)))));
+    }
+
+    @Test
+    void anUnknownElementEqualsNothing() {
+        ElementHashes before = hashes(List.of(1, 2, 3));
+        before.setUnknown(1);
+        ElementHashes zero = new ElementHashes(1);
+        zero.append(0, 0);
+        assertTrue(!before.matches(1, zero, 0));
+        assertEquals(Optional.of(List.of(put(1, 1, 1, 1))), ArrayDiff.between(before, hashes(List.of(1, 2, 3))));
+    }
+
+    /** Few distinct elements, so that many are equal; and any edit. */
+    @Test
+    void theStretchesMakeTheArrayOfTheOneBefore() {
+        Map<String, Integer> seen = Fuzz.run("array diffs", 20_000, random -> {
+            int kinds = 1 + random.nextInt(random.nextBoolean() ? 3 : 1_000);
+            List<Integer> before = numbers(random, random.nextInt(200), kinds);
+            List<Integer> now = edited(random, before, kinds);
+            Optional<List<Stretch>> stretches = ArrayDiff.between(hashes(before), hashes(now));
+            if (stretches.isEmpty()) return "given up";
+            requireInOrder(stretches.get());
+            assertEquals(now, applied(before, now, stretches.get()));
+            return before.equals(now) ? "nothing" : "found";
+        });
+        assertTrue(seen.get("found") > Fuzz.times(12_000), seen::toString);
+    }
+
+    private static List<Integer> numbers(Random random, int count, int kinds) {
+        return random.ints(count, 0, kinds).boxed().toList();
+    }
+
+    private static List<Integer> edited(Random random, List<Integer> before, int kinds) {
+        List<Integer> now = new ArrayList<>(before);
+        for (int edits = random.nextInt(5); edits > 0; edits--) {
+            int at = random.nextInt(now.size() + 1);
+            int end = Math.min(now.size(), at + random.nextInt(4));
+            List<Integer> stretch = now.subList(at, end);
+            stretch.clear();
+            stretch.addAll(numbers(random, random.nextInt(4), kinds));
+        }
+        return now;
+    }
+
+    private static void requireInOrder(List<Stretch> stretches) {
+        int at = -1;
+        int from = -1;
+        for (Stretch stretch : stretches) {
+            assertTrue(stretch.at() > at || stretch.from() > from, stretches::toString);
+            assertTrue(stretch.deleted() + stretch.inserted() > 0, stretches::toString);
+            at = stretch.at() + stretch.deleted();
+            from = stretch.from() + stretch.inserted();
+        }
+    }
+
+    private static List<Integer> applied(List<Integer> before, List<Integer> now, List<Stretch> stretches) {
+        List<Integer> result = new ArrayList<>();
+        int at = 0;
+        for (Stretch stretch : stretches) {
+            result.addAll(before.subList(at, stretch.at()));
+            assertEquals(stretch.from(), result.size());
+            result.addAll(now.subList(stretch.from(), stretch.from() + stretch.inserted()));
+            at = stretch.at() + stretch.deleted();
+        }
+        result.addAll(before.subList(at, before.size()));
+        return result;
+    }
+
+    private static ElementHashes hashes(List<Integer> numbers) {
+        ElementHashes hashes = new ElementHashes(1);
+        numbers.forEach(number -> hashes.append(number, ~number));
+        return hashes;
+    }
+}
