@@ -9,13 +9,15 @@ from typing import Any
 from bson.timestamp import Timestamp
 
 from tests.support import raw
+from towpath.preflight.log import despite_drops
 
 _MB = 1024 * 1024
 
 
 def first(client: raw.Client) -> Timestamp:
     """The time in the oplog's first entry."""
-    found: dict[str, Any] = client.local["oplog.rs"].find_one({}, {"ts": 1}, sort=[("$natural", 1)]) or {}
+    entries = client.local["oplog.rs"]
+    found: dict[str, Any] = despite_drops(lambda: entries.find_one({}, {"ts": 1}, sort=[("$natural", 1)])) or {}
     moment: Timestamp = found["ts"]
     return moment
 

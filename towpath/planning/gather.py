@@ -119,7 +119,9 @@ def _writes(client: Client, namespace_regex: str) -> Writes:
         },
     ]
     try:
-        found = next(iter(entries.aggregate(stages, hint={"$natural": -1}, maxTimeMS=_ENTRIES_MS)))
+        found = log.despite_drops(
+            lambda: next(iter(entries.aggregate(stages, hint={"$natural": -1}, maxTimeMS=_ENTRIES_MS)))
+        )
     except ExecutionTimeout as error:
         raise TowpathError(f"the source did not count its newest changes within {_ENTRIES_MS // 1000} s") from error
     seconds = last["ts"].time - found["first"].time

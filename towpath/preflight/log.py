@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+from pymongo.errors import OperationFailure
 
 from towpath import resnapshot
 from towpath.errors import TowpathError
@@ -18,7 +21,11 @@ from towpath.topic_settings import MARK, is_compacted
 _SHORT_MS = 600_000  # a shorter lag leaves little time during an outage of a broker or Connect
 _FOREVER = -1
 
+_POSITION_LOST = 136  # CappedPositionLost: the server dropped the entry at which a query was
+_TRIES = 10
+
 Settings = Mapping[str, str]
+Answer = TypeVar("Answer")
 
 
 def guard(subject: str, settings: Settings, begins: int, pipeline: Pipeline) -> Iterator[Finding]:
@@ -178,10 +185,21 @@ class Oplog:
         return self.last - since > _NEAR * self.hours * 3600
 
 
+def despite_drops(query: Callable[[], Answer]) -> Answer:
+    """The answer to a query of the oplog, asked again when the server drops the entries that it reads."""
+    for _ in range(_TRIES - 1):
+        try:
+            return query()
+        except OperationFailure as failure:
+            if failure.code != _POSITION_LOST:
+                raise
+    return query()
+
+
 def read(client: Client) -> Oplog | None:
     """The extent of the oplog; None if the user may not read it."""
     entries = client.local["oplog.rs"]
-    first = if_allowed(lambda: entries.find_one({}, {"ts": 1}, sort=[("$natural", 1)]))
+    first = if_allowed(lambda: despite_drops(lambda: entries.find_one({}, {"ts": 1}, sort=[("$natural", 1)])))
     last = if_allowed(lambda: entries.find_one({}, {"ts": 1}, sort=[("$natural", -1)]))
     sizes = if_allowed(lambda: next(iter(entries.aggregate([{"$collStats": {"storageStats": {}}}])))["storageStats"])
     if not first or not last or not sizes:

@@ -2,6 +2,7 @@ package io.towpath.debezium;
 
 import com.mongodb.MongoException;
 import com.mongodb.client.MongoCollection;
+import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
 import java.util.List;
 import org.bson.BsonDocument;
@@ -20,10 +21,12 @@ public record Oplog(long first, long last, double fill, double kept) {
     /** The connector warns when capture lags by this share of the window. */
     private static final double NEAR = 0.5;
 
+    private static final int TRIES = 10;
+
     /** Throws {@link MongoException}, also where the user may not read the oplog. */
     public static Oplog read(SourceCluster source) {
         MongoCollection<BsonDocument> oplog = source.oplog();
-        long first = seconds(oplog, 1);
+        long first = first(oplog);
         long last = seconds(oplog, -1);
         BsonDocument stats = oplog.aggregate(List.of(BsonDocument.parse("{$collStats: {storageStats: {}}}")))
                 .first()
@@ -46,6 +49,17 @@ public record Oplog(long first, long last, double fill, double kept) {
 
     public boolean isNear(ClusterTime time) {
         return left(time) < (1 - NEAR) * window();
+    }
+
+    /** Reads the first entry again when the server drops it meanwhile. */
+    private static long first(MongoCollection<BsonDocument> oplog) {
+        for (int left = TRIES; ; left--) {
+            try {
+                return seconds(oplog, 1);
+            } catch (MongoException error) {
+                if (!ServerError.CappedPositionLost.is(error) || left == 1) throw error;
+            }
+        }
     }
 
     private static long seconds(MongoCollection<BsonDocument> oplog, int direction) {

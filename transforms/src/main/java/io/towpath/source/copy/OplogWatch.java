@@ -4,6 +4,7 @@ import com.mongodb.MongoException;
 import io.towpath.debezium.Oplog;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.net.ReadFault;
+import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Progress;
@@ -148,7 +149,7 @@ public final class OplogWatch {
         try {
             return Optional.of(Oplog.read(source));
         } catch (MongoException error) {
-            unreadable = !ReadFault.isTransient(error);
+            unreadable = !ReadFault.isTransient(error) && !ServerError.CappedPositionLost.is(error);
             if (unreadable)
                 LOGGER.warn("cannot read how long the source's oplog keeps changes: {}", error.getMessage());
             return Optional.empty();
