@@ -259,7 +259,7 @@ FIGURES: tuple[Figure, ...] = (
         f"{_VERIFICATION}: (`heartbeat.interval.ms` 150, `cursor.max.await.time.ms` 200)",
     ),
     code("towpath/verification/follower.py:_RECHECK_S", f"{_VERIFICATION}: seen within 30 s"),
-    code("Streaming.java:SIGN_OF_LIFE_NS", f"{_VERIFICATION}: emitted once in 10 s"),
+    code("Heartbeats.java:SIGN_OF_LIFE", f"{_VERIFICATION}: emitted once in 10 s"),
     computed(
         "docs/benchmarks/indexes.json",
         lambda: (

@@ -20,6 +20,9 @@ import org.apache.kafka.connect.storage.OffsetStorageReader;
  * @param prefix Debezium's {@code topic.prefix}, which marks its offsets too
  */
 public record Partitions(String prefix) {
+    /** How the names of Debezium's heartbeat topics begin. */
+    public static final String HEARTBEATS = "__debezium-heartbeat.";
+
     private static final String TOWPATH = "towpath";
     private static final String NAMESPACE = "namespace";
     private static final String RANGE = "range";
@@ -143,7 +146,7 @@ public record Partitions(String prefix) {
         return new SourceRecord(
                 partition,
                 offset,
-                "__debezium-heartbeat." + prefix,
+                HEARTBEATS + prefix,
                 null,
                 Schema.OPTIONAL_BYTES_SCHEMA,
                 null,

@@ -33,10 +33,6 @@ public final class Streaming implements Phase {
     private static final long BOUNDARY_NS = Duration.ofSeconds(1).toNanos();
 
     private static final long PAUSE_MS = 500;
-    /** How often a stream that does not move tells that it lives; Kafka forgets a transactional id that is silent for days. */
-    private static final long SIGN_OF_LIFE_NS = Duration.ofSeconds(10).toNanos();
-    /** How the names of Debezium's topics of heartbeats begin. */
-    private static final String HEARTBEATS = "__debezium-heartbeat.";
 
     private final DebeziumStream debezium;
     private final DebeziumToRecord toRecord = new DebeziumToRecord();
@@ -44,6 +40,7 @@ public final class Streaming implements Phase {
     private final Ledger ledger;
     private final Rereads rereads;
     private final OversizedRead oversizedRead;
+    private final Heartbeats heartbeats = new Heartbeats(System::nanoTime);
     private final OplogWatch watch;
     private final SourceMetrics metrics;
     private final Optional<SchemaChanges> schema;
@@ -52,10 +49,6 @@ public final class Streaming implements Phase {
     private ClusterTime last;
     /** The last of Debezium's records that are emitted or dropped; null before the first. */
     private SourceRecord passed;
-    /** The offset of the last of Debezium's records that are emitted; null before the first. */
-    private Map<String, ?> stored;
-
-    private long storedNs;
 
     private List<SourceRecord> held = List.of();
     private long heldUntil;
@@ -184,10 +177,9 @@ public final class Streaming implements Phase {
             // Connect stores no offset of an event that emits nothing: the event comes again after a restart, and then
             // its row has to be known
             if (records.get().isEmpty()) continue;
-            stored = record.sourceOffset();
+            heartbeats.emitted(record);
             if (time.isPresent()) storedTime = time.get();
         }
-        if (events > 0) storedNs = System.nanoTime();
         metrics.streamed(events);
         into.addAll(ledger.newPending());
         if (storedTime != null) into.addAll(ledger.forget(storedTime));
@@ -196,7 +188,7 @@ public final class Streaming implements Phase {
 
     /** What one of Debezium's records becomes; empty when its document cannot be read yet. */
     private Optional<List<SourceRecord>> convert(SourceRecord record, Optional<ClusterTime> time) {
-        if (isIdle(record)) return Optional.of(List.of());
+        if (heartbeats.isIdle(record)) return Optional.of(List.of());
         Optional<DebeziumEvent> event = toRecord.event(record);
         if (event.isPresent() && event.get().isOversized()) {
             OversizedEvent oversized = OversizedEvent.of(event.get());
@@ -209,13 +201,6 @@ public final class Streaming implements Phase {
         boolean isChange = !converted.headers().isEmpty();
         if (isChange && isTemporary(namespace(converted))) return Optional.of(List.of());
         return isChange && isHeld(converted, time) ? dropped() : Optional.of(List.of(converted));
-    }
-
-    /** Whether it is a heartbeat that moves nothing: each is a transaction of its own. */
-    private boolean isIdle(SourceRecord record) {
-        return record.topic().startsWith(HEARTBEATS)
-                && record.sourceOffset().equals(stored)
-                && System.nanoTime() - storedNs < SIGN_OF_LIFE_NS;
     }
 
     @SuppressWarnings("unchecked")
