@@ -27,7 +27,7 @@ from tests.support.certificates import Authority
 from tests.support.pipeline import towpath
 from tests.support.secured import NAME, Secured, running, worker_by_certificate, write
 from towpath import stack as embedded
-from towpath.errors import TowpathError
+from towpath.errors import TopicError, TowpathError
 from towpath.kafka import hanging_transactions
 from towpath.kafka.client import of
 from towpath.kafka.topics import Topics
@@ -254,10 +254,13 @@ def test_the_documented_rights_are_enough_to_end_a_transaction(secured: Secured)
     assert hanging_transactions.find(topics, [f"{NAME}-source"], [place]) == []
     with closing(hanging_transactions._Admin.of(topics)) as admin:
         [found] = admin.open_at(place)
-    hanging_transactions.end(topics, hanging_transactions.HangingTransaction(place, task, found, commits=False))
+        hanging = hanging_transactions.HangingTransaction(place, task, found)
+        with pytest.raises(TopicError, match=r"whether to commit it is not known: .* does not show it\. Run"):
+            hanging_transactions.end(topics, hanging)
+        admin.write_end(hanging, commits=False)
     assert topics.open_transactions() == {}
     producer.abort_transaction(30)
-    assert hanging_transactions._decision(topics, task, found, place) is False
+    assert hanging_transactions._decision(topics, hanging) is False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, TopicAuthorizationFailedError, for_code
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
-from towpath.errors import TopicError
+from towpath.errors import TopicError, TowpathError
 from towpath.kafka.consume import messages
 from towpath.kafka.topics import Place, Topics
 
@@ -45,8 +45,6 @@ class HangingTransaction:
     place: Place
     transactional_id: str
     open: _Open
-    commits: bool | None
-    """Whether the decision was to commit; None when unknown, or not readable."""
 
     @property
     def about(self) -> str:
@@ -68,18 +66,24 @@ def find(topics: Topics, source_connectors: Iterable[str], places: Iterable[Plac
         raise TopicError(f"cannot look for hanging transactions: {error}") from error
 
 
-def end(topics: Topics, hanging: HangingTransaction) -> None:
-    """Write the marker of the decision. Raises `TopicError` when the broker denies it, or the decision is unknown."""
-    if hanging.commits is None:
+def end(topics: Topics, hanging: HangingTransaction) -> bool:
+    """Write the marker of the decision; whether that is to commit.
+
+    Raises `TopicError` when the broker denies it, and when the decision cannot be read.
+    """
+    try:
+        commits = _decision(topics, hanging)
+    except TowpathError as error:
         raise TopicError(
-            f"{hanging.about} has lost its end, and {_LOG} does not show, or this user may not read there, whether to"
-            " commit it: end it with kafka-transactions.sh, as docs/how-to/recover.md describes"
-        )
+            f"{hanging.about} has lost its end, and whether to commit it is not known: {error}. Run the command again;"
+            " if it says so again, end the transaction with kafka-transactions.sh, as docs/how-to/recover.md describes"
+        ) from error
     try:
         with closing(_Admin.of(topics)) as admin:
-            admin.write_end(hanging)
+            admin.write_end(hanging, commits)
     except KafkaError as error:
         raise TopicError(f"cannot end {hanging.about}: {error}") from error
+    return commits
 
 
 class _Admin(KafkaAdminClient):  # type: ignore[misc]
@@ -109,10 +113,10 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc]
             if state.current_transaction_start_offset >= 0
         ]
 
-    def write_end(self, hanging: HangingTransaction) -> None:
-        self._manager.run(self._write_end, hanging)
+    def write_end(self, hanging: HangingTransaction, commits: bool) -> None:
+        self._manager.run(self._write_end, hanging, commits)
 
-    async def _write_end(self, hanging: HangingTransaction) -> None:
+    async def _write_end(self, hanging: HangingTransaction, commits: bool) -> None:
         topic, partition = hanging.place
         marker = WriteTxnMarkersRequest.WritableTxnMarker
         request = WriteTxnMarkersRequest(
@@ -120,7 +124,7 @@ class _Admin(KafkaAdminClient):  # type: ignore[misc]
                 marker(
                     producer_id=hanging.open.producer,
                     producer_epoch=hanging.open.epoch,
-                    transaction_result=hanging.commits,
+                    transaction_result=commits,
                     topics=[marker.WritableTxnMarkerTopic(name=topic, partition_indexes=[partition])],
                     coordinator_epoch=max(hanging.open.coordinator_epoch, 0),
                 )
@@ -149,7 +153,7 @@ def _hanging(
         current = admin.describe_transactions([name])[name]
         is_ongoing = current.producer_id != candidate.producer or TopicPartition(*place) in current.topic_partitions
         if not is_ongoing and candidate in admin.open_at(place):
-            yield HangingTransaction(place, name, candidate, _decision(topics, name, candidate, place))
+            yield HangingTransaction(place, name, candidate)
 
 
 def _group(transactional_id: str, connector: str) -> str | None:
@@ -159,33 +163,33 @@ def _group(transactional_id: str, connector: str) -> str | None:
     return task_of.removesuffix(f"-{connector}") if task.isdecimal() and task_of.endswith(f"-{connector}") else None
 
 
-def _decision(topics: Topics, transactional_id: str, hanging: _Open, place: Place) -> bool | None:
-    """The decision on the last transaction of that producer and epoch that included the partition.
+def _decision(topics: Topics, hanging: HangingTransaction) -> bool:
+    """Whether the last transaction of that producer and epoch that included the partition was to be committed.
 
     Since `transaction.version` 2 each transaction has an epoch of its own, and the decision has the next one.
     """
     log = topics.all().get(_LOG)
     if log is None:
-        return None  # not authorized to see it
-    at = _LOG, _hash(transactional_id) % log.partitions
+        raise TopicError(f"this user may not see {_LOG}")
+    at = _LOG, _hash(hanging.transactional_id) % log.partitions
     consumer, decided, included = topics.consumer(), None, False
     try:
         for _, message in messages(consumer, {at: topics.ends([log])[at]}):
             key, value = message.key(), message.value()
-            if not key or not value or key[4:] != transactional_id.encode():
+            if not key or not value or key[4:] != hanging.transactional_id.encode():
                 continue
             _, owner, epoch, _, state = _HEAD.unpack_from(value)
-            if owner != hanging.producer:
+            if owner != hanging.open.producer:
                 included = False
             elif state == _ONGOING:
-                included = epoch == hanging.epoch and place in _places(value)
+                included = epoch == hanging.open.epoch and hanging.place in _places(value)
                 decided = None if included else decided
             elif state in (_COMMIT, _ABORT) and included:
                 decided, included = state == _COMMIT, False
-    except TopicError:
-        return None  # not authorized to read it
     finally:
         consumer.close()
+    if decided is None:
+        raise TopicError(f"{_LOG}, partition {at[1]}, does not show it")
     return decided
 
 

@@ -142,11 +142,11 @@ def end_transactions(session: Session, places: list[Place]) -> Iterator[str]:
     failed = []
     for transaction in hanging_transactions.find(session.topics, session.pipeline.source_connectors, places):
         try:
-            hanging_transactions.end(session.topics, transaction)
+            commits = hanging_transactions.end(session.topics, transaction)
         except TopicError as error:
             failed.append(str(error))
         else:
-            outcome = "committed" if transaction.commits else "aborted"
+            outcome = "committed" if commits else "aborted"
             yield f"{transaction.about} was hanging: {outcome} it, as its coordinator had decided"
     if failed:
         raise TopicError("; ".join(failed))
