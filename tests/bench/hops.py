@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 from bson import Timestamp
 
 from tests.bench.measured import Client, newest
 from tests.bench.sides import Way
+from tests.support import rest
 from towpath import stack as embedded
 
 READ, PRODUCED, STORED, CONSUMED, WRITTEN, OPLOG = HOPS = (
@@ -44,7 +44,7 @@ class Counted:
 
 
 def count(stack: embedded.Stack, way: Way, source: Client, destination: Client) -> Counted:
-    metrics = httpx.get(stack.metrics_urls["connect-0"], timeout=30).text
+    metrics = rest.get(stack.metrics_urls["connect-0"], timeout=30).text
     read, written = _looks(source, "bytesOut"), _looks(destination, "bytesIn")
     found = {
         READ: read[0],

@@ -26,7 +26,6 @@ Client = MongoClient[dict[str, Any]]
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
 def test_a_collection_that_the_member_does_not_have_yet_is_copied(
     tmp_path: Path, addresses: Addresses, destination_client: Client
 ) -> None:

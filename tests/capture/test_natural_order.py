@@ -9,12 +9,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import httpx
 import pytest
 from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
-from tests.support import log, mongod, raw
+from tests.support import log, mongod, raw, rest
 from tests.support.awaited import until
 from tests.support.mongod import MongodSizes
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
@@ -59,7 +58,6 @@ def test_changes_during_a_copy_in_natural_order_leave_both_sides_equal(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(400)
 def test_a_copy_in_natural_order_stays_with_its_member_when_that_steps_down(
     tmp_path: Path, addresses: Addresses, destination_client: raw.Client, seed: int
 ) -> None:
@@ -99,7 +97,7 @@ def _plans(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 def _offsets(pipeline: Pipeline, partition: set[str]) -> list[dict[str, Any]]:
     """The source connector's offsets of partitions with these names."""
-    answer = httpx.get(f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/offsets")
+    answer = rest.get(f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/offsets")
     return [item["offset"] for item in answer.json()["offsets"] if set(item["partition"]) == partition]
 
 
@@ -124,6 +122,6 @@ def _snapshot_window(client: raw.Client, seconds: int) -> Iterator[None]:
 
 
 def _heartbeats(pipeline: Pipeline) -> list[bytes]:
-    config = httpx.get(f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/config").json()
+    config = rest.get(f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/config").json()
     records = log.records(pipeline.addresses.bootstrap, f"__debezium-heartbeat.{config['topic.prefix']}")
     return [record.value or b"" for record in records]

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import bson
-import httpx
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.conftest import MakePipeline
-from tests.support import log
+from tests.support import log, rest
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from towpath import stack as embedded
@@ -47,10 +46,9 @@ def limit(pipeline: Pipeline, size: int) -> None:
 
 def running(pipeline: Pipeline) -> bool:
     url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/status"
-    return all(t["state"] == "RUNNING" for t in httpx.get(url, timeout=30).raise_for_status().json()["tasks"])
+    return all(t["state"] == "RUNNING" for t in rest.get(url, timeout=30).raise_for_status().json()["tasks"])
 
 
-@pytest.mark.timeout(300)
 def test_an_event_that_is_too_large_is_read_by_id_in_its_place(
     make_pipeline: MakePipeline, stack: embedded.Stack
 ) -> None:
@@ -84,7 +82,6 @@ def test_an_event_that_is_too_large_is_read_by_id_in_its_place(
     assert [b"\x10q\0" in (one.value or b"") for one in found] == [False, False, True, True]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.long
 def test_the_largest_documents_and_updates_there_can_be_arrive(pipeline: Pipeline) -> None:
     documents = pipeline.source("docs")
@@ -98,7 +95,6 @@ def test_the_largest_documents_and_updates_there_can_be_arrive(pipeline: Pipelin
     pipeline.assert_same("docs", at_least=3)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.long
 def test_a_record_that_its_topic_does_not_take_is_set_aside_and_repaired_once_it_does(pipeline: Pipeline) -> None:
     documents = pipeline.source("docs")

@@ -10,6 +10,7 @@ import pytest
 
 from connectors.configs import definitions
 from connectors.rest import Connect
+from tests.support import rest
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline
 from tests.support.servers import standalone_connect
@@ -72,7 +73,7 @@ def test_each_setting_that_would_lose_or_repeat_something_is_refused(pipeline: P
         message = _put(pipeline.addresses.connect, name, config | ({} if value is None else {key: value}), 400)
         assert key in message, (key, value, message)
         assert words in message, (key, value, message)
-    assert not {source, sink} & set(httpx.get(f"{pipeline.addresses.connect}/connectors", timeout=30).json())
+    assert not {source, sink} & set(rest.get(f"{pipeline.addresses.connect}/connectors", timeout=30).json())
 
 
 def test_what_the_command_line_deploys_runs_when_it_is_posted(pipeline: Pipeline, configs: Configs) -> None:
@@ -123,7 +124,7 @@ def _failure(connect: str, name: str) -> str:
     """The trace of the connector's task, once it has failed."""
 
     def look() -> str | None:
-        tasks = httpx.get(f"{connect}/connectors/{name}/status", timeout=30).json().get("tasks", [])
+        tasks = rest.get(f"{connect}/connectors/{name}/status", timeout=30).json().get("tasks", [])
         return next((str(task["trace"]) for task in tasks if task["state"] == "FAILED"), None)
 
     return until("failed task", look)

@@ -19,7 +19,7 @@ import tenacity
 from pymongo import MongoClient, UpdateOne
 from testcontainers.compose import DockerCompose
 
-from tests.support import oracle
+from tests.support import oracle, rest
 from tests.support.awaited import until
 from tests.support.raw import Documents
 from tests.support.servers import free_port
@@ -169,7 +169,7 @@ def site(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) 
 def ready(page: str) -> bool:
     """Whether the page is served and its pipeline runs."""
     try:
-        return httpx.get(f"{page}/readyz").is_success and "shop" in httpx.get(page, follow_redirects=True).text
+        return rest.get(f"{page}/readyz").is_success and "shop" in rest.get(page, follow_redirects=True).text
     except httpx.TransportError:
         return False
 

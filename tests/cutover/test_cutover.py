@@ -18,6 +18,7 @@ import pytest
 from bson import ObjectId
 from confluent_kafka.admin import AdminClient
 
+from tests.support import rest
 from tests.support.acknowledged import AcknowledgedWriter
 from tests.support.awaited import until
 from tests.support.cutover import PATIENCE_S, Cutover, cutover, fail_back, indexes
@@ -136,7 +137,7 @@ def assert_as_before(pipeline: Pipeline) -> None:
     assert not any(one.get("unique") for one in at_destination.values())
     here = indexes(pipeline, pipeline.source_client)[pipeline.namespace("orders")]
     assert here["expired"]["expireAfterSeconds"] == 3600
-    connectors = httpx.get(f"{pipeline.addresses.connect}/connectors", timeout=90).raise_for_status().json()
+    connectors = rest.get(f"{pipeline.addresses.connect}/connectors", timeout=90).raise_for_status().json()
     assert not [name for name in connectors if name.startswith(f"{pipeline.name}-back")]
 
 
@@ -163,7 +164,7 @@ def kept(pipeline: Pipeline) -> dict[str, Any]:
     addresses, state = pipeline.addresses, Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local" / "state"))
     folders = pipeline.file.parent, addresses.secrets, state / "towpath" / pipeline.name
     files = [file for folder in folders for file in sorted(folder.rglob("*")) if file.is_file()]
-    names = httpx.get(f"{addresses.connect}/connectors", params={"expand": ["info", "status"]}, timeout=90).json()
+    names = rest.get(f"{addresses.connect}/connectors", params={"expand": ["info", "status"]}, timeout=90).json()
     topics = AdminClient({"bootstrap.servers": addresses.bootstrap}).list_topics(timeout=30).topics
     clients = pipeline.source_client, pipeline.destination_client
     return {

@@ -90,7 +90,6 @@ def failed(secured: Secured) -> bool:
         return "FAILED" in rest.get(f"/connectors/{NAME}-source/status").raise_for_status().text
 
 
-@pytest.mark.timeout(600)  # a whole life, and Connect starts twice
 def test_a_pipeline_runs_behind_locked_doors_and_tells_no_secret(secured: Secured, tmp_path: Path) -> None:
     said, commands = Lines(), set[str]()
     with watched_processes(commands):

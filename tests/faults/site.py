@@ -18,7 +18,7 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from tests.faults.shapes import Shape
-from tests.support import raw
+from tests.support import raw, rest
 from tests.support.awaited import until
 from tests.support.clock import Clock
 from tests.support.pipeline import Addresses, Pipeline, Settings
@@ -96,7 +96,7 @@ class Site:
     def tasks(self, connector: str, besides: str = "") -> list[dict[str, Any]]:
         """The tasks of a connector, as a worker sees them; none while the workers share out their work."""
         try:
-            answer = httpx.get(f"{self.url(besides)}/connectors/{connector}/status", timeout=10)
+            answer = rest.get(f"{self.url(besides)}/connectors/{connector}/status", timeout=10)
         except httpx.HTTPError:
             return []
         if answer.status_code != 200:
@@ -127,7 +127,7 @@ class Site:
 
     def _do_workers_answer(self) -> bool:
         try:
-            answers = [httpx.get(f"http://{HOST}:{self.port(name)}/connectors", timeout=5) for name in self.workers]
+            answers = [rest.get(f"http://{HOST}:{self.port(name)}/connectors", timeout=5) for name in self.workers]
         except httpx.HTTPError:
             return False
         return all(it.status_code == httpx.codes.OK for it in answers)

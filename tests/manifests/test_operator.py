@@ -16,6 +16,7 @@ import httpx
 import pytest
 import yaml
 
+from tests.support import rest
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 
 pytestmark = pytest.mark.servers
@@ -91,7 +92,7 @@ def test_connectors_of_an_operator_are_compared_and_left_alone(pipeline: Pipelin
     }
     assert "nothing to change: everything matches the file" in towpath("check", owned.file).stdout
 
-    config = httpx.get(config_url(owned, "sink")).json()
+    config = rest.get(config_url(owned, "sink")).json()
     by_hand = config | {"towpath.batch.records": "4321"}
     httpx.put(config_url(owned, "sink"), json=by_hand, timeout=90).raise_for_status()
     difference = f"connector {name}-sink differs from the file (towpath.batch.records)"
@@ -100,7 +101,7 @@ def test_connectors_of_an_operator_are_compared_and_left_alone(pipeline: Pipelin
         assert difference in done.stdout + done.stderr
         assert "kubectl apply -f - -l app.kubernetes.io/component=connectors" in done.stdout + done.stderr
         assert "4321" not in done.stdout + done.stderr
-    assert httpx.get(config_url(owned, "sink")).json() == by_hand
+    assert rest.get(config_url(owned, "sink")).json() == by_hand
     secrets.write_text(secrets.read_text() + "# another\n")
     done = towpath("deploy", owned.file, "--dry-run", expect=1)
     assert f"{secrets} does not hold what the workers need" in done.stderr
@@ -117,7 +118,7 @@ def test_connectors_of_an_operator_are_compared_and_left_alone(pipeline: Pipelin
     }
     for (verb, *options), words in refusals.items():
         assert words in towpath(verb, owned.file, *options, expect=2).stderr
-    assert httpx.get(config_url(owned, "sink")).json() == by_hand
+    assert rest.get(config_url(owned, "sink")).json() == by_hand
 
 
 def test_an_operator_takes_over_what_a_resnapshot_has_set_and_the_log_goes_once_it_has_stopped_the_connectors(
@@ -129,9 +130,9 @@ def test_an_operator_takes_over_what_a_resnapshot_has_set_and_the_log_goes_once_
     towpath("resnapshot", pipeline.file, "--yes")
     owned = replace(pipeline, settings=Settings(connect={"owner": "strimzi"}))
     mounted = replace(owned, file=tmp_path / "mounted.toml", addresses=replace(owned.addresses, secrets=Path(MOUNT)))
-    source = httpx.get(config_url(owned, "source")).json()
+    source = rest.get(config_url(owned, "source")).json()
     as_operator(owned, towpath("manifests", mounted.write()).stdout)
-    assert httpx.get(config_url(owned, "source")).json() == source
+    assert rest.get(config_url(owned, "source")).json() == source
     assert "towpath.resnapshot" in source
     connectors = f"{pipeline.addresses.connect}/connectors"
     assert "nothing to change" in towpath("deploy", owned.write()).stdout
@@ -140,5 +141,5 @@ def test_an_operator_takes_over_what_a_resnapshot_has_set_and_the_log_goes_once_
     done = towpath("remove", owned.file, "--topics", "--yes")
     assert f"next: kubectl delete kafkaconnector/{pipeline.name}-source" in done.stderr
     for kind in ("source", "sink"):
-        assert httpx.get(f"{connectors}/{pipeline.name}-{kind}/status").json()["connector"]["state"] == "STOPPED"
-        assert httpx.get(f"{connectors}/{pipeline.name}-{kind}/offsets").json() == {"offsets": []}
+        assert rest.get(f"{connectors}/{pipeline.name}-{kind}/status").json()["connector"]["state"] == "STOPPED"
+        assert rest.get(f"{connectors}/{pipeline.name}-{kind}/offsets").json() == {"offsets": []}

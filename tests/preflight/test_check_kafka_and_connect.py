@@ -15,6 +15,7 @@ from connectors.configs import definitions
 from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.preflight.test_check import check, one
+from tests.support import rest
 from tests.support.pipeline import Addresses, Pipeline, Settings, towpath
 from tests.support.servers import connect_without_plugins, free_port, standalone_connect
 from towpath.config import loading as pipeline_file
@@ -133,7 +134,7 @@ def bare_worker(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Itera
     reraise=True,
 )
 def _once_answering(url: str) -> None:
-    httpx.get(f"{url}/connectors", timeout=10).raise_for_status()
+    rest.get(f"{url}/connectors", timeout=10).raise_for_status()
 
 
 @pytest.mark.parametrize(("mode", "level"), [("exactly-once", "error"), ("plain", "warning")])

@@ -21,8 +21,8 @@ from tests.conftest import MakePipeline
 from tests.prometheus import board, rules
 from tests.prometheus.test_prometheus_files import documented
 from tests.supervisor.test_run import REFUSING, Running, running
-from tests.support import api
-from tests.support.awaited import until
+from tests.support import api, rest
+from tests.support.awaited import patient, until
 from tests.support.compactor import Service
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.servers import free_port
@@ -63,7 +63,7 @@ class Monitor:
     metadata: dict[str, Any] = field(default_factory=dict)
 
     def get(self, path: str, **query: Any) -> Any:
-        answer = httpx.get(f"{self.url}/api/v1/{path}", params=query, timeout=30)
+        answer = rest.get(f"{self.url}/api/v1/{path}", params=query, timeout=30)
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]
 
@@ -112,7 +112,7 @@ class Monitor:
 
 
 def await_empty(what: str, look: Callable[[], set[str]]) -> None:
-    end = time.monotonic() + 150
+    end = time.monotonic() + patient(150)
     while found := look():
         assert time.monotonic() < end, f"still an {what}: {sorted(found)}"
         time.sleep(0.3)
@@ -166,7 +166,7 @@ def show_metrics(stack: embedded.Stack, name: str, port: int) -> None:
 
 def answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=2).is_success
+        return rest.get(url, timeout=2).is_success
     except httpx.HTTPError:
         return False
 
@@ -186,7 +186,7 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
         with without_connect(pipeline, tmp_path, listen):
             make_trouble(pipeline, run)
             look.await_fired(set(rules.NAMES) - {DOWN})
-            api.refuse(httpx.get(f"http://127.0.0.1:{listen}/api/v1/pipelines/{pipeline.name}").json(), "Pipeline")
+            api.refuse(rest.get(f"http://127.0.0.1:{listen}/api/v1/pipelines/{pipeline.name}").json(), "Pipeline")
         look.await_fired({DOWN})
         write_targets(tmp_path, listen)
         with mended(pipeline, look, tmp_path):

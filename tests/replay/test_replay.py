@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import httpx
 import pytest
 from bson.timestamp import Timestamp
 from confluent_kafka import TopicPartition
@@ -22,7 +21,7 @@ from pymongo import MongoClient
 
 from connectors.rest import Connect
 from tests.conftest import MakePipeline
-from tests.support import bsonbytes, mongod, oracle, raw, workers
+from tests.support import bsonbytes, mongod, oracle, raw, rest, workers
 from tests.support.awaited import until
 from tests.support.damage import damage, document
 from tests.support.mongod import MongodSizes, Servers
@@ -115,7 +114,7 @@ def moment(pipeline: Pipeline) -> Timestamp:
 
 def connectors(pipeline: Pipeline) -> set[str]:
     """Those of the pipeline's replays that Connect knows."""
-    found = httpx.get(f"{pipeline.addresses.connect}/connectors", timeout=30).raise_for_status().json()
+    found = rest.get(f"{pipeline.addresses.connect}/connectors", timeout=30).raise_for_status().json()
     return {name for name in found if name.startswith(f"{pipeline.name}-replay-")}
 
 
@@ -228,7 +227,7 @@ def test_a_second_destination_follows_until_it_is_removed(pipeline: Pipeline, th
         found = third.replay(pipeline, "--follow", "--name", "second")
         assert (found["whole"], found["following"]) == (True, True)
         pipeline.source("later").insert_one({"_id": 1})
-    config = httpx.get(f"{pipeline.addresses.connect}/connectors/{pipeline.name}-replay-second/config", timeout=30)
+    config = rest.get(f"{pipeline.addresses.connect}/connectors/{pipeline.name}-replay-second/config", timeout=30)
     assert "${file:" in config.text
     assert third.uri not in config.text
     other = replace(pipeline, file=pipeline.file.with_name("other.toml"))
@@ -298,8 +297,8 @@ def test_what_the_log_lacks_or_the_destination_refuses_is_told(pipeline: Pipelin
     found = third.replay(pipeline, "--force", "--name", "rest", expect=1)
     assert (found["whole"], [one["key"] for one in found["dead_letters"]]) == (False, ['{"_id": 150}'])
     assert [one.get("key") for one in found["missing"]] == [None, '{"_id": 7}']
-    rest = {one["_id"] for one in third.documents(pipeline, "docs").find()}
-    assert rest == set(range(200)) - set(range(100)) - {150}
+    others = {one["_id"] for one in third.documents(pipeline, "docs").find()}
+    assert others == set(range(200)) - set(range(100)) - {150}
     letters = f"{pipeline.name}-replay-rest.dead-letters"
     assert letters in kafka.list_topics(timeout=10).topics
     towpath("remove", pipeline.file, "--replay", "rest")

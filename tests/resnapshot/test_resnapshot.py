@@ -14,7 +14,7 @@ import httpx
 import pytest
 from pymongo import MongoClient
 
-from tests.support import history, mongod, oracle
+from tests.support import history, mongod, oracle, rest
 from tests.support.awaited import until
 from tests.support.mongod import MongodSizes
 from tests.support.pipeline import TOWPATH, Addresses, Pipeline, Settings, towpath
@@ -67,11 +67,10 @@ def words(*arguments: str | Path, expect: int) -> str:
 def offset(pipeline: Pipeline) -> dict[str, Any]:
     """The source connector's own offset."""
     url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/offsets"
-    found = httpx.get(url, timeout=60).raise_for_status().json()["offsets"]
+    found = rest.get(url, timeout=60).raise_for_status().json()["offsets"]
     return next((one["offset"] for one in found if one["partition"] == {"towpath": pipeline.name}), {})
 
 
-@pytest.mark.timeout(600)
 def test_a_pipeline_whose_resume_point_is_gone_is_brought_back_by_the_log(
     pipeline: Pipeline, stack: embedded.Stack, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:

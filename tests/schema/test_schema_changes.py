@@ -16,13 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from pymongo import MongoClient
 
 from tests.conftest import MakePipeline
 from tests.schema.schema_writer import SchemaWriter
-from tests.support import cleaner, definitions, log, mongod, oracle, progress, raw, schema, workers
+from tests.support import cleaner, definitions, log, mongod, oracle, progress, raw, rest, schema, workers
 from tests.support.awaited import until
 from tests.support.cleaner import Disk
 from tests.support.compactor import Service
@@ -293,7 +292,7 @@ def test_a_compacted_log_makes_the_same_schema(
 
 
 def sink_configuration(pipeline: Pipeline) -> dict[str, str]:
-    answer = httpx.get(f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink/config", timeout=30)
+    answer = rest.get(f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink/config", timeout=30)
     found: dict[str, str] = answer.raise_for_status().json()
     return found
 

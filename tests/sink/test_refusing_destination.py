@@ -17,13 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from tests.conftest import MakePipeline
-from tests.support import mongod, raw
+from tests.support import mongod, raw, rest
 from tests.support.awaited import until
 from tests.support.disk import Disk, small_disk
 from tests.support.pipeline import Pipeline, Settings, towpath
@@ -197,7 +196,7 @@ def all_are_refused(pipeline: Pipeline) -> None:
     pipeline.source("docs").update_many({}, {"$inc": {"n": 1}})
 
     url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink/status"
-    until("stopped sink", lambda: httpx.get(url).json()["tasks"][0]["state"] == "FAILED", 60, every=0.3)
+    until("stopped sink", lambda: rest.get(url).json()["tasks"][0]["state"] == "FAILED", 60, every=0.3)
     said = " ".join(towpath("status", pipeline.file, expect=1).stdout.split())
     assert "mend the cause and restart the task" in said, said
     validate(pipeline, {})

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from tests.conftest import MakePipeline
+from tests.support import rest
 from tests.support.group import await_shares
 from tests.support.pipeline import Pipeline, Settings, towpath
 from towpath.pipeline import Mode
@@ -42,6 +43,6 @@ def test_six_topics_of_one_partition_are_six_tasks_work(make_pipeline: MakePipel
 def as_before_the_upgrade(pipeline: Pipeline) -> None:
     """The sink has the setting no more, which is Kafka's default: what its tasks have is by topic."""
     sink = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-sink"
-    config = httpx.get(f"{sink}/config", timeout=30).raise_for_status().json()
+    config = rest.get(f"{sink}/config", timeout=30).raise_for_status().json()
     del config[STRATEGY]
     httpx.put(f"{sink}/config", json=config, timeout=60).raise_for_status()

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 from confluent_kafka import Producer
@@ -21,7 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pymongo import MongoClient, WriteConcern
 from pymongo.errors import OperationFailure
 
-from tests.support import mongod, schema
+from tests.support import mongod, rest, schema
 from tests.support.awaited import until
 from tests.support.mongod import Root
 from tests.support.started import started
@@ -77,7 +76,7 @@ def test_every_service_does_its_work(running: embedded.Stack) -> None:
         with MongoClient[dict[str, object]](uri) as client:
             things = client.shop.get_collection("things", write_concern=WriteConcern("majority", wtimeout=10_000))
             assert things.insert_one({"a": 1}).acknowledged
-    plugins = {it["class"] for it in httpx.get(f"{running.connect}/connector-plugins", timeout=30).json()}
+    plugins = {it["class"] for it in rest.get(f"{running.connect}/connector-plugins", timeout=30).json()}
     assert plugins >= {
         "io.debezium.connector.mongodb.MongoDbConnector",
         "com.mongodb.kafka.connect.MongoSinkConnector",
@@ -274,7 +273,7 @@ def test_what_was_down_comes_up_with_the_same_ports_and_data(directory: Path) ->
 
 def up_by_job(url: str) -> dict[str, str] | None:
     """Job → `up`, once each process was scraped, or was not to be."""
-    found = httpx.get(f"{url}/api/v1/query", params={"query": "up"}, timeout=30).json()["data"]["result"]
+    found = rest.get(f"{url}/api/v1/query", params={"query": "up"}, timeout=30).json()["data"]["result"]
     jobs = {series["metric"]["job"]: series["value"][1] for series in found}
     return jobs if len(jobs) == 3 and jobs["connect"] == "1" else None
 
@@ -291,8 +290,8 @@ def test_a_killed_worker_comes_back_with_exported_plugins_and_another_can_join_i
     with plugin_path(directory, "connect-0", tmp_path):
         embedded.kill(directory, "connect-0")
         embedded.start(directory, "connect-0")
-        plugins = httpx.get(f"{embedded.status(directory).connect}/connector-plugins", timeout=30).json()
+        plugins = rest.get(f"{embedded.status(directory).connect}/connector-plugins", timeout=30).json()
         assert "io.towpath.source.MongoSource" in {it["class"] for it in plugins}
     url = add_worker(directory).connect_urls[1]
-    assert httpx.get(f"{url}/health", timeout=30).json()["status"] == "healthy"
+    assert rest.get(f"{url}/health", timeout=30).json()["status"] == "healthy"
     assert embedded.status(directory).running

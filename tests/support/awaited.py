@@ -8,9 +8,17 @@ from typing import TypeVar
 
 Fact = TypeVar("Fact")
 
+_SLOWEST = 4
+
+
+def patient(seconds: float) -> float:
+    """The limit of a wait, when `seconds` are enough on a quiet machine: a slow one with load takes longer."""
+    return _SLOWEST * seconds
+
 
 def until(what: str, look: Callable[[], Fact | None], timeout: float = 60, every: float = 0.15) -> Fact:
-    """The first true value of `look`; `timeout` and `every` in seconds."""
+    """The first true value of `look`; `timeout`, on a quiet machine, and `every` in seconds."""
+    timeout = patient(timeout)
     end = time.monotonic() + timeout
     while not (found := look()):
         assert time.monotonic() < end, f"no {what} within {timeout:.0f} s; the last look gave {found!r}"

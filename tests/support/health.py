@@ -15,6 +15,7 @@ import pytest
 from pymongo import MongoClient
 
 from tests.faults.site import Site
+from tests.support import rest
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH
 from towpath import stack as embedded
@@ -102,7 +103,7 @@ def _unblock(stack: embedded.Stack) -> None:
 def _without_connectors(url: str) -> bool:
     """Removes them; False, to be asked again, where there were some, or while the workers share out their work."""
     try:
-        names = httpx.get(f"{url}/connectors", timeout=30).raise_for_status().json()
+        names = rest.get(f"{url}/connectors", timeout=30).raise_for_status().json()
         for name in names:
             print(f"removed what the test has left: {name}")
             httpx.delete(f"{url}/connectors/{name}", timeout=90).raise_for_status()

@@ -9,6 +9,7 @@ from typing import Any
 from bson.timestamp import Timestamp
 
 from tests.support import raw
+from tests.support.awaited import patient
 from towpath.preflight.log import despite_drops
 
 _MB = 1024 * 1024
@@ -34,7 +35,7 @@ def fill(client: raw.Client, share: float) -> None:
 
 def lose(client: raw.Client, timeout: float = 60) -> None:
     """Have the server drop what is in its oplog by now. It does so behind the last regular checkpoint."""
-    now, end = client.admin.command("ping")["operationTime"], time.monotonic() + timeout
+    now, end = client.admin.command("ping")["operationTime"], time.monotonic() + patient(timeout)
     while first(client) <= now:
         assert time.monotonic() < end, f"the oplog still begins at {first(client)}, not after {now}"
         client.filler.documents.insert_many([{"x": os.urandom(_MB)} for _ in range(4)])

@@ -15,6 +15,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from tests.support.awaited import patient
+
 _PATIENCE = 30  # seconds without an answer
 
 
@@ -97,6 +99,7 @@ class Progress:
 
     def wait_for(self, more: int, timeout: float = 120) -> None:
         """Wait until it has come this much further; `timeout` in seconds."""
+        timeout = patient(timeout)
         start, end = self.applied(), time.monotonic() + timeout
         while (now := self.applied()) < start + more:
             assert time.monotonic() < end, (

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
 from confluent_kafka.admin import AdminClient
 
-from tests.support import commands, oracle, raw, schema
+from tests.support import commands, oracle, raw, rest, schema
+from tests.support.awaited import patient
 
 #: The mode of a pipeline whose test does not say another.
 DEFAULT_MODE = "exactly-once"
@@ -24,7 +24,7 @@ TOWPATH = Path(sys.executable).parent / "towpath"
 ITSELF = ("verify", "repair", "resnapshot")
 
 
-def towpath(*arguments: str | Path, expect: int = 0, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+def towpath(*arguments: str | Path, expect: int = 0, timeout: float = 600) -> subprocess.CompletedProcess[str]:
     """Run the command line; fail with all it said unless it ends with the exit status that is expected."""
     start, words = time.monotonic(), [str(one) for one in arguments]
     if words[0] in ITSELF:
@@ -142,7 +142,7 @@ class Pipeline:
 
     def wait(self, timeout: float = 120) -> None:
         """Everything written to the source so far is at the destination."""
-        towpath("wait", self.file, "--timeout", str(timeout), timeout=timeout + 60)
+        towpath("wait", self.file, "--timeout", str(patient(timeout)), timeout=patient(timeout) + 60)
 
     def status(self, expect: int = 0) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(towpath("status", self.file, "--json", expect=expect).stdout)
@@ -150,7 +150,7 @@ class Pipeline:
 
     def has_left_something(self) -> bool:
         """Whether there are connectors or topics of the pipeline: many tests end before there are."""
-        names = httpx.get(f"{self.addresses.connect}/connectors", timeout=90).raise_for_status().json()
+        names = rest.get(f"{self.addresses.connect}/connectors", timeout=90).raise_for_status().json()
         topics = AdminClient({"bootstrap.servers": self.addresses.bootstrap}).list_topics(timeout=30).topics
         return any(self.name in name for name in (*names, *topics))
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import httpx
-
+from tests.support import rest
 from tests.support.awaited import until
 from tests.support.pipeline import Pipeline
 
@@ -87,7 +86,7 @@ def total(pipeline: Pipeline) -> int:
 def offsets(pipeline: Pipeline) -> Offsets:
     """What the source connector has committed; nothing where Connect does not say."""
     url = f"{pipeline.addresses.connect}/connectors/{pipeline.name}-source/offsets"
-    answer = httpx.get(url, timeout=30)
+    answer = rest.get(url, timeout=30)
     if answer.status_code in (404, 409, 500):  # not there yet, or the workers share out their work
         return []
     answer.raise_for_status()

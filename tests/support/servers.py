@@ -14,6 +14,7 @@ import tenacity
 from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
+from tests.support import rest
 from towpath.stack import parts
 
 
@@ -120,4 +121,4 @@ def standalone_connect(
     reraise=True,
 )
 def _once_answering(url: str) -> None:
-    httpx.get(f"{url}/connector-plugins", timeout=10).raise_for_status()
+    rest.get(f"{url}/connector-plugins", timeout=10).raise_for_status()

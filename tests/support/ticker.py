@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from tests.support.awaited import until
+from tests.support.awaited import patient, until
 
 
 class Ticker:
@@ -26,8 +26,8 @@ class Ticker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive(), "what is done again and again did not end within 60 s"
+        self._thread.join(patient(60))
+        assert not self._thread.is_alive(), "what is done again and again did not end"
         if self._error is not None and error is None:
             raise self._error
 

@@ -13,9 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
-
-from tests.support import raw
+from tests.support import raw, rest
 from tests.support.awaited import until
 from towpath import stack as embedded
 from towpath.stack import StackOptions, parts, plan, processes, ready, state
@@ -63,7 +61,7 @@ def add_worker(directory: Path) -> embedded.Stack:
 
 def tasks(connect: str, connector: str, port: int) -> list[int]:
     """The running tasks of a connector that are on the worker of that port."""
-    found = httpx.get(f"{connect}/connectors/{connector}/status", timeout=30).raise_for_status().json()["tasks"]
+    found = rest.get(f"{connect}/connectors/{connector}/status", timeout=30).raise_for_status().json()["tasks"]
     return [it["id"] for it in found if it["state"] == "RUNNING" and it["worker_id"].endswith(f":{port}")]
 
 
@@ -108,7 +106,7 @@ def is_open(destination: raw.Client, transaction: dict[str, Any]) -> bool:
 
 def version(connect: str) -> str:
     """The version of Towpath's jar that the worker has."""
-    plugins = httpx.get(f"{connect}/connector-plugins?connectorsOnly=false", timeout=30).raise_for_status().json()
+    plugins = rest.get(f"{connect}/connector-plugins?connectorsOnly=false", timeout=30).raise_for_status().json()
     (found,) = [it["version"] for it in plugins if it["class"] == TOLD_BY]
     return str(found)
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Protocol
 
+from tests.support.awaited import patient
+
 
 class Steps(Protocol):
     """What a writer applies: an operation before each item."""
@@ -37,13 +39,14 @@ class Writer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._stop.set()
-        self._thread.join(60)
-        assert not self._thread.is_alive(), "the writer did not stop within 60 s"
+        self._thread.join(patient(60))
+        assert not self._thread.is_alive(), "the writer did not stop"
         if self._error is not None and error is None:
             raise self._error
 
     def wait_for(self, applied: int, timeout: float = 60) -> None:
-        """Wait until this many operations were applied since the start; `timeout` in seconds."""
+        """Wait until this many operations were applied since the start; `timeout` in seconds, on a quiet machine."""
+        timeout = patient(timeout)
         end = time.monotonic() + timeout
         while self.applied < applied:
             assert self._error is None, f"the writer failed after {self.applied} operations: {self._error!r}"

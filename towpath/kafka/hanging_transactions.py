@@ -172,7 +172,8 @@ def _decision(topics: Topics, hanging: HangingTransaction) -> bool:
     if log is None:
         raise TopicError(f"this user may not see {_LOG}")
     at = _LOG, _hash(hanging.transactional_id) % log.partitions
-    consumer, decided, included = topics.consumer(), None, False
+    consumer, included = topics.consumer(), False
+    decided: bool | None = None
     try:
         for _, message in messages(consumer, {at: topics.ends([log])[at]}):
             key, value = message.key(), message.value()
