@@ -120,14 +120,14 @@ def await_empty(what: str, look: Callable[[], set[str]]) -> None:
 
 @contextmanager
 def monitor(stack: embedded.Stack, folder: Path, listen: int) -> Iterator[Monitor]:
-    """As `stack up --monitor` has it, with a scrape a second and the quick rules."""
+    """As `stack up --monitor` has it, with a scrape every two seconds and the quick rules."""
     file, port = folder / "prometheus.json", free_port()
     write_targets(folder, listen)
     ports = {name: free_port() for name in ("connect-0", "kafka")}
     for name in ports:
         show_metrics(stack, name, ports[name])
     jobs = {"connect": {"connect-0": ports["connect-0"]}, "kafka": {"kafka": ports["kafka"]}}
-    prometheus.write_configuration(file, jobs, rules.quick(folder / "alerts.yaml", LIMITS), "1s")
+    prometheus.write_configuration(file, jobs, rules.quick(folder / "alerts.yaml", LIMITS), "2s")
     log = folder / "prometheus.log"
     with (
         log.open("w") as out,
