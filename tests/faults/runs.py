@@ -18,7 +18,7 @@ from tests.faults.offsets import SourceOffsets
 from tests.faults.site import Site
 from tests.faults.states import COPY, HAND_OVER, STATES, Missed, Scene, State
 from tests.support import definitions, log
-from tests.support.awaited import until
+from tests.support.awaited import promised, until
 from tests.support.large import Large
 from tests.support.order import END, Order
 from tests.support.pipeline import Pipeline, Settings
@@ -220,14 +220,14 @@ def _flows(scene: Scene, strike: Strike) -> float:
         one.insert_one({"_id": mark, VERSION: 1})
     begun = time.monotonic()
     there = scene.pipeline.destination(name)
-    until("change after the fault", lambda: there.count_documents({"_id": mark}), 150, 0.1)
+    promised("change after the fault", lambda: there.count_documents({"_id": mark}), 150, 0.1)
     return time.monotonic() - begun
 
 
 def _await_flow(scene: Scene) -> float:
     """Wait until records are applied again; for how many seconds that was."""
     before, begun = scene.total(), time.monotonic()
-    until("records applied after the fault", lambda: scene.total() >= before + _FLOWS, 150, 0.1)
+    promised("records applied after the fault", lambda: scene.total() >= before + _FLOWS, 150, 0.1)
     return time.monotonic() - begun
 
 

@@ -22,7 +22,7 @@ from tests.faults.shapes import SHAPES
 from tests.faults.site import Site, site
 from tests.faults.states import STATES
 from tests.support import log, progress
-from tests.support.awaited import until
+from tests.support.awaited import promised, until
 from tests.support.pipeline import Settings
 from towpath.kafka.topics import Topic
 from towpath.session import opened
@@ -164,7 +164,7 @@ def test_a_primary_of_the_destination_that_sleeps_while_much_is_written_to_it_is
             httpx.put(f"{sink}/resume", timeout=30).raise_for_status()
             there.primary("destination", besides=primary)
             begun = time.monotonic()
-            until("large document", lambda: copies.count_documents({}) > 1, 100, 0.1)
+            promised("large document", lambda: copies.count_documents({}) > 1, 100, 0.1)
             assert time.monotonic() - begun < 15
         finally:
             there.kill(primary, signal.SIGCONT)

@@ -24,7 +24,7 @@ import trustme
 
 from tests.bench.following import following
 from tests.monitor.test_clients import SLOW_PARTS, WHOLE, connect
-from tests.support.awaited import until
+from tests.support.awaited import promised, until
 from tests.support.pipeline import TOWPATH
 from towpath.cli.init import write_pipeline_file
 from towpath.errors import TowpathError
@@ -333,7 +333,7 @@ def test_who_sends_slowly_or_reads_nothing_is_dropped(
                 time.sleep(0.05)
         unread = stack.enter_context(connect(url, "/static/uPlot.min.js", WHOLE * 50, receive=2304))
         listening = urlsplit(url).port
-        until("end of who reads nothing", lambda: not established(listening, unread.getsockname()[1]), 20)
+        promised("end of who reads nothing", lambda: not established(listening, unread.getsockname()[1]), 20)
         gone = connect(url, "/healthz", SLOW_PARTS[-1])
         gone.close()
         assert client.get("/healthz").status_code == 200

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from tests.support.awaited import until
+from tests.support.awaited import promised, until
 from tests.support.pipeline import Pipeline
 from tests.support.served import TOKEN, Served, served
 from tests.support.workload import Workload
@@ -108,7 +108,7 @@ def test_clients_that_never_read_lose_updates_and_others_get_all(
         assert [answer(connection) for connection in late] == [408] * len(late)
         if request.config.getoption("--long"):
             lively = f"towpath_clients {len(readers):.1f}"
-            until("end of who never reads", lambda: lively in monitor.client.get("/metrics").text, 90, 1)
+            promised("end of who never reads", lambda: lively in monitor.client.get("/metrics").text, 90, 1)
         for connection in [*unread, *late, *(reader.connection for reader in readers)]:
             connection.close()
 
@@ -186,7 +186,7 @@ def test_fifty_clients_cost_little(pipeline: Pipeline, tmp_path: Path, request: 
         for connection in [*connections, slow]:
             connection.shutdown(socket.SHUT_RDWR)
             connection.close()
-        until("end of all clients", lambda: "towpath_clients 0.0" in run.client.get("/metrics").text, 40)
+        promised("end of all clients", lambda: "towpath_clients 0.0" in run.client.get("/metrics").text, 40)
 
 
 def used(process: psutil.Process, seconds: float) -> float:

@@ -22,7 +22,7 @@ from selenium.webdriver.common.keys import Keys
 
 from connectors.rest import Connect
 from tests.conftest import MakePipeline
-from tests.support.awaited import until
+from tests.support.awaited import promised, until
 from tests.support.pipeline import Pipeline, Settings, towpath
 from tests.support.served import TOKEN, Served, served
 from towpath import stack as embedded
@@ -64,7 +64,7 @@ class Page:
     def soon(self, what: str, look: Callable[[], Any]) -> None:
         """Wait until the page shows what is true by now."""
         start = time.monotonic()
-        until(what, look, SOON, every=0.05)
+        promised(what, look, SOON, every=0.05)
         self.waits[what] = time.monotonic() - start
 
     def screenshots(self, name: str) -> None:

@@ -20,7 +20,7 @@ from tests.faults.command import Command
 from tests.faults.shapes import SHAPES
 from tests.faults.site import Site, site
 from tests.support import log
-from tests.support.awaited import until
+from tests.support.awaited import promised, until
 from tests.support.pipeline import towpath
 from towpath.session import opened
 
@@ -87,7 +87,7 @@ def test_a_transaction_that_has_lost_its_end_gets_the_one_that_was_decided(there
                 said = towpath("restart", pipeline.file).stderr
             else:
                 with Command(tmp_path, pipeline.file, "run") as running:
-                    until("transactions that are ended", lambda: not open_ones(), 60, 0.2)
+                    promised("transactions that are ended", lambda: not open_ones(), 60, 0.2)
                     until("look at the pipeline", lambda: "is running" in running.said, 60, 0.2)
                     running.process.send_signal(signal.SIGINT)
                     running.ended(0)

@@ -18,9 +18,13 @@ def patient(seconds: float) -> float:
 
 def until(what: str, look: Callable[[], Fact | None], timeout: float = 60, every: float = 0.15) -> Fact:
     """The first true value of `look`; `timeout`, on a quiet machine, and `every` in seconds."""
-    timeout = patient(timeout)
-    end = time.monotonic() + timeout
+    return promised(what, look, patient(timeout), every)
+
+
+def promised(what: str, look: Callable[[], Fact | None], seconds: float, every: float = 0.15) -> Fact:
+    """As `until`, for what must be true within so many seconds on any machine."""
+    end = time.monotonic() + seconds
     while not (found := look()):
-        assert time.monotonic() < end, f"no {what} within {timeout:.0f} s; the last look gave {found!r}"
+        assert time.monotonic() < end, f"no {what} within {seconds:.0f} s; the last look gave {found!r}"
         time.sleep(every)
     return found
