@@ -183,7 +183,7 @@ def _a_whole_life(secured: Secured, said: Lines, reports: Path) -> list[str]:
     worker_by_certificate(secured)
     file = write(secured, by="certificate", ddl=True)
     said.towpath("check", file)
-    said.towpath("deploy", file)
+    assert "restart connector" not in said.towpath("deploy", file), "with the new secrets and the old configuration"
     orders.update_many({}, {"$set": {"by": "certificate"}})
     _change_schema(secured)
     said.towpath("wait", file)

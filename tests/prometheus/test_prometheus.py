@@ -39,7 +39,7 @@ pytestmark = [
 
 #: The copy takes seconds, so that it is seen; `towpath compact` is started by the test.
 SETTINGS = Settings(
-    partitions=2, capture={"documents_per_second": 125}, extra="[log]\ncompact = true\n[run]\ncompact = false"
+    partitions=2, capture={"documents_per_second": 60}, extra="[log]\ncompact = true\n[run]\ncompact = false"
 )
 #: Texts of the rules, and what a test of a minute has in their place.
 LIMITS = {"> 300": "> 2", "[1m]": "[3s]", "> 60\n": "> 6\n"}
@@ -180,7 +180,7 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
     pipeline.write()
     options = ("--deploy", "--listen", f"127.0.0.1:{listen}")
     with monitor(stack, tmp_path, listen) as look, running(pipeline, tmp_path, "run", *options) as run:
-        look.await_value("last_over_time(towpath_copy_documents[1h])")
+        look.await_value("last_over_time(towpath_copy_remaining_seconds[1h])")
         look.await_value("towpath_copy_done == 1")
         assert max(look.values(f"{OPLOG_NEEDED} and towpath_copy_done == 0")) > 0
         with without_connect(pipeline, tmp_path, listen):

@@ -83,7 +83,7 @@ class Deployment:
         """As `plan`, for a caller that has checked the preconditions."""
         changes = list(self._topic_changes(self.inventory.existing))
         if not self.pipeline.has_operator:
-            changes += self._secret_changes(self.inventory.deployed)
+            changes += self._secret_changes(self.inventory.desired, self.inventory.deployed)
             changes += self._connector_changes(self.inventory.desired, self.inventory.deployed)
         return changes
 
@@ -139,12 +139,18 @@ class Deployment:
             later = "" if POLICY in settings else f"; `towpath compact` sets {POLICY} later"
             yield Change(f"set {listed} on topic {name}{later}", partial(self.topics.alter, name, differing))
 
-    def _secret_changes(self, deployed: Configurations) -> Iterator[Change]:
-        """Workers read the secrets file only when a connector starts, so connectors are restarted after a change."""
+    def _secret_changes(self, desired: Configurations, deployed: Configurations) -> Iterator[Change]:
+        """Workers read the secrets file only when a connector starts, so connectors are restarted after a change.
+
+        A connector that is updated starts again in any case. Restarted before, it would get the new secrets with its
+        old configuration, and could fail.
+        """
         text = self._secrets
         if credentials.differs(self.pipeline.secrets, text):
             yield Change(f"write {self.pipeline.secrets}", partial(credentials.write, self.pipeline.secrets, text))
-            for name in (name for name, config in deployed.items() if config is not None):
+            for name, before in deployed.items():
+                if before is None or _differing(before, desired.get(name) or before):
+                    continue
                 restart = partial(self.connect.restart, name, only_failed=False)
                 yield Change(f"restart connector {name}, for the new address or password", restart)
 
