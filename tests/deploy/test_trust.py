@@ -190,6 +190,10 @@ def _a_whole_life(secured: Secured, said: Lines, reports: Path) -> list[str]:
     same(secured, DOCUMENTS + 1)
     assert schema(secured.destination.shop) == schema(secured.source.shop)
     said.towpath("status", file)
+    file = write(secured, by="certificate", ddl=True, source=f"{secured.source_uri}&appName=shop")
+    told = said.towpath("deploy", file)
+    assert told.count("restart connector ") == 2 and "update connector" not in told
+    said.towpath("wait", file)
     return answers + _everything_of(secured)
 
 
