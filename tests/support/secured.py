@@ -49,7 +49,7 @@ def documented_roles() -> dict[str, list[dict[str, Any]]]:
 
 def documented_acls() -> list[AclBinding]:
     """What the `kafka-acls` commands of the page allow."""
-    lines = [line for line in _PAGE.splitlines() if line.startswith("kafka-acls --add")]
+    lines = [line for line in _PAGE.replace("\\\n", "").splitlines() if line.startswith("kafka-acls --add")]
     return [binding for line in lines for binding in _acls(shlex.split(line)[2:])]
 
 
