@@ -42,14 +42,20 @@ final class WritePlan {
     List<List<Waves.Bulk>> waves(List<SinkRecord> stretch) {
         List<Writes.RecordedChange> changes = new ArrayList<>(stretch.size());
         for (SinkRecord record : stretch) {
-            if (deadLetters.contains(record) || Barrier.is(record)) continue;
+            if (Barrier.is(record)) continue;
+            boolean isDeadLetter = deadLetters.contains(record);
             try {
                 if (settings.log().skips(record)) continue;
                 Writes.RecordedChange change = writes.read(record);
-                staleArrays.in(change).ifPresentOrElse(path -> addFurtherMiss(change, path), () -> changes.add(change));
+                // each time, in its turn: an earlier record of the stretch may have the array whole
+                if (isDeadLetter) staleArrays.add(change);
+                else
+                    staleArrays
+                            .in(change)
+                            .ifPresentOrElse(path -> addFurtherMiss(change, path), () -> changes.add(change));
             } catch (DataException | ContractException | BSONException error) {
                 if (Barrier.claims(record)) throw unreadable(record, error);
-                deadLetters.add(record, writes.namespace(record), 0, error.getMessage());
+                if (!isDeadLetter) deadLetters.add(record, writes.namespace(record), 0, error.getMessage());
             }
         }
         if (settings.fold() && !inSourceOrder) return Waves.of(Folder.fold(changes, unfolded));
@@ -147,6 +153,5 @@ final class WritePlan {
 
     private void addDeadLetter(SinkRecord record, int code, String reason) {
         deadLetters.add(record, writes.namespace(record), code, reason);
-        staleArrays.add(writes.read(record));
     }
 }
