@@ -110,13 +110,29 @@ final class WritePlan {
                     .map(array ->
                             "its array '%s' does not have the %d elements".formatted(array.getKey(), array.getValue()))
                     .collect(Collectors.joining(" or "));
-            addDeadLetter(
-                    write.record(),
-                    0,
-                    lengths + " at the destination that it had at the source: somebody else has written to it; "
-                            + "`towpath repair PIPELINE --dead-letters` re-reads the document");
+            String found = lengths + " at the destination that it had at the source: ";
+            if (mayFollowGap(write.record()))
+                deadLetters.addFurther(
+                        write.record(),
+                        writes.namespace(write.record()),
+                        0,
+                        found + "the compacted log may lack changes before this one; the whole document follows");
+            else
+                addDeadLetter(
+                        write.record(),
+                        0,
+                        found + "somebody else has written to it; "
+                                + "`towpath repair PIPELINE --dead-letters` re-reads the document");
             metrics.spliceMissed();
         }
+    }
+
+    /** Whether the cleaner may have removed changes before this one: that is no refusal, and each update is followed by its document. */
+    private boolean mayFollowGap(SinkRecord record) {
+        return settings.log().isCompacted()
+                && record.timestamp() != null
+                && System.currentTimeMillis() - record.timestamp()
+                        > settings.log().lagMs();
     }
 
     /** Returns whether the next transaction should be smaller. */

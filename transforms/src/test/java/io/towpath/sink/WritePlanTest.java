@@ -3,6 +3,8 @@ package io.towpath.sink;
 import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
 import io.towpath.net.ServerError;
@@ -16,6 +18,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
 import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.header.ConnectHeaders;
 import org.apache.kafka.connect.sink.SinkRecord;
 import org.bson.BsonDocument;
@@ -68,9 +71,43 @@ class WritePlanTest {
         assertFalse(deadLetters.contains(stretch.get(0)));
     }
 
+    /** A sink that lags behind the cleaner finds changes without those before them. */
+    @Test
+    void whatMayFollowAGapOfACompactedLogDoesNotStopTheSink() {
+        Map<String, String> compacted = Map.of(
+                LogSettings.LAG, "60000", LogSettings.DELETE_RETENTION, "60000", LogSettings.SERVERS, "unused:9092");
+        long now = System.currentTimeMillis();
+        WritePlan plan = plan(compacted);
+        List<SinkRecord> old = splices(now - 120_000, 0);
+        old.forEach(record -> miss(plan, record));
+        assertTrue(old.stream().allMatch(deadLetters::contains));
+
+        List<SinkRecord> young = splices(now, old.size());
+        assertThrows(ConnectException.class, () -> young.forEach(record -> miss(plan, record)));
+        List<SinkRecord> kept = splices(now - 120_000, 2 * old.size());
+        WritePlan whole = plan(Map.of());
+        assertThrows(ConnectException.class, () -> kept.forEach(record -> miss(whole, record)));
+    }
+
+    /** Of more documents than may be refused. */
+    private static List<SinkRecord> splices(long appendedMs, int from) {
+        return IntStream.rangeClosed(from, from + DeadLetters.ALLOWED_AT_LEAST)
+                .mapToObj(offset -> record(
+                        offset,
+                        "u",
+                        "{_id: %d}".formatted(offset),
+                        BsonDocument.parse("{%s}".formatted(CAPPED.formatted(3))),
+                        appendedMs))
+                .toList();
+    }
+
+    private static void miss(WritePlan plan, SinkRecord record) {
+        for (int attempt = 0; attempt < 2; attempt++) plan.missed(writes(plan, List.of(record)));
+    }
+
     @Test
     void whatNobodyCanReadIsOneDeadLetter() {
-        SinkRecord unreadable = record(0, "u", "{_id: 1}", BsonDocument.parse("{x: 1}"));
+        SinkRecord unreadable = record(0, "u", "{_id: 1}", BsonDocument.parse("{x: 1}"), null);
         WritePlan plan = plan("true");
         for (int attempt = 0; attempt < 2 * DeadLetters.ALLOWED_AT_LEAST; attempt++)
             assertEquals(List.of(), written(plan, List.of(unreadable)));
@@ -78,13 +115,16 @@ class WritePlanTest {
     }
 
     private WritePlan plan(String fold) {
-        Map<String, String> settings = new HashMap<>();
+        return plan(Map.of(SinkSettings.FOLD, fold));
+    }
+
+    private WritePlan plan(Map<String, String> more) {
+        Map<String, String> settings = new HashMap<>(more);
         settings.put("topics", TOPIC);
         settings.put("database", "unused");
         settings.put("namespace.mapper", TopicNamespaceMapper.class.getName());
         settings.put("change.data.capture.handler", RecordHandler.class.getName());
         settings.put(SinkSettings.PIPELINE, "test");
-        settings.put(SinkSettings.FOLD, fold);
         return new WritePlan(
                 SinkSettings.of(settings),
                 new Writes(new MongoSinkConfig(settings)),
@@ -121,18 +161,27 @@ class WritePlanTest {
                     BsonDocument content = BsonDocument.parse(changes[offset].substring(2));
                     String id = new BsonDocument("_id", content.get("_id")).toJson();
                     if (changes[offset].startsWith("u")) content.remove("_id");
-                    return record(offset, changes[offset].substring(0, 1), id, content);
+                    return record(offset, changes[offset].substring(0, 1), id, content, null);
                 })
                 .toList();
     }
 
-    private static SinkRecord record(long offset, String operation, String id, BsonDocument value) {
+    private static SinkRecord record(long offset, String operation, String id, BsonDocument value, Long appendedMs) {
         ConnectHeaders headers = new ConnectHeaders();
         headers.addBytes(
                 "v",
                 "3 %s 1700000000:%d 1700000000000".formatted(operation, offset).getBytes(UTF_8));
         byte[] key = CanonicalKey.of(BsonBytes.of(BsonDocument.parse(id)));
         return new SinkRecord(
-                TOPIC, 0, null, key, null, BsonBytes.of(value), offset, null, TimestampType.LOG_APPEND_TIME, headers);
+                TOPIC,
+                0,
+                null,
+                key,
+                null,
+                BsonBytes.of(value),
+                offset,
+                appendedMs,
+                TimestampType.LOG_APPEND_TIME,
+                headers);
     }
 }
