@@ -48,23 +48,41 @@ final class DeadLetters {
 
     /** Throws {@link ConnectException} when there is no dead-letter topic, or when there are too many. */
     void add(SinkRecord record, String namespace, int code, String reason) {
-        String message = "the destination refuses %s, offset %d of %s-%d: %s (code %d)"
-                .formatted(namespace, record.kafkaOffset(), record.topic(), record.kafkaPartition(), reason, code);
-        if (reporter == null)
-            throw new ConnectException(
-                    message
-                            + "; there is no dead-letter topic: set errors.tolerance=all and errors.deadletterqueue.topic.name");
-        if (allowed < 1)
-            throw new ConnectException(message
-                    + "; that is more than %s allows, so it may not be about single documents: mend the cause and restart the task, or raise the setting"
+        if (reporter != null && allowed < 1)
+            throw refusal(
+                    record,
+                    namespace,
+                    code,
+                    reason,
+                    "that is more than %s allows, so it may not be about single documents: mend the cause and restart the task, or raise the setting"
                             .formatted(SinkSettings.REFUSED_PERCENT));
-        allowed--;
         addFurther(record, namespace, code, reason);
+        allowed--;
     }
 
-    /** Adds a record that is refused for the same cause as one before, whose count is that of causes. */
+    /** Adds a record that does not count for the share. Throws {@link ConnectException} when there is no dead-letter topic. */
     void addFurther(SinkRecord record, String namespace, int code, String reason) {
+        if (reporter == null)
+            throw refusal(
+                    record,
+                    namespace,
+                    code,
+                    reason,
+                    "there is no dead-letter topic: set errors.tolerance=all and errors.deadletterqueue.topic.name");
         remember(new DeadLetter(record, namespace, code, reason, false));
+    }
+
+    private static ConnectException refusal(
+            SinkRecord record, String namespace, int code, String reason, String consequence) {
+        return new ConnectException("the destination refuses %s, offset %d of %s-%d: %s (code %d); %s"
+                .formatted(
+                        namespace,
+                        record.kafkaOffset(),
+                        record.topic(),
+                        record.kafkaPartition(),
+                        reason,
+                        code,
+                        consequence));
     }
 
     /** Reports those of these records that are refused and not reported yet. Returns how many are refused. */

@@ -42,14 +42,20 @@ final class WritePlan {
     List<List<Waves.Bulk>> waves(List<SinkRecord> stretch) {
         List<Writes.RecordedChange> changes = new ArrayList<>(stretch.size());
         for (SinkRecord record : stretch) {
-            if (deadLetters.contains(record) || Barrier.is(record)) continue;
+            if (Barrier.is(record)) continue;
+            boolean isDeadLetter = deadLetters.contains(record);
             try {
                 if (settings.log().skips(record)) continue;
                 Writes.RecordedChange change = writes.read(record);
-                staleArrays.in(change).ifPresentOrElse(path -> addFurtherMiss(change, path), () -> changes.add(change));
+                // each time, in its turn: an earlier record of the stretch may have the array whole
+                if (isDeadLetter) staleArrays.add(change);
+                else
+                    staleArrays
+                            .in(change)
+                            .ifPresentOrElse(path -> addFurtherMiss(change, path), () -> changes.add(change));
             } catch (DataException | ContractException | BSONException error) {
                 if (Barrier.claims(record)) throw unreadable(record, error);
-                deadLetters.add(record, writes.namespace(record), 0, error.getMessage());
+                if (!isDeadLetter) deadLetters.add(record, writes.namespace(record), 0, error.getMessage());
             }
         }
         if (settings.fold() && !inSourceOrder) return Waves.of(Folder.fold(changes, unfolded));
@@ -104,13 +110,29 @@ final class WritePlan {
                     .map(array ->
                             "its array '%s' does not have the %d elements".formatted(array.getKey(), array.getValue()))
                     .collect(Collectors.joining(" or "));
-            addDeadLetter(
-                    write.record(),
-                    0,
-                    lengths + " at the destination that it had at the source: somebody else has written to it; "
-                            + "`towpath repair PIPELINE --dead-letters` re-reads the document");
+            String found = lengths + " at the destination that it had at the source: ";
+            if (mayFollowGap(write.record()))
+                deadLetters.addFurther(
+                        write.record(),
+                        writes.namespace(write.record()),
+                        0,
+                        found + "the compacted log may lack changes before this one; the whole document follows");
+            else
+                addDeadLetter(
+                        write.record(),
+                        0,
+                        found + "somebody else has written to it; "
+                                + "`towpath repair PIPELINE --dead-letters` re-reads the document");
             metrics.spliceMissed();
         }
+    }
+
+    /** Whether the cleaner may have removed changes before this one: that is no refusal, and each update is followed by its document. */
+    private boolean mayFollowGap(SinkRecord record) {
+        return settings.log().isCompacted()
+                && record.timestamp() != null
+                && System.currentTimeMillis() - record.timestamp()
+                        > settings.log().lagMs();
     }
 
     /** Returns whether the next transaction should be smaller. */
@@ -147,6 +169,5 @@ final class WritePlan {
 
     private void addDeadLetter(SinkRecord record, int code, String reason) {
         deadLetters.add(record, writes.namespace(record), code, reason);
-        staleArrays.add(writes.read(record));
     }
 }
