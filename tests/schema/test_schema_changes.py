@@ -368,6 +368,8 @@ def test_a_point_in_time_has_the_schema_of_that_time_and_the_new_topic_alone_reb
     towpath("replay", pipeline.file, "--destination", uri, "--only", pipeline.namespace("e"))
     assert client[pipeline.name].list_collection_names() == ["e"]
     oracle.assert_same(pipeline.addresses.source, uri, [pipeline.namespace("e")], at_least=30)
+    said = towpath("replay", pipeline.file, "--rebuild", "--only", pipeline.namespace("e"), "--yes", expect=2).stderr
+    assert f"add --only {pipeline.namespace('d')}," in said
 
 
 @pytest.mark.long

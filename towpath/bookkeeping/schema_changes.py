@@ -105,6 +105,12 @@ def _age(change: SchemaChange) -> tuple[int, ...]:
     return tuple(int(part) for part in change.time.split(":"))
 
 
+def renames(client: Client, pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
+    """The names, before and after, of the renames at which the sink has arrived, as far as they are stored."""
+    found = _collection(client).find({**id_range(pipeline, "id"), "change.ddl": "rename"}, {"change": 1})
+    return tuple((str(document["change"]["ns"]), str(document["change"]["to"])) for document in found)
+
+
 def exist(client: Client, pipeline: Pipeline) -> bool:
     """Whether the sink has ever arrived at a schema change."""
     return _collection(client).find_one(id_range(pipeline, "id")) is not None
