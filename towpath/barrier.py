@@ -176,8 +176,13 @@ def _wait_applied(pipeline: Pipeline, topics: Topics, waiting: Wait, ends: dict[
     bounds.refuse(pipeline, topics)  # lost records look like applied ones
 
 
-def holdup(pipeline: Pipeline, topics: Collection[str], states: Sequence[State] = OPEN) -> str:
-    """Which schema change, in one of these states, the records of one of these topics wait for; empty if none."""
+def holdup(
+    pipeline: Pipeline, topics: Collection[str], states: Sequence[State] = OPEN, command: str = "towpath ddl"
+) -> str:
+    """Which schema change, in one of these states, the records of one of these topics wait for; empty if none.
+
+    `command` shows it.
+    """
     if not pipeline.exactly_once:
         return ""
     with connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as client:
@@ -185,7 +190,7 @@ def holdup(pipeline: Pipeline, topics: Collection[str], states: Sequence[State] 
             if change.state in states and not change.topics.keys().isdisjoint(topics):
                 why = f" ({change.reason})" if change.reason else ""
                 what = f"{change.kind} of {change.namespace}"
-                return f"the schema change {what} is {change.state}{why}: `towpath ddl` shows it"
+                return f"the schema change {what} is {change.state}{why}: `{command}` shows it"
     return ""
 
 

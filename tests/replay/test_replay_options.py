@@ -102,6 +102,23 @@ def test_what_has_no_log_to_replay_is_refused(tmp_path):
     assert 'mode = "plain"' in error
 
 
+def test_both_names_of_a_rename_are_rebuilt_together(tmp_path):
+    def lacking(*only):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        with opened(write_pipeline_file(folder / "shop.toml", include=["shop.*"])) as session:
+            inventory = Inventory(session, RebuildOptions(only, False, 1))
+            inventory.log = {(f"shop.shop.{name}", 0): (0, 1) for name in "abcd" if f"shop.{name}" in only or not only}
+            inventory.target.ask = lambda query: (("shop.a", "shop.b"), ("shop.b", "shop.c"), ("shop.d", "other.d"))
+            return [finding.advice for finding in preconditions.renamed(inventory)]
+
+    assert lacking("shop.a") == ["add --only shop.b --only shop.c, or rebuild everything"]
+    assert lacking("shop.a", "shop.c") == ["add --only shop.b, or rebuild everything"]
+    assert lacking("shop.a", "shop.b", "shop.c") == []
+    assert lacking("shop.d") == []
+    assert lacking() == []
+
+
 def test_a_log_without_a_copy_is_replayed_by_force_only(tmp_path):
     pipeline = read(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"]))
     with opened(tmp_path / "shop.toml") as session:

@@ -160,6 +160,25 @@ def test_what_is_held_says_what_releases_it_and_what_waits_for_it() -> None:
     assert chosen([built], "shop.a") == []
 
 
+def test_what_is_refused_after_all_is_shown_again() -> None:
+    refused = Shown(change(state="refused", decision="apply"), ("shop.a",))
+    assert refused.is_stuck
+    assert "to apply, as was decided" in refused.line()
+    assert refused.line().endswith("--skip shop.a")
+    assert not Shown(change(state="refused", decision="skip"), ()).is_stuck
+    assert not Shown(change(decision="apply"), ()).is_stuck  # a drop that is about to be made
+
+
+def test_a_change_that_waits_for_partitions_can_be_named_if_no_other_is_meant() -> None:
+    held = Shown(change(), ("shop.a",))
+    waiting = Shown(change(_id={"pipeline": "move", "id": "1700000001:1/1/shop.a"}, state="waiting"), ("shop.a",))
+    assert chosen([held, waiting], "shop.a") == [held.change]
+    assert chosen([waiting], "shop.a") == [waiting.change]
+    assert chosen([waiting], "shop.b") == []
+    unauthorised = Shown(change(state="running", reason="not authorized"), ("shop.a",))
+    assert chosen([unauthorised], "shop.a") == [unauthorised.change]
+
+
 def test_wait_waits_for_the_rows_of_a_renamed_collection() -> None:
     def words(refills: str) -> str:
         root = {"phase": "stream", "selection": "x", "start": "90:1", "namespaces": "[]"}

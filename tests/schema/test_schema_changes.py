@@ -30,6 +30,7 @@ from tests.support.mongod import MongodSizes
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.started import started
 from towpath import stack as embedded
+from towpath.session import opened
 
 pytestmark = pytest.mark.servers
 
@@ -171,11 +172,35 @@ def test_a_drop_is_held_and_a_refused_change_waits_while_other_collections_go_on
     refused = until("refused index", lambda: stuck(pipeline, "refused"))
     assert "dropIndexes" in refused["reason"] or "u" in refused["reason"]
     assert pipeline.destination("more").find_one({"_id": "behind"}) is None
-    pipeline.destination("more").drop_index("u")
     towpath("ddl", pipeline.file, "--apply", pipeline.namespace("more"))
+    assert until("index that is refused again", lambda: stuck(pipeline, "refused"))["decision"] == "apply"
+    pipeline.destination("more").drop_index("u")
     pipeline.wait()
     assert pipeline.destination("more").index_information()["u"].get("sparse") is None
     assert pipeline.destination("more").find_one({"_id": "behind"})
+
+
+def test_a_change_that_no_partition_waits_for_any_more_can_be_skipped(make_pipeline: MakePipeline) -> None:
+    """As an accepted log gap leaves it: the positions are moved here."""
+    pipeline = make_pipeline(ddl())
+    pipeline.source("old").insert_one({"_id": 1})
+    pipeline.deploy()
+    pipeline.wait()
+    pipeline.source("old").drop()
+    held = until("held drop", lambda: stuck(pipeline, "held"))
+    sink = f"{pipeline.name}-sink"
+    with opened(pipeline.file) as session:
+        session.connect.stop(sink)
+        until("end of the sink's tasks", lambda: not session.connect.status(sink).tasks)
+        past = {"$inc": {"offset": 1, "epoch": 1}, "$unset": {"barrier": ""}}
+        pipeline.destination_client["towpath"]["offsets"].update_many({"barrier": held["id"]}, past)
+        said = towpath("ddl", pipeline.file, "--skip", pipeline.namespace("old")).stdout
+        assert "schema change skipped: drop" in said
+        assert not any_in(pipeline, "held")
+        session.connect.resume(sink)
+    pipeline.source("old").insert_one({"_id": 2})
+    pipeline.wait()
+    assert pipeline.destination("old").count_documents({}) == 2
 
 
 def run_reports(pipeline: Pipeline, collection: str) -> None:
@@ -343,6 +368,8 @@ def test_a_point_in_time_has_the_schema_of_that_time_and_the_new_topic_alone_reb
     towpath("replay", pipeline.file, "--destination", uri, "--only", pipeline.namespace("e"))
     assert client[pipeline.name].list_collection_names() == ["e"]
     oracle.assert_same(pipeline.addresses.source, uri, [pipeline.namespace("e")], at_least=30)
+    said = towpath("replay", pipeline.file, "--rebuild", "--only", pipeline.namespace("e"), "--yes", expect=2).stderr
+    assert f"add --only {pipeline.namespace('d')}," in said
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pymongo import WriteConcern
 from pymongo.collection import Collection
 
-from towpath.bookkeeping.positions import SCHEMA_CHANGES, collection_of, id_range
+from towpath.bookkeeping.positions import OFFSETS, SCHEMA_CHANGES, collection_of, id_range
 from towpath.mongo.client import Client
 from towpath.pipeline import Pipeline
 
@@ -105,16 +105,34 @@ def _age(change: SchemaChange) -> tuple[int, ...]:
     return tuple(int(part) for part in change.time.split(":"))
 
 
+def renames(client: Client, pipeline: Pipeline) -> tuple[tuple[str, str], ...]:
+    """The names, before and after, of the renames at which the sink has arrived, as far as they are stored."""
+    found = _collection(client).find({**id_range(pipeline, "id"), "change.ddl": "rename"}, {"change": 1})
+    return tuple((str(document["change"]["ns"]), str(document["change"]["to"])) for document in found)
+
+
 def exist(client: Client, pipeline: Pipeline) -> bool:
     """Whether the sink has ever arrived at a schema change."""
     return _collection(client).find_one(id_range(pipeline, "id")) is not None
 
 
 def decide(client: Client, pipeline: Pipeline, ids: Iterable[str], decision: Decision) -> int:
-    """Have the sink make these changes, or go on without them. Returns how many of them are not over yet."""
-    collection = _collection(client).with_options(write_concern=WriteConcern("majority"))
-    chosen = {"_id": {"$in": [{"pipeline": pipeline.name, "id": id} for id in ids]}, "state": {"$in": list(OPEN)}}
-    return collection.update_many(chosen, {"$set": {"decision": decision}}).matched_count
+    """Have the sink make these changes, or go on without them. Returns how many of them were not over.
+
+    Where no partition waits for a change, as a log gap was accepted, no task would carry out that it is skipped.
+    """
+    collection, ids = _collection(client).with_options(write_concern=WriteConcern("majority")), set(ids)
+    matched = collection.update_many(_open(pipeline, ids), {"$set": {"decision": decision}}).matched_count
+    if decision == "skip":
+        awaited = collection_of(client, OFFSETS).distinct("barrier", id_range(pipeline, "topic"))
+        over = {"state": "skipped", "ended": datetime.now(UTC)}
+        collection.update_many(_open(pipeline, ids.difference(awaited)), {"$set": over})
+    return matched
+
+
+def _open(pipeline: Pipeline, ids: Iterable[str]) -> dict[str, Any]:
+    """A filter for those of these changes that are not over."""
+    return {"_id": {"$in": [{"pipeline": pipeline.name, "id": id} for id in ids]}, "state": {"$in": list(OPEN)}}
 
 
 def forget(client: Client, pipeline: Pipeline, topics: Sequence[str] | None = None) -> None:

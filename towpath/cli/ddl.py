@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,7 +44,8 @@ def ddl(file: Path, applied: str | None, skipped: str | None, label: str | None,
     with opened(file) as session:
         session.require_deployed()
         name = applied if applied is not None else skipped
-        logged = _logged(session, label, name, "skip" if skipped is not None else "apply")
+        logged, decided = _logged(session, label, name, "skip" if skipped is not None else "apply")
+        stuck = [shown for shown in logged.stuck if shown.change.id not in decided]
         reported = unreplicated.observed(session) if label is None else ()
         unsettled = unreplicated.unsettled(session, reported)
         if accept and unsettled:
@@ -53,37 +54,42 @@ def ddl(file: Path, applied: str | None, skipped: str | None, label: str | None,
             found = {"accepted": accept, "unfollowed": [change.as_json() for change in unsettled]}
             print_json(found | {"schema_changes": logged.as_json(file)})
         else:
-            _print(file, logged, unsettled, accept=accept)
-    if logged.stuck or (unsettled and not accept):
+            _print(file, logged, unsettled, 0 if accept else len(stuck), accept=accept)
+    if stuck or (unsettled and not accept):
         raise click.exceptions.Exit(1)
 
 
-def _print(file: Path, logged: SchemaChanges, unsettled: tuple[UnreplicatedDdl, ...], *, accept: bool) -> None:
+def _print(
+    file: Path, logged: SchemaChanges, unsettled: tuple[UnreplicatedDdl, ...], stuck: int, *, accept: bool
+) -> None:
     for shown in (*reversed(logged.latest), *logged.open):
         click.echo(shown.line(file))
     for change in unsettled:
         click.echo(change.line)
-    count = counted(len(unsettled) + (0 if accept else len(logged.stuck)), "schema change")
+    count = counted(len(unsettled) + stuck, "schema change")
     accepted = f"accepted {count}" if unsettled else "nothing to accept"
     click.echo(accepted if accept else f"{count} to settle")
 
 
-def _logged(session: Session, label: str | None, name: str | None, decision: Decision) -> SchemaChanges:
-    """The schema changes in the log, after the decision on the one of this `name`, if given."""
+def _logged(
+    session: Session, label: str | None, name: str | None, decision: Decision
+) -> tuple[SchemaChanges, Collection[str]]:
+    """The schema changes in the log, after the decision on that of this `name`, if given; and the id of that."""
     pipeline = session.pipeline
     if not pipeline.exactly_once:
-        return SchemaChanges()
+        return SchemaChanges(), ()
     with _destination(session, label) as (client, sink):
         logged = changes.read(client, pipeline, sink)
-        if name is not None:
-            chosen = changes.chosen(logged.open, name)
-            if not chosen:
-                raise Refused(f"no schema change {name} waits for a decision", "`towpath ddl` shows those that do")
-            schema_changes.decide(client, sink, [change.id for change in chosen], decision)
-            for change in chosen:
-                say(f"{change.kind} {change.namespace} at {change.time}: to {decision}")
-            logged = changes.read(client, pipeline, sink)
-        return logged
+        if name is None:
+            return logged, ()
+        chosen = changes.chosen(logged.open, name)
+        if not chosen:
+            raise Refused(f"no schema change {name} waits for a decision", "`towpath ddl` shows those that do")
+        ids = [change.id for change in chosen]
+        schema_changes.decide(client, sink, ids, decision)
+        for change in chosen:
+            say(f"{change.kind} {change.namespace} at {change.time}: to {decision}")
+        return changes.read(client, pipeline, sink), ids
 
 
 @contextmanager

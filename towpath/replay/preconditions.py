@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from connectors.rest import Connect
+from towpath.bookkeeping import schema_changes
 from towpath.deploy import inventory as deploy
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Cluster
 from towpath.deploy.other_pipelines import writers
@@ -198,6 +199,28 @@ def elsewhere(inventory: ReplayInventory) -> Iterator[Finding]:
             yield _warning(f"cannot check that {unknown}: {failure}", "")
 
 
+def renamed(inventory: Inventory) -> Iterator[Finding]:
+    """Both names of a rename are rebuilt, as the partitions of both wait for one another."""
+    pipeline = inventory.pipeline
+    if not inventory.options.only or not pipeline.exactly_once:
+        return
+    renames = [
+        set(names)
+        for names in inventory.target.ask(partial(schema_changes.renames, pipeline=pipeline))
+        if all(map(pipeline.selection.matches, names))
+    ]
+    chosen_names = set(namespaces(pipeline, inventory.log))
+    joined = set(chosen_names)
+    while more := {name for names in renames if names & joined for name in names} - joined:
+        joined |= more
+    if lacking := sorted(joined - chosen_names):
+        yield _error(
+            f"the log has renames between what --only names and {', '.join(lacking)}: a rebuild of one name would wait"
+            " for the other for ever",
+            f"add {' '.join(f'--only {name}' for name in lacking)}, or rebuild everything",
+        )
+
+
 def copied(inventory: Inventory) -> Iterator[Finding]:
     if inventory.pipeline.copy.method == "none" and not inventory.options.force:
         yield _error(
@@ -314,7 +337,7 @@ def empty_namespaces(inventory: ReplayInventory) -> Iterator[Finding]:
 #: Before a new replay or rebuild begins, and before one is continued (`OF_MODE`, `OF_LABEL`).
 OF_MODE: Preconditions[Inventory] = required(exactly_once)
 OF_LABEL: Preconditions[ReplayInventory] = required(exactly_once, valid_label)
-OF_REBUILD: Preconditions[Inventory] = required(selected, copied, writable)
+OF_REBUILD: Preconditions[Inventory] = required(selected, copied, writable, renamed)
 OF_REPLAY: Preconditions[ReplayInventory] = required(
     selected,
     free_name,

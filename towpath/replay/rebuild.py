@@ -28,7 +28,7 @@ from towpath.log.integrity import LogCheck
 from towpath.log.lag import measure
 from towpath.mongo.client import Client, briefly, connected
 from towpath.pipeline import Pipeline
-from towpath.replay.plan import RebuildOptions, Start
+from towpath.replay.plan import RebuildOptions, Start, chosen
 from towpath.replay.preconditions import OF_MODE, OF_REBUILD, Inventory
 from towpath.replay.sink_run import SinkRun
 from towpath.replay.steps import Confirm, Report, check_log, empty, question
@@ -153,7 +153,8 @@ def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
         if rebuild.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, pipeline, rebuild.late, datetime.now(UTC))
         if pipeline.ddl or schema_changes.exist(client, pipeline):
-            _set_replay(session, "true")
+            only = chosen(pipeline, rebuild.only).topic_regex(pipeline.name)
+            _set_replay(session, only if rebuild.only else "true")
         schema_changes.forget(client, pipeline, rebuild.topics if rebuild.only else None)
         empty(session, client, rebuild.log)
         emptied = replace(rebuild, phase="applying")
@@ -162,7 +163,7 @@ def _empty(session: Session, rebuild: Rebuild) -> Rebuild:
 
 
 def _set_replay(session: Session, value: str | None) -> None:
-    """Have the sink make schema changes as a replay does, or no longer."""
+    """Have the sink make schema changes as a replay does, of all topics or those that match, or no longer."""
     connect, name = session.connect, session.pipeline.sink_connector
     config = connect.config(name) or {}
     if config.get(DDL_REPLAY) != value:

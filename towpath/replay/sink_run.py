@@ -66,7 +66,8 @@ class SinkRun:
                 done = progress.done
                 waiting.extend()
             if progress.done < progress.of:
-                held_up = holdup(self.sink, self.start.topics)
+                command = "towpath ddl" if self.name == "rebuild" else f"towpath ddl PIPELINE --{self.name}"
+                held_up = holdup(self.sink, self.start.topics, command=command)
                 words = f"it has applied {progress.done:,} of {progress.of:,} records"
                 raise NotYet(f"{words}; {held_up}" if held_up else words)
             return progress

@@ -46,8 +46,9 @@ class Shown:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it waits for a decision, or for the end of what refuses it."""
-        return self.change.state in STUCK and self.change.decision is None
+        """Whether it waits for a decision, or for the end of what refuses it, also after the decision to make it."""
+        decisions = (None,) if self.change.state == "held" else (None, "apply")
+        return self.change.state in STUCK and self.change.decision in decisions
 
     @property
     def description(self) -> str:
@@ -152,13 +153,14 @@ def lines(pipeline: Pipeline, file: Path) -> Iterator[str]:
 
 
 def chosen(changes: Sequence[Shown], name: str) -> list[SchemaChange]:
-    """Those of the open changes that have this id, or are about this namespace and stuck."""
-    return [
-        shown.change
-        for shown in changes
-        if shown.change.id == name
-        or (shown.change.state in STUCK and name in (shown.change.namespace, shown.change.destination))
+    """Those of the open changes that have this id, or are about this namespace and stuck; if none is, those of it that
+    wait for partitions, which may never come where a log gap was accepted, or for the end of the server's trouble.
+    """
+    named = [shown.change for shown in changes if name in (shown.change.namespace, shown.change.destination)]
+    stuck = [shown.change for shown in changes if shown.change.id == name] or [
+        change for change in named if change.state in STUCK
     ]
+    return stuck or [change for change in named if change.state == "waiting" or change.reason]
 
 
 def _shown(client: Client, pipeline: Pipeline, change: SchemaChange) -> Shown:

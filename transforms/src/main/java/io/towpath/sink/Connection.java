@@ -122,7 +122,7 @@ final class Connection implements AutoCloseable {
         for (String topic : change.partitions().keySet()) {
             if (!settings.schema().topics().test(topic)) continue;
             boolean isFilled = change.kind() == Kind.RENAME
-                    && !settings.schema().replays()
+                    && !settings.schema().replays(change)
                     && change.topic(change.to()).filter(topic::equals).isPresent();
             writes.changed(topic, isFilled);
             writer.forget(writes.namespace(topic));

@@ -5,6 +5,7 @@ import static com.mongodb.client.model.Filters.eq;
 import static com.mongodb.client.model.Filters.in;
 
 import com.mongodb.MongoCommandException;
+import com.mongodb.ReadConcern;
 import com.mongodb.ReadPreference;
 import com.mongodb.WriteConcern;
 import com.mongodb.client.MongoClient;
@@ -56,13 +57,14 @@ final class OffsetStore {
         return stored == null ? null : OffsetDocument.of(stored);
     }
 
-    /** The documents of those of these partitions that have one. */
+    /** The documents of those of these partitions that have one, as no failover takes them back. */
     Map<TopicPartition, BsonDocument> find(Collection<TopicPartition> partitions) {
         Map<TopicPartition, BsonDocument> documents = new HashMap<>();
         BsonArray ids = new BsonArray();
         partitions.forEach(
                 partition -> ids.add(OffsetDocument.filter(pipeline, partition).get("_id")));
-        for (BsonDocument stored : collection.find(in("_id", ids))) {
+        for (BsonDocument stored :
+                collection.withReadConcern(ReadConcern.MAJORITY).find(in("_id", ids))) {
             BsonDocument id = stored.getDocument("_id");
             TopicPartition partition = new TopicPartition(
                     id.getString("topic").getValue(), id.getInt32("partition").getValue());

@@ -13,6 +13,7 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Predicate;
 import java.util.regex.Pattern;
+import java.util.regex.PatternSyntaxException;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
@@ -20,6 +21,7 @@ import org.apache.kafka.common.config.ConfigDef.Importance;
 import org.apache.kafka.common.config.ConfigDef.LambdaValidator;
 import org.apache.kafka.common.config.ConfigDef.Range;
 import org.apache.kafka.common.config.ConfigDef.Type;
+import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.connect.sink.SinkTask;
 
 /** What {@link MongoSink} needs beyond mongo-kafka's settings. */
@@ -149,10 +151,13 @@ record SinkSettings(
                         "Whether collections that were dropped at the source are dropped (\"apply\"), or wait for a decision (\"hold\").")
                 .define(
                         DDL_REPLAY,
-                        Type.BOOLEAN,
-                        false,
+                        Type.STRING,
+                        "false",
+                        LambdaValidator.with(
+                                (name, value) -> replayed((String) value),
+                                () -> "true, false, or a regular expression of topics"),
                         Importance.LOW,
-                        "Whether the log is written to a new destination: drops need no decision there.")
+                        "Whether the log is written to a new destination, of all topics or of some: drops need no decision there.")
                 .define(
                         POLL_RECORDS,
                         Type.INT,
@@ -186,11 +191,20 @@ record SinkSettings(
                 config.getDouble(REFUSED_PERCENT),
                 new SchemaChanges.Settings(
                         config.getString(DDL_DROP).equals(APPLY),
-                        config.getBoolean(DDL_REPLAY),
+                        replayed(config.getString(DDL_REPLAY)),
                         topics(properties),
                         TopicNamespaceMapper.parse(
                                 TopicNamespaceMapper.RENAME, config.getString(TopicNamespaceMapper.RENAME))),
                 LogSettings.of(properties));
+    }
+
+    private static Predicate<String> replayed(String topics) {
+        if (topics.equals("true")) return topic -> true;
+        try {
+            return Pattern.compile(topics).asMatchPredicate(); // no topic is called false
+        } catch (PatternSyntaxException error) {
+            throw new ConfigException(DDL_REPLAY, topics, error.getMessage());
+        }
     }
 
     /** Which topics Connect has the sink read. */

@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.WriteConcern;
 import com.mongodb.kafka.connect.sink.MongoSinkConfig;
+import io.towpath.record.SchemaChange;
+import io.towpath.sink.ddl.SchemaChanges;
 import io.towpath.support.Definitions;
 import java.time.Duration;
 import java.util.HashMap;
@@ -15,6 +17,7 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.config.ConfigValue;
+import org.bson.BsonDocument;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -27,6 +30,28 @@ class SinkSettingsTest {
         assertEquals(inAMinute(WriteConcern.MAJORITY), concern("majority"));
         assertEquals(inAMinute(WriteConcern.MAJORITY.withJournal(true)), concern("majority+journal"));
         assertEquals(inAMinute(new WriteConcern("elsewhere")), concern("elsewhere"));
+    }
+
+    @ParameterizedTest
+    @CsvSource({"true, true, true", "false, false, false", "'shop\\.shop\\.(a|b)', true, false"})
+    void aRebuildOfSomeTopicsMakesOnlyTheirSchemaChangesAnew(String setting, boolean ofA, boolean ofC) {
+        SchemaChanges.Settings schema =
+                SinkSettings.of(settings(SinkSettings.DDL_REPLAY, setting)).schema();
+        assertEquals(ofA, schema.replays(drop("shop.a")));
+        assertEquals(ofC, schema.replays(drop("shop.c")));
+    }
+
+    private static SchemaChange drop(String namespace) {
+        return new SchemaChange(
+                "1:1/0/" + namespace,
+                SchemaChange.Kind.DROP,
+                namespace,
+                "",
+                false,
+                new BsonDocument(),
+                List.of(),
+                false,
+                Map.of("shop." + namespace, 1));
     }
 
     @ParameterizedTest
@@ -44,6 +69,7 @@ class SinkSettingsTest {
         "towpath.compaction.lag.ms, -2",
         "towpath.delete.retention.ms, -2",
         "towpath.pipeline, ''",
+        "towpath.ddl.replay, shop(",
         "towpath.rename, '{\"shop.orders\": 1}'",
         "towpath.rename, '{\"shop\": \"a.b\"}'",
         "consumer.override.max.poll.records, 0"

@@ -107,9 +107,9 @@ final class Making {
         boolean isRename = change.kind() == Kind.RENAME;
         Described present = Described.of(client, namespace);
         Described target = isRename ? Described.of(client, names.of(change.to())) : null;
-        boolean drops = settings.drops() || settings.replays() || progress.decision() == Decision.APPLY;
+        boolean drops = settings.drops() || settings.replays(change) || progress.decision() == Decision.APPLY;
         Plan.Situation now =
-                new Plan.Situation(change, names, present, target, progress.noted(), drops, settings.replays());
+                new Plan.Situation(change, names, present, target, progress.noted(), drops, settings.replays(change));
         Plan plan = Plan.of(now);
         if (plan instanceof Plan.Held) {
             store.move(

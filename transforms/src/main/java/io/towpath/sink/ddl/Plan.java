@@ -162,6 +162,7 @@ sealed interface Plan {
     private static Plan drop(Situation now) {
         if (now.present == null) return new Commands(List.of());
         if (now.present.isView()) return new Commands(List.of(Command.drop(now.namespace(), null)));
+        if (now.change.isView()) return new Commands(List.of()); // it was left out when the view was created
         if (!now.isStillThere(now.present, now.noted == null ? null : now.noted.from())) return new Commands(List.of());
         if (!now.drops) return new Held();
         return new Commands(List.of(Command.drop(now.namespace(), now.present.uuid())));

@@ -45,7 +45,10 @@ final class Relaxed {
     /** What a modification of an index would do beyond {@code hidden}. */
     private static final Set<String> NO_INDEX_CHANGES = Set.of("unique", "prepareUnique", "forceNonUnique", EXPIRES);
 
-    private static final Set<String> NO_CHANGES = Set.of("cappedSize", "cappedMax", "recordPreImages", EXPIRES);
+    /** Also what {@code convertToCapped} is in the log. */
+    private static final Set<String> NO_CHANGES =
+            Set.of("cappedSize", "cappedMax", "capped", "size", "max", "recordPreImages", EXPIRES);
+
     private static final Map<String, BsonValue> DEFAULTS = Map.of(
             VALIDATOR,
             new BsonDocument(),

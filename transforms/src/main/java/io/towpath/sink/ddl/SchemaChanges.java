@@ -36,12 +36,17 @@ public final class SchemaChanges implements AutoCloseable {
      * What a sink's settings say about schema changes.
      *
      * @param drops whether collections are dropped without a decision
-     * @param replays whether the sink writes the log to a new destination
+     * @param replayed whether the sink writes a topic of the log to a new destination
      * @param topics whether the sink reads a topic
      * @param renamed a namespace at the source to its name at the destination
      */
     public record Settings(
-            boolean drops, boolean replays, Predicate<String> topics, Map<String, MongoNamespace> renamed) {}
+            boolean drops, Predicate<String> replayed, Predicate<String> topics, Map<String, MongoNamespace> renamed) {
+        /** Whether the sink writes the log of what a change is about to a new destination. */
+        public boolean replays(SchemaChange change) {
+            return change.partitions().keySet().stream().anyMatch(replayed);
+        }
+    }
 
     private final String pipeline;
     private final Settings settings;

@@ -69,6 +69,16 @@ class PlanTest {
     }
 
     @Test
+    void aDropOfAViewDropsNoCollection() {
+        SchemaChange drop = new SchemaChange(
+                "1:1/0/d.a", Kind.DROP, "d.a", "", true, new BsonDocument(), List.of(), false, Map.of("p.d.a", 2));
+        Described view = new Described(true, new BsonDocument(), null, List.of(), List.of());
+        assertEquals("drop d.a", commands(plan(drop, view, null, null, false, false)));
+        assertEquals("", commands(plan(drop, collection(ONE), null, null, false, false)));
+        assertEquals("", commands(plan(drop, collection(ONE), null, null, true, false)));
+    }
+
+    @Test
     void aReplacementIsMadeOnce() {
         SchemaChange replace = change(Kind.REPLACE, "");
         String made = "create d.a, createIndexes d.a";

@@ -45,6 +45,7 @@ class RelaxedTest {
         BsonDocument validated = parse("{validator: {x: 1}, validationAction: 'warn'}");
         assertEquals(
                 none, Relaxed.modification(parse("{cappedSize: 1, cappedMax: 1, expireAfterSeconds: 'off'}"), none));
+        assertEquals(none, Relaxed.modification(parse("{capped: true, size: 10000, max: 5}"), none), "convertToCapped");
         assertEquals(
                 none, Relaxed.modification(parse("{index: {name: 'x', unique: true, expireAfterSeconds: 5}}"), none));
         assertEquals(
