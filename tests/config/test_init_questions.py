@@ -100,7 +100,7 @@ def test_enter_takes_the_example(run: Run) -> None:
 
 def test_what_is_not_valid_is_asked_again(run: Run) -> None:
     lines = ["n", "db1:27017", "mongodb:///", "mongodb://one/", "", "shop", "", "shop.*", "nonsense", ""]
-    lines += ["kafka", "k:9092", "http://u:p@c:8083", "c:8083", "http://c:8083"]
+    lines += ["kafka", "k:9092", "http://u:p@c:8083", "c:8083", "http://[::1", "http://c:80830", "http://c:8083"]
     done = run("shop.toml", lines=lines)
     assert done.exit_code == 0, done.output
     for words in (
@@ -113,6 +113,7 @@ def test_what_is_not_valid_is_asked_again(run: Run) -> None:
         "write the URL of a worker",
     ):
         assert f"  {words}" in done.output
+    assert done.output.count("write the URL of a worker") == 3
     assert read(Path("shop.toml")).connect_url == "http://c:8083"
 
 
@@ -134,6 +135,26 @@ def test_nothing_is_left_when_the_file_cannot_be_written(run: Run) -> None:
     assert done.exception is not None
     assert "no pipeline file was written" in str(done.exception)
     assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_file_with_a_uri_that_exists_is_overwritten_only_if_that_is_wanted(run: Run) -> None:
+    uri, own = "mongodb://towpath:hush@one/?replicaSet=r", Path("shop-source.uri")
+    own.write_text("mine")
+    lines = ["n", uri, "", "", "shop.*", "", "", ""]
+    assert run("shop.toml", lines=lines).exit_code == 0
+    assert (own.read_text(), read(Path("shop.toml")).source_uri) == ("mine", uri)
+    Path("shop.toml").unlink()
+    assert run("shop.toml", "--name", "not a name", lines=[*lines[:2], "y", *lines[3:]]).exit_code != 0
+    assert [one.name for one in Path.cwd().iterdir()] == [own.name]
+    assert own.read_text() == "mine"
+    assert run("shop.toml", lines=[*lines[:2], "y", *lines[3:]]).exit_code == 0
+    assert own.read_text() == f"{uri}\n"
+
+
+def test_a_missing_folder_is_named_before_any_question(run: Run) -> None:
+    done = run("no/shop.toml", lines=[])
+    assert "there is no folder no" in str(done.exception)
+    assert done.output == ""
 
 
 def test_a_file_that_exists_is_refused_before_any_question(run: Run) -> None:

@@ -114,6 +114,8 @@ def init(
     places = COMPOSE if compose else EXAMPLE if stack_dir is None else Places.of(embedded.status(stack_dir))
     if not (yes or compose or stack_dir is not None) and on_terminal():
         _refuse_existing(file, force=force)
+        if not file.parent.is_dir():
+            raise TowpathError(f"cannot write {file}: there is no folder {file.parent}")
         examples = Answers((), (), places.source, places.destination, places.bootstrap, places.connect)
         answers = ask(answers, file, examples)
     elif not include:
@@ -125,7 +127,7 @@ def init(
         answers.connect or places.connect,
         places.secrets,
     )
-    with _written(answers.uri_files, force=force):
+    with _written(answers.uri_files):
         write_pipeline_file(
             file, include=answers.include, exclude=answers.exclude, mode=mode, name=name, places=places, force=force
         )
@@ -146,18 +148,21 @@ def _one_of(side: str, uri: str | None, uri_file: Path | None, file: Path) -> st
 
 
 @contextmanager
-def _written(files: Mapping[Path, str], *, force: bool) -> Iterator[None]:
-    """Write the files of the URIs, which only their owner can read; they go again if the `with` fails."""
-    written: list[Path] = []
+def _written(files: Mapping[Path, str]) -> Iterator[None]:
+    """Write the files of the URIs, which only their owner can read; if the `with` fails, all is as before."""
+    before: dict[Path, str | None] = {}
     try:
         for file, uri in files.items():
-            _refuse_existing(file, force=force)
+            held = file.read_text(encoding="utf-8") if file.exists() else None
             _write_text(file, f"{uri}\n")
-            written.append(file)
+            before[file] = held
         yield
     except BaseException:
-        for file in written:
-            file.unlink(missing_ok=True)
+        for file, text in before.items():
+            if text is None:
+                file.unlink(missing_ok=True)
+            else:
+                _write_text(file, text)
         raise
 
 
