@@ -87,12 +87,12 @@ def of_kind(made: list[Resource], kind: str) -> Mapping[str, Any]:
     return spec
 
 
-def with_login(folder: Path) -> Plan:
+def with_login(folder: Path, more: str = "") -> Plan:
     """A pipeline that logs in to Kafka with a password and over TLS; the CA is where the workers have it."""
     ca = folder / "secrets" / "ca.pem"
     ca.write_text("")
     client = folder / "secrets" / "client.properties"
-    client.write_text(CLIENT % ca)
+    client.write_text(CLIENT % ca + more)
     client.chmod(0o600)
     plan = plan_of(folder, kafka='client = "../secrets/client.properties"')
     settings = dict(plan.pipeline.kafka_client.settings) | {"ssl.truststore.location": "/mnt/towpath/ca.pem"}
@@ -199,6 +199,23 @@ def test_what_does_not_work_in_a_pod_is_refused_with_all_reasons(folder: Path) -
     assert PASSWORD not in str(refused.value)
     with pytest.raises(BadPipelineFile, match="lower-case letters"):
         plan_of(folder, text=BASE.replace('"shop"', '"Shop"'))
+
+
+@pytest.mark.parametrize("name", ["Shop", "shop_1", "1shop", "shop-", "s" * 51, ""])
+def test_names_that_the_options_give_fit_kubernetes(folder: Path, name: str) -> None:
+    """Services of the operator have 12 characters more, and at most 63."""
+    if name:
+        with pytest.raises(Refused, match="cannot be the name of a KafkaConnect"):
+            plan_of(folder, replace(OPTIONS, connect=name)).refuse()
+    with pytest.raises(Refused, match="cannot be the name of a namespace"):
+        plan_of(folder, replace(OPTIONS, namespace=f"{name}.")).refuse()
+    plan_of(folder, replace(OPTIONS, connect="s" * 50, namespace="n" * 63)).refuse()
+
+
+def test_workers_check_names_in_certificates_as_the_connectors_do(folder: Path) -> None:
+    plan = with_login(folder, "ssl.endpoint.identification.algorithm=\n")
+    assert of_kind(resources(plan), "KafkaConnect")["config"]["ssl.endpoint.identification.algorithm"] == ""
+    assert "ssl.endpoint" not in str(of_kind(resources(with_login(folder)), "KafkaConnect")["config"])
 
 
 def test_a_file_of_a_secret_keeps_the_name_that_it_has_in_every_pod(folder: Path) -> None:
