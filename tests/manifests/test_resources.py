@@ -110,7 +110,8 @@ def test_every_resource_fits_the_published_classes_of_its_api(folder: Path, tmp_
         return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
     listens = '[run]\nlisten = "0.0.0.0:9300"\n'
-    tls = f'{listens}certificate = "../secrets/tls.pem"\ntoken_file = "../secrets/page.token"'
+    pair = 'certificate = "../secrets/tls.pem"\nkey = "../secrets/tls.key"\n'
+    tls = f'{listens}{pair}token_file = "../secrets/page.token"'
     plans = (
         plan_of(folder),
         plan_of(folder, replace(OPTIONS, plugin=ARCHIVE, namespace=None), rest=f"{listens}read_only = true"),
@@ -180,6 +181,20 @@ def test_the_page_needs_a_token_unless_everybody_may_read(folder: Path) -> None:
     [container] = of_kind(made, "Deployment")["template"]["spec"]["containers"]
     assert "--token-file" not in container["args"]
     assert "authorization" not in of_kind(made, "ServiceMonitor")["endpoints"][0]
+
+
+def test_prometheus_knows_name_and_certificate_of_a_page_with_tls(folder: Path) -> None:
+    def config(rest: str) -> Any:
+        listens = f'[run]\nlisten = "0.0.0.0:9300"\nread_only = true\ncertificate = "../secrets/tls.pem"\n{rest}'
+        [endpoint] = of_kind(resources(plan_of(folder, rest=listens)), "ServiceMonitor")["endpoints"]
+        assert endpoint["scheme"] == "https"
+        return endpoint["tlsConfig"]
+
+    assert config("") == {"serverName": "shop-run"}  # the file holds the key as well
+    assert config('key = "../secrets/tls.key"\nhosts = ["page.example"]') == {
+        "serverName": "page.example",
+        "ca": {"secret": {"name": "shop-tool", "key": "tls.pem"}},
+    }
 
 
 def test_the_alert_rules_are_rules(folder: Path, tmp_path: Path) -> None:
