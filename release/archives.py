@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-_DOC = ("CHANGELOG.md", "LICENSE", "README.md")
+_LEGAL = ("LICENSE", "release/NOTICE")
+_DOC = ("CHANGELOG.md", "README.md", *_LEGAL)
 _ETC = (
     "connectors/worker.properties",
     *(f"towpath/stack/monitoring/{name}" for name in ("alerts.yaml", "board.json", "workers.yaml")),
@@ -28,7 +29,7 @@ def of_plugin(folder: Path, version: str, directory: Path) -> Path:
 
 def of_kafka(folder: Path, version: str, directory: Path) -> Path:
     """Write the archive of a folder of `towpath.stack.parts.jars` without its connectors into the directory."""
-    entries = [*_files("doc", ("LICENSE", "release/NOTICE")), *_jars("libs", folder / "libs")]
+    entries = [*_files("doc", _LEGAL), *_jars("libs", folder / "libs")]
     return _write(f"towpath-kafka-{version}", [*entries, *_jars("agent", folder / "agent")], directory)
 
 

@@ -74,6 +74,9 @@ def of_python(constraints: Path, file: Path) -> Path:
 def of_jars(archive: Path, version: str) -> Path:
     """Write the SBOM of an archive next to it: every jar with its SHA-256. Raises `ValueError` for an unknown jar."""
     bom = Bom()
+    # as cyclonedx_py does with --output-reproducible: the same archive has the same SBOM
+    bom.serial_number = None  # type: ignore[assignment]
+    bom.metadata.timestamp = None  # type: ignore[assignment]
     name, file = archive.stem.removesuffix(f"-{version}"), archive.with_suffix(".cdx.json")
     bom.metadata.component = Component(name=name, version=version, type=ComponentType.APPLICATION, bom_ref=name)
     with zipfile.ZipFile(archive) as opened:

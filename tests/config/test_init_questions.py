@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from towpath.cli.questions import uri_fault
 from towpath.config.loading import read
 
 Run = Callable[..., Result]
+#: An answer that no question rejects, but the pipeline file does.
+UNPRINTABLE = "k\u200b:9092"
 
 
 @pytest.fixture
@@ -100,7 +103,7 @@ def test_enter_takes_the_example(run: Run) -> None:
 
 def test_what_is_not_valid_is_asked_again(run: Run) -> None:
     lines = ["n", "db1:27017", "mongodb:///", "mongodb://one/", "", "shop", "", "shop.*", "nonsense", ""]
-    lines += ["kafka", "k:9092", "http://u:p@c:8083", "c:8083", "http://c:8083"]
+    lines += ["kafka", "k:9092", "http://u:p@c:8083", "c:8083", "http://[::1", "http://c:80830", "http://c:8083"]
     done = run("shop.toml", lines=lines)
     assert done.exit_code == 0, done.output
     for words in (
@@ -113,6 +116,7 @@ def test_what_is_not_valid_is_asked_again(run: Run) -> None:
         "write the URL of a worker",
     ):
         assert f"  {words}" in done.output
+    assert done.output.count("write the URL of a worker") == 3
     assert read(Path("shop.toml")).connect_url == "http://c:8083"
 
 
@@ -129,11 +133,37 @@ def test_a_password_goes_into_a_file_of_its_own(run: Run) -> None:
 
 
 def test_nothing_is_left_when_the_file_cannot_be_written(run: Run) -> None:
-    lines = ["n", "mongodb://towpath:hush@one/?replicaSet=r", "y", "", "shop.*", "", "", ""]
-    done = run("shop.toml", "--name", "not a name", lines=lines)
-    assert done.exception is not None
+    lines = ["n", "mongodb://towpath:hush@one/?replicaSet=r", "y", "", "shop.*", "", UNPRINTABLE, ""]
+    done = run("shop.toml", lines=lines)
     assert "no pipeline file was written" in str(done.exception)
     assert list(Path.cwd().iterdir()) == []
+
+
+def test_an_option_that_is_not_valid_is_named_before_any_question(run: Run) -> None:
+    for wrong in (["--name", "not a name"], ["--connect", "c:8083"], ["--source-file", "nowhere.uri"]):
+        done = run("shop.toml", *wrong, lines=[])
+        assert "no pipeline file was written" in str(done.exception)
+        assert done.output == ""
+
+
+def test_a_file_with_a_uri_that_exists_is_overwritten_only_if_that_is_wanted(run: Run) -> None:
+    uri, own = "mongodb://towpath:hush@one/?replicaSet=r", Path("shop-source.uri")
+    own.write_text("mine")
+    lines = ["n", uri, "", "", "shop.*", "", "", ""]
+    assert run("shop.toml", lines=lines).exit_code == 0
+    assert (own.read_text(), read(Path("shop.toml")).source_uri) == ("mine", uri)
+    Path("shop.toml").unlink()
+    assert run("shop.toml", lines=[*lines[:2], "y", *lines[3:6], UNPRINTABLE, ""]).exit_code != 0
+    assert [one.name for one in Path.cwd().iterdir()] == [own.name]
+    assert own.read_text() == "mine"
+    assert run("shop.toml", lines=[*lines[:2], "y", *lines[3:]]).exit_code == 0
+    assert own.read_text() == f"{uri}\n"
+
+
+def test_a_missing_folder_is_named_before_any_question(run: Run) -> None:
+    done = run("no/shop.toml", lines=[])
+    assert "there is no folder no" in str(done.exception)
+    assert done.output == ""
 
 
 def test_a_file_that_exists_is_refused_before_any_question(run: Run) -> None:
@@ -175,6 +205,11 @@ class Terminal:
         self.shown += "\x00"
         os.write(self._master, f"{line}\n".encode())
 
+    def interrupt(self, question: str) -> None:
+        """Press Ctrl-C at a question."""
+        self._read(lambda: question in self.shown)
+        os.killpg(self._process.pid, signal.SIGINT)
+
     def end(self) -> int:
         self._read(lambda: False)
         return self._process.wait(timeout=20)
@@ -187,6 +222,16 @@ class Terminal:
                 self.shown += os.read(self._master, 4096).decode()
             except OSError:  # the command has ended
                 return
+
+
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+    terminal = Terminal("init", tmp_path / "shop.toml")
+    terminal.answer("Test each connection", "n")
+    terminal.answer("source URI", "mongodb://towpath:hush@one/?replicaSet=r")
+    terminal.answer("Write the URI to", "y")
+    terminal.interrupt("destination URI")
+    assert terminal.end() == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.servers

@@ -90,6 +90,7 @@ def test_plain_mode_has_no_splices(file):
         (("[kafka]", '[write]\nconcern = "all of them"\n[kafka]'), r"write\.concern"),
         (("[kafka]", '[collections.rename]\n"shop.*" = "x.y"\n[kafka]'), r"is not a namespace"),
         (("http://127", "127"), r"is not the URL of a Connect worker"),
+        ((':8083"', ':80830"'), r"is not a URL: Port out of range"),
         (("mongodb://127.0.0.1:2/", "http://x"), r"must begin with mongodb://"),
         (('uri = "mongodb://127.0.0.1:2/"', 'uri = "mongodb://a"\nuri_env = "B"'), r"exactly one of"),
         (('uri = "mongodb://127.0.0.1:2/"', 'uri_env = "TOWPATH_NOT_SET"'), r"TOWPATH_NOT_SET is not set"),

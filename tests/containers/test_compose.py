@@ -207,6 +207,8 @@ def test_both_sides_are_equal_also_after_services_were_killed_and_restarted(site
         for service in sorted(CHECKED):
             site.containers.end(service)
             devices.insert_one({"_id": service, "readings": []})
+        site.containers.end("run")  # with status 0, as when the machine restarts
+        until("the page of the service that has come back", lambda: ready(site.page))
         _assert_same(site, DOCUMENTS + 15)
     assert "same" in site.towpath("verify", "shop.toml")
     named = {f"{site.project}_{name}" for name in ("source", "destination", "kafka", "towpath")}

@@ -11,6 +11,7 @@ import pytest
 from tests.support.pipeline import towpath
 from tests.support.servers import free_port
 from towpath.cli.init import Places, write_pipeline_file
+from towpath.doctor.collection import _logs
 
 
 @pytest.fixture
@@ -43,6 +44,15 @@ def test_a_pipeline_whose_servers_are_away_is_collected_with_the_errors(file: Pa
     assert found["status.txt"].endswith("exit code 2\n")
     assert '"level": "error"' in found["check.txt"]
     assert found["logs/00-connect.log"].endswith("\nstarted\n")
+
+
+def test_a_long_log_begins_with_a_whole_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of a line could be the rest of a secret, which nothing marks any more."""
+    log = tmp_path / "connect.log"
+    log.write_text("mongodb://me:a-s3cr3t@h/\nsecond\nthird\n")
+    for size, text in ((16, "second\nthird\n"), (13, "second\nthird\n"), (12, "third\n"), (100, log.read_text())):
+        monkeypatch.setattr("towpath.doctor.collection._LOG_BYTES", size)
+        assert list(_logs([log])) == [("logs/00-connect.log", text)]
 
 
 def test_an_archive_that_exists_and_a_log_that_does_not_are_errors(file: Path, tmp_path: Path) -> None:

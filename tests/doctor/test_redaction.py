@@ -31,7 +31,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
     text = f"""
 name = "shop"
 [source]
-uri_file = "{_private(tmp_path / "source.uri", f"mongodb://me:{_ENCODED}@db/")}"
+uri_file = "{_private(tmp_path / "source.uri", f"mongodb://me:{_ENCODED}@db/?appName=a@b")}"
 [destination]
 uri_file = "{_private(tmp_path / "destination.uri", "mongodb://me:short@db/")}"
 [collections]
@@ -42,19 +42,22 @@ client = "{_private(tmp_path / "client.properties", client)}"
 [connect]
 url = "http://c:8083"
 user_file = "{_private(tmp_path / "connect.user", "towpath:of-the-api")}"
+[run]
+listen = "127.0.0.1:9300"
+token_file = "{_private(tmp_path / "page.token", "of-the-page")}"
 """
     return parse(text, _private(tmp_path / "shop.toml", text))
 
 
 @pytest.mark.parametrize(
     "text",
-    [_PASSWORD, _ENCODED, json.dumps(_PASSWORD), "short", "the API takes of-the-api", "of-the-api"],
+    [_PASSWORD, _ENCODED, json.dumps(_PASSWORD), "short", "the API takes of-the-api", "of-the-page"],
 )
 def test_the_secrets_of_the_pipeline_are_hidden_wherever_they_stand(pipeline: Pipeline, text: str) -> None:
     redacted = Redaction.of(pipeline)(f"before {text} after")
     assert HIDDEN in redacted
     assert redacted.startswith("before ") and redacted.endswith(" after")
-    for secret in (_PASSWORD, _ENCODED, json.dumps(_PASSWORD)[1:-1], "short", "of-the-api"):
+    for secret in (_PASSWORD, _ENCODED, json.dumps(_PASSWORD)[1:-1], "short", "of-the-api", "of-the-page"):
         assert secret not in redacted
 
 
@@ -68,6 +71,16 @@ def test_the_secrets_of_the_pipeline_are_hidden_wherever_they_stand(pipeline: Pi
         "ssl.truststore.password: s3cr3t",
         '{"connection.password": "s3cr3t and \\" more"}',
         '"{\\"password\\": \\"s3cr3t\\"}"',
+        '{"password": "s3cr3t\\\\"}',
+        'required username="u" password="s3c r3t',
+        "ssl.truststore.password = s3c,r3t",
+        "password: s3c r3t",
+        "{password=s3c;r3t, user=me}",
+        "passwd=s3cr3t",
+        "mongodump --password s3cr3t --uri u",
+        '"passwords": ["s3cr3t", "s3cr3t"]',
+        "{Authorization=[Basic s3cr3t==], Accept=[*/*]}",
+        "mongodb://me:s3c?r3t#s3cr3t@h/",
         'sasl.jaas.config=org.apache.Scram required username="u" password="s3cr3t";',
         "sasl.jaas.config = x required s3cr3t",
         "Authorization: Basic s3cr3t==",
@@ -94,6 +107,8 @@ def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
         '"ssl.key.password": null',
         "io.towpath.sink.MongoSink applied 12 records of shop.orders",
         "user@example.com wrote to shop.orders",
+        '"shop.app.tokens": {\n  "partitions": {',
+        "mongodb://h1:27017,h2:27017/ and http://h:8083/ answer; ask user@example.com",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:

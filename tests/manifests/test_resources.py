@@ -87,12 +87,12 @@ def of_kind(made: list[Resource], kind: str) -> Mapping[str, Any]:
     return spec
 
 
-def with_login(folder: Path) -> Plan:
+def with_login(folder: Path, more: str = "") -> Plan:
     """A pipeline that logs in to Kafka with a password and over TLS; the CA is where the workers have it."""
     ca = folder / "secrets" / "ca.pem"
     ca.write_text("")
     client = folder / "secrets" / "client.properties"
-    client.write_text(CLIENT % ca)
+    client.write_text(CLIENT % ca + more)
     client.chmod(0o600)
     plan = plan_of(folder, kafka='client = "../secrets/client.properties"')
     settings = dict(plan.pipeline.kafka_client.settings) | {"ssl.truststore.location": "/mnt/towpath/ca.pem"}
@@ -110,7 +110,8 @@ def test_every_resource_fits_the_published_classes_of_its_api(folder: Path, tmp_
         return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
     listens = '[run]\nlisten = "0.0.0.0:9300"\n'
-    tls = f'{listens}certificate = "../secrets/tls.pem"\ntoken_file = "../secrets/page.token"'
+    pair = 'certificate = "../secrets/tls.pem"\nkey = "../secrets/tls.key"\n'
+    tls = f'{listens}{pair}token_file = "../secrets/page.token"'
     plans = (
         plan_of(folder),
         plan_of(folder, replace(OPTIONS, plugin=ARCHIVE, namespace=None), rest=f"{listens}read_only = true"),
@@ -182,6 +183,20 @@ def test_the_page_needs_a_token_unless_everybody_may_read(folder: Path) -> None:
     assert "authorization" not in of_kind(made, "ServiceMonitor")["endpoints"][0]
 
 
+def test_prometheus_knows_name_and_certificate_of_a_page_with_tls(folder: Path) -> None:
+    def config(rest: str) -> Any:
+        listens = f'[run]\nlisten = "0.0.0.0:9300"\nread_only = true\ncertificate = "../secrets/tls.pem"\n{rest}'
+        [endpoint] = of_kind(resources(plan_of(folder, rest=listens)), "ServiceMonitor")["endpoints"]
+        assert endpoint["scheme"] == "https"
+        return endpoint["tlsConfig"]
+
+    assert config("") == {"serverName": "shop-run"}  # the file holds the key as well
+    assert config('key = "../secrets/tls.key"\nhosts = ["page.example"]') == {
+        "serverName": "page.example",
+        "ca": {"secret": {"name": "shop-tool", "key": "tls.pem"}},
+    }
+
+
 def test_the_alert_rules_are_rules(folder: Path, tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(as_yaml([dict(of_kind(resources(plan_of(folder)), "PrometheusRule"))]))
@@ -199,6 +214,23 @@ def test_what_does_not_work_in_a_pod_is_refused_with_all_reasons(folder: Path) -
     assert PASSWORD not in str(refused.value)
     with pytest.raises(BadPipelineFile, match="lower-case letters"):
         plan_of(folder, text=BASE.replace('"shop"', '"Shop"'))
+
+
+@pytest.mark.parametrize("name", ["Shop", "shop_1", "1shop", "shop-", "s" * 51, ""])
+def test_names_that_the_options_give_fit_kubernetes(folder: Path, name: str) -> None:
+    """Services of the operator have 12 characters more, and at most 63."""
+    if name:
+        with pytest.raises(Refused, match="cannot be the name of a KafkaConnect"):
+            plan_of(folder, replace(OPTIONS, connect=name)).refuse()
+    with pytest.raises(Refused, match="cannot be the name of a namespace"):
+        plan_of(folder, replace(OPTIONS, namespace=f"{name}.")).refuse()
+    plan_of(folder, replace(OPTIONS, connect="s" * 50, namespace="n" * 63)).refuse()
+
+
+def test_workers_check_names_in_certificates_as_the_connectors_do(folder: Path) -> None:
+    plan = with_login(folder, "ssl.endpoint.identification.algorithm=\n")
+    assert of_kind(resources(plan), "KafkaConnect")["config"]["ssl.endpoint.identification.algorithm"] == ""
+    assert "ssl.endpoint" not in str(of_kind(resources(with_login(folder)), "KafkaConnect")["config"])
 
 
 def test_a_file_of_a_secret_keeps_the_name_that_it_has_in_every_pod(folder: Path) -> None:

@@ -50,6 +50,7 @@ def test_the_archive_has_the_layout_of_a_component_and_every_jar_of_the_plugin_f
         "manifest.json",
         "doc/CHANGELOG.md",
         "doc/LICENSE",
+        "doc/NOTICE",
         "doc/README.md",
         "etc/alerts.yaml",
         "etc/board.json",
@@ -82,13 +83,34 @@ def test_kafkas_archive_holds_what_a_stack_runs_and_is_the_same_whenever_it_is_m
     assert archives.of_kafka(folder, "1.2.3", tmp_path).read_bytes() == kafka.read_bytes()
 
 
-def test_every_jar_of_kafkas_archive_carries_its_license_or_is_in_the_notice(kafka: Path) -> None:
-    with zipfile.ZipFile(kafka) as archive:
-        named = archive.read(f"{KAFKA}/doc/NOTICE").decode().partition("-----")[0].replace(",", " ").split()
-        jars = {name: BytesIO(archive.read(name)) for name in archive.namelist() if name.endswith(".jar")}
-    silent = [re.split(r"-\d", Path(name).name)[0] for name, jar in jars.items() if not _has_license(jar)]
-    assert len(silent) > 20
+def test_every_jar_carries_its_license_or_is_in_the_notice_which_names_no_other(
+    plugin: Path, kafka: Path, tmp_path: Path
+) -> None:
+    named: set[str] = set()
+    silent: list[str] = []
+    for file in (kafka, archives.of_plugin(plugin, "1.2.3", tmp_path)):
+        with zipfile.ZipFile(file) as archive:
+            notice = archive.read(f"{file.stem}/doc/NOTICE").decode()
+            jars = {name: BytesIO(archive.read(name)) for name in archive.namelist() if name.endswith(".jar")}
+        named |= {name for names in _lists(notice).values() for name in names}
+        silent += [re.split(r"-\d", Path(name).name)[0] for name, jar in jars.items() if not _has_license(jar)]
+    assert len(silent) > 40
     assert [name for name in silent if not any(fnmatch(name, pattern) for pattern in named)] == []
+    assert [pattern for pattern in named if not any(fnmatch(name, pattern) for name in silent)] == []
+
+
+def test_the_notice_has_a_copyright_where_the_license_asks_for_one() -> None:
+    notice = (ROOT / "release" / "NOTICE").read_text()
+    asking = [name for license, names in _lists(notice).items() if "below" in license for name in names]
+    assert sorted(re.findall(r"^([\w-]+): Copyright", notice, re.MULTILINE)) == sorted(asking)
+    assert len(asking) > 5
+
+
+def _lists(notice: str) -> dict[str, list[str]]:
+    """License → the jars under it, by name or pattern."""
+    paragraphs = notice.partition("The others:")[2].partition("-----")[0].split("\n\n")
+    parts = [text.strip().rpartition(": ") for text in paragraphs if text.strip()]
+    return {license: re.split(r",\s+", names) for license, _, names in parts}
 
 
 def _has_license(jar: BytesIO) -> bool:
@@ -96,8 +118,10 @@ def _has_license(jar: BytesIO) -> bool:
         return any(re.fullmatch(r"(META-INF/)?LICENSE[^/]*", name) for name in opened.namelist())
 
 
-def test_the_sbom_names_every_jar_of_kafkas_archive(kafka: Path) -> None:
-    components = json.loads(sbom.of_jars(kafka, "1.2.3").read_text())["components"]
+def test_the_sbom_names_every_jar_of_kafkas_archive_and_is_the_same_at_every_build(kafka: Path) -> None:
+    text = sbom.of_jars(kafka, "1.2.3").read_text()
+    assert sbom.of_jars(kafka, "1.2.3").read_text() == text
+    components = json.loads(text)["components"]
     with zipfile.ZipFile(kafka) as opened:
         jars = {Path(name).name for name in opened.namelist() if name.endswith(".jar")}
     assert {f"{one['name']}-{one['version']}.jar" for one in components} == jars

@@ -106,6 +106,11 @@ def test_a_service_comes_back_is_checked_and_leaves_no_volume_without_a_name(ser
     assert declared <= mounted | set(tmpfs[1].split(", "))
 
 
+@pytest.mark.parametrize("service", ["run", "prometheus", "grafana"])
+def test_a_service_of_a_profile_comes_back_as_well(service: str) -> None:
+    assert "restart: unless-stopped" in section(service)
+
+
 def test_init_fills_in_the_addresses_of_the_services() -> None:
     services = re.findall(r"^  (\w+):\n    (?:<<|image)", COMPOSE, re.MULTILINE)
     addresses = [COMPOSE_PLACES.source, COMPOSE_PLACES.destination, COMPOSE_PLACES.bootstrap, COMPOSE_PLACES.connect]

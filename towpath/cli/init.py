@@ -38,6 +38,16 @@ class Places:
         secrets = str(stack.directory.resolve() / "secrets")
         return cls(stack.source, stack.destination, stack.bootstrap, stack.connect, secrets)
 
+    def with_answers(self, answers: Answers) -> Places:
+        """These addresses where no answer gives another."""
+        return Places(
+            answers.source or self.source,
+            answers.destination or self.destination,
+            answers.bootstrap or self.bootstrap,
+            answers.connect or self.connect,
+            self.secrets,
+        )
+
 
 EXAMPLE = Places(
     "mongodb://source.example:27017/?replicaSet=rs0",
@@ -114,18 +124,16 @@ def init(
     places = COMPOSE if compose else EXAMPLE if stack_dir is None else Places.of(embedded.status(stack_dir))
     if not (yes or compose or stack_dir is not None) and on_terminal():
         _refuse_existing(file, force=force)
+        if not file.parent.is_dir():
+            raise TowpathError(f"cannot write {file}: there is no folder {file.parent}")
+        given = _content(file, include or ("db.*",), exclude, mode, name, places.with_answers(answers))
+        _parsed(given, file)  # what is wrong with options is an error before any question
         examples = Answers((), (), places.source, places.destination, places.bootstrap, places.connect)
         answers = ask(answers, file, examples)
     elif not include:
         raise click.UsageError("Missing option '--include'.")
-    places = Places(
-        answers.source or places.source,
-        answers.destination or places.destination,
-        answers.bootstrap or places.bootstrap,
-        answers.connect or places.connect,
-        places.secrets,
-    )
-    with _written(answers.uri_files, force=force):
+    places = places.with_answers(answers)
+    with _written(answers.uri_files):
         write_pipeline_file(
             file, include=answers.include, exclude=answers.exclude, mode=mode, name=name, places=places, force=force
         )
@@ -146,18 +154,21 @@ def _one_of(side: str, uri: str | None, uri_file: Path | None, file: Path) -> st
 
 
 @contextmanager
-def _written(files: Mapping[Path, str], *, force: bool) -> Iterator[None]:
-    """Write the files of the URIs, which only their owner can read; they go again if the `with` fails."""
-    written: list[Path] = []
+def _written(files: Mapping[Path, str]) -> Iterator[None]:
+    """Write the files of the URIs, which only their owner can read; if the `with` fails, all is as before."""
+    before: dict[Path, str | None] = {}
     try:
         for file, uri in files.items():
-            _refuse_existing(file, force=force)
+            held = file.read_text(encoding="utf-8") if file.exists() else None
             _write_text(file, f"{uri}\n")
-            written.append(file)
+            before[file] = held
         yield
     except BaseException:
-        for file in written:
-            file.unlink(missing_ok=True)
+        for file, text in before.items():
+            if text is None:
+                file.unlink(missing_ok=True)
+            else:
+                _write_text(file, text)
         raise
 
 
@@ -172,6 +183,13 @@ def write_pipeline_file(
     force: bool = False,
 ) -> Path:
     """Write a pipeline file with these addresses. Raises `TowpathError`, also for bad values."""
+    _write(file, _content(file, include, exclude, mode, name, places), force=force)
+    return file
+
+
+def _content(
+    file: Path, include: Sequence[str], exclude: Sequence[str], mode: Mode, name: str | None, places: Places
+) -> str:
     values: dict[str, str | Sequence[str]] = {
         "name": name or re.sub(r"[^A-Za-z0-9]+", "-", file.stem).strip("-") or "pipeline",
         "mode": mode,
@@ -184,8 +202,7 @@ def write_pipeline_file(
     secrets = '# secrets = "/etc/towpath"' if places.secrets is None else f"secrets = {_toml(places.secrets)}"
     fields = {key: _toml(value) for key, value in values.items()} | {"secrets": secrets}
     fields |= {"source": _uri(places.source), "destination": _uri(places.destination)}
-    _write(file, _TEMPLATE.read_text(encoding="utf-8") % fields, force=force)
-    return file
+    return _TEMPLATE.read_text(encoding="utf-8") % fields
 
 
 def _uri(place: str | Path) -> str:
@@ -205,8 +222,13 @@ def _refuse_existing(file: Path, *, force: bool) -> None:
 def _write(file: Path, text: str, *, force: bool) -> None:
     """Write the file atomically, and only if it can be loaded. Raises `TowpathError`."""
     _refuse_existing(file, force=force)
+    _write_text(file, text, lambda: _parsed(text, file))
+
+
+def _parsed(text: str, file: Path) -> None:
+    """Raise `TowpathError` for a text that could not be loaded from this file."""
     try:
-        _write_text(file, text, lambda: parse(text, file))
+        parse(text, file)
     except BadPipelineFile as error:
         raise TowpathError(f"no pipeline file was written: {error.sentence}", error.advice) from error
 

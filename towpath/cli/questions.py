@@ -105,7 +105,7 @@ def _cluster(side: str, example: str, *, tests: bool) -> tuple[str, list[str]]:
 
     def test(uri: str) -> str:
         with connected(uri, side, timeout=5) as client:
-            databases.extend(_databases(client))
+            databases[:] = _databases(client)
             members = replica_set(client, side)
             version = client.server_info()["version"]
         if not members.name:
@@ -147,8 +147,10 @@ def _with_uri(answers: Answers, side: str, uri: str, file: Path) -> Answers:
     if holds_secret(uri):
         own = Path(f"{file.stem}-{side}.uri")
         say("  It holds a password. In a file of its own that only you can read, it stays out of the pipeline file.")
-        if click.confirm(f"Write the URI to {file.with_name(own.name)}?", default=True, err=True):
-            place, files = own, files | {file.with_name(own.name): uri}
+        target = file.with_name(own.name)
+        there = ", and overwrite what it holds" if target.exists() else ""
+        if click.confirm(f"Write the URI to {target}{there}?", default=not there, err=True):
+            place, files = own, files | {target: uri}
     return (
         replace(answers, source=place, uri_files=files)
         if side == "source"
@@ -192,8 +194,13 @@ def _connect(example: str, *, tests: bool) -> str:
     def check(text: str) -> str:
         if "@" in text:
             return "leave the user out; a login goes into a file, [connect] user_file (docs/how-to/secure.md)"
-        is_url = re.fullmatch(r"https?://[^\s/]+(/\S*)?", text)
-        return "" if is_url else "write the URL of a worker: http://HOST:8083"
+        try:
+            parts = urlsplit(text)
+            is_url = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:  # such as a port that is too large
+            is_url = False
+        is_one_word = not re.search(r"\s", text)
+        return "" if is_url and is_one_word else "write the URL of a worker: http://HOST:8083"
 
     def test(url: str) -> str:
         with Connect(url) as connect:

@@ -156,6 +156,7 @@ def _http(url: str, path: Path) -> str:
         )
     try:
         parts = httpx.URL(url)
+        _ = urlsplit(url).port  # raises for one that is too large, which httpx finds only when it connects
     except (httpx.InvalidURL, ValueError) as error:
         raise BadPipelineFile(f"{shown(url)} is not a URL: {error}", where=f"{path}: [connect] url") from error
     if parts.scheme not in ("http", "https") or not parts.host:

@@ -37,6 +37,8 @@ _TIME = "a length of time; write a number with s, m, h, d or w, such as 24h"
 _TIMEOUT = "a timeout; write a number of up to four digits with s or m, such as 60s"
 #: Host and port; an IPv6 address in brackets. Port 0 takes any free one. Empty: nothing listens.
 LISTEN = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}|"
+#: With it as their beginning, services and labels of Kubernetes have less than 64 characters.
+KUBERNETES_NAME = r"[a-z]([a-z0-9-]{0,48}[a-z0-9])?"
 Pattern = Annotated[str, AfterValidator(_pattern)]
 Duration = Annotated[str, AfterValidator(_matching(f"forever|{_LENGTH}", _RETENTION))]
 Time = Annotated[str, AfterValidator(_matching(_LENGTH, _TIME))]
@@ -237,7 +239,7 @@ class PipelineFile(_Section):
 
     @model_validator(mode="after")
     def _name_for_kubernetes(self) -> Self:
-        if self.connect.owner == "strimzi" and not re.fullmatch(r"[a-z]([a-z0-9-]{0,48}[a-z0-9])?", self.name):
+        if self.connect.owner == "strimzi" and not re.fullmatch(KUBERNETES_NAME, self.name):
             raise ValueError(
                 f'[connect] owner = "strimzi" needs a name for resources of Kubernetes, which {self.name!r} is not: at'
                 " most 50 lower-case letters, digits and -, a letter first, no - at the end"

@@ -53,12 +53,16 @@ def write(session: Session, file: Path, logs: Sequence[Path], archive: Path) -> 
 
 
 def _logs(paths: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    """The end of each log. Folders within folders are left out."""
+    """The end of each log, in whole lines: part of a line may be part of a secret. Folders in folders are left out."""
     files = [file for path in paths for file in (sorted(path.glob("*.log")) if path.is_dir() else [path])]
     for number, file in enumerate(files):
         try:
             with file.open("rb") as stream:
-                stream.seek(max(0, stream.seek(0, os.SEEK_END) - _LOG_BYTES))
+                if (begin := stream.seek(0, os.SEEK_END) - _LOG_BYTES) > 0:
+                    stream.seek(begin - 1)
+                    stream.readline()
+                else:
+                    stream.seek(0)
                 yield f"logs/{number:02}-{file.name}", stream.read().decode(errors="replace")
         except OSError as error:
             raise TowpathError(f"cannot read the log {file}: {error.strerror}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import quote, quote_plus, unquote
 
@@ -13,16 +14,22 @@ from towpath.pipeline import Pipeline
 
 HIDDEN = "[hidden]"
 
-#: The user part of a URI; an @ in a password that is not escaped is still part of it.
-_USER = re.compile(r"(?<![a-z0-9+.\-])([a-z][a-z0-9+.\-]*://)[^\s/?#\"'<>]*(?:/[^\s/?#\"'<>@]*)*@", re.IGNORECASE)
-#: `password=…`, `"ssl.key.password": "…"`, `sasl.jaas.config = …` up to the end of the line, `Authorization: Basic …`.
+#: The user part of a URI, up to the last @: characters of a password may be unescaped.
+_USER = re.compile(r"(?<![a-z0-9+.\-])([a-z][a-z0-9+.\-]*://)[^\s\"'<>]*@", re.IGNORECASE)
+_NAME = r"""[\w.\-]*(?:passw(?:or)?d|pwd|passphrase|secret|token|credential|(?:api|access|private)[_.\-]?key)[\w.\-]*"""
+_ELSE = r"""(?!["']?(?:\[hidden\]|\$\{)|null\b|true\b|false\b)"""
+#: `ssl.key.password = …` as a line of its own: the value goes up to the end of the line.
+_LINE = re.compile(rf"""^([ \t]*{_NAME}[ \t]*[=:][ \t]*+){_ELSE}(?!\\*["'{{\[(]).+""", re.IGNORECASE | re.MULTILINE)
+#: `password=…`, `"ssl.key.password": "…"`, `Authorization: Basic …`, `Authorization=[Basic …]`, `--password …`. A text
+#: whose closing quote is missing goes up to the end of the line.
 _NAMED = re.compile(
-    r"""(?<![\w.\-])((?:[\w.\-]*(?:password|passphrase|secret|token|credential|api[_.\-]?key)[\w.\-]*|authorization)
-        \\*["']?\s*[=:]\s*+)
-        (?!["']?(?:\[hidden\]|\$\{)|null\b|true\b|false\b)
-        (?:(\\*["']).*?(?<!\\)\2|(?:basic|bearer)\s+[^\s"',;&]+|[^\s"',;&)\]}]+)""",
+    rf"""(?<![\w.\-])((?:{_NAME}|authorization)\\*["']?\s*[=:]\s*+|--{_NAME}\s++){_ELSE}
+        (?:b?(\\*["'])(?:.*?(?<!\\)\2|.*)
+        |\[[^\]\n]+\]?
+        |(?:(?:basic|bearer|digest|negotiate)\s+)?[^\s"']*[^\s"',;&()\[\]{{}}])""",
     re.IGNORECASE | re.VERBOSE,
 )
+#: `sasl.jaas.config = …` up to the end of the line.
 _JAAS = re.compile(r"""(sasl\.jaas\.config\\*["']?\s*[=:]\s*+)(?!["']?(?:\$\{|\[hidden\])).*""", re.IGNORECASE)
 _PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 
@@ -45,19 +52,24 @@ class Redaction:
         text = _PEM.sub(HIDDEN, text)
         text = _JAAS.sub(rf"\1{HIDDEN}", text)
         text = _USER.sub(rf"\1{HIDDEN}@", text)
+        text = _LINE.sub(rf"\1{HIDDEN}", text)
         return _NAMED.sub(rf"\1{HIDDEN}", text)
 
 
 def _secrets(pipeline: Pipeline) -> Iterator[str]:
     for uri in (pipeline.source_uri, pipeline.destination_uri):
-        user, at, _ = uri.partition("://")[2].rpartition("@")
-        yield user.partition(":")[2] if at else ""
+        after = uri.partition("://")[2]
+        for part in (after, after.partition("?")[0]):  # an @ may be in the options as well
+            yield part.rpartition("@")[0].partition(":")[2]
         yield mongo_uri.split(uri).pem.get("tls.key.password", "")
     yield pipeline.connect_login.password
     client = pipeline.kafka_client
     yield from (value for key, value in client.settings.items() if "password" in key or "jaas" in key)
     if client.user:
         yield client.user[1]
+    if pipeline.run.listening and (token_file := pipeline.run.listening.token_file):
+        with suppress(OSError, ValueError):  # not there yet
+            yield token_file.read_text(encoding="utf-8").strip()
 
 
 def _forms(secret: str) -> Iterator[str]:

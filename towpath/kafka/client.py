@@ -19,8 +19,8 @@ LARGEST_RECORD = 17 * 1024 * 1024
 PROTOCOL, MECHANISM, LOGIN = "security.protocol", "sasl.mechanism", "sasl.jaas.config"
 CA, CERTIFICATE, KEY_PASSWORD = "ssl.truststore.location", "ssl.keystore.location", "ssl.key.password"
 _CA_TYPE, _CERTIFICATE_TYPE = "ssl.truststore.type", "ssl.keystore.type"
-_HOST_CHECK = "ssl.endpoint.identification.algorithm"
-KNOWN = (PROTOCOL, MECHANISM, LOGIN, CA, _CA_TYPE, CERTIFICATE, _CERTIFICATE_TYPE, KEY_PASSWORD, _HOST_CHECK)
+HOST_CHECK = "ssl.endpoint.identification.algorithm"
+KNOWN = (PROTOCOL, MECHANISM, LOGIN, CA, _CA_TYPE, CERTIFICATE, _CERTIFICATE_TYPE, KEY_PASSWORD, HOST_CHECK)
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN")
 _MODULES = {"PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule"}
@@ -63,13 +63,13 @@ class KafkaClient:
 
     def for_librdkafka(self) -> dict[str, Any]:
         options = self._renamed(_LIBRDKAFKA, "sasl.username", "sasl.password")
-        if _HOST_CHECK in self.settings:
-            options[_HOST_CHECK] = self.settings[_HOST_CHECK] or "none"
+        if HOST_CHECK in self.settings:
+            options[HOST_CHECK] = self.settings[HOST_CHECK] or "none"
         return options
 
     def for_kafka_python(self) -> dict[str, Any]:
         options = self._renamed(_KAFKA_PYTHON, "sasl_plain_username", "sasl_plain_password")
-        if self.settings.get(_HOST_CHECK) == "":
+        if self.settings.get(HOST_CHECK) == "":
             options["ssl_check_hostname"] = False
         return options
 
@@ -93,7 +93,7 @@ class KafkaClient:
             switch=f"{PROTOCOL}=SSL or SASL_SSL in the file of [kafka] client",
             ca_option=f"{CA} in the file of [kafka] client",
             key_option=f"{CERTIFICATE} in the file of [kafka] client",
-            checks_host=self.settings.get(_HOST_CHECK) != "",
+            checks_host=self.settings.get(HOST_CHECK) != "",
         )
         return trouble(_addresses(bootstrap), trust)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import connectors as definitions
 from towpath.errors import Refused
-from towpath.kafka.client import CA, CERTIFICATE, KEY_PASSWORD, MECHANISM, properties
+from towpath.kafka.client import CA, CERTIFICATE, HOST_CHECK, KEY_PASSWORD, MECHANISM, properties
 from towpath.manifests.options import Plan, Resource
 from towpath.preflight.connect import least_heap
 from towpath.stack.prometheus import WORKER_RULES
@@ -90,11 +90,16 @@ def _connect(plan: Plan) -> Resource:
 
 
 def _settings(plan: Plan) -> dict[str, str]:
-    """Those of `worker.properties`; what is stored in Kafka has as many replicas as the brokers give."""
+    """Those of `worker.properties`; what is stored in Kafka has as many replicas as the brokers give.
+
+    Of the settings of TLS, Strimzi leaves this one to `config`: whether names in certificates are checked.
+    """
     file = Path(definitions.__file__).with_name("worker.properties")
     settings = properties(file.read_text(encoding="utf-8"))
     kept = {key: text for key, text in settings.items() if key not in (*_ELSEWHERE, *_SINGLE)}
     kept |= {key: "-1" for key in kept if key.endswith(".replication.factor")}
+    client = plan.pipeline.kafka_client.settings
+    kept |= {HOST_CHECK: client[HOST_CHECK]} if HOST_CHECK in client else {}
     return kept | {"config.providers.file.param.allowed.paths": str(plan.pipeline.secrets.parent)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from towpath.config.loading import holds_secret
-from towpath.config.schema import PipelineFile
+from towpath.config.schema import KUBERNETES_NAME, PipelineFile
 from towpath.errors import Refused
 from towpath.mongo import uri as mongo_uri
 from towpath.pipeline import Pipeline
@@ -111,6 +112,17 @@ class Plan:
     def _reasons(self) -> Iterator[str]:
         if not self.pipeline.has_operator:
             yield '[connect] owner is "towpath": set it to "strimzi", or deploy would fight with the operator'
+        if not re.fullmatch(KUBERNETES_NAME, self.connect):
+            yield (
+                f"{self.connect!r} cannot be the name of a KafkaConnect: at most 50 lower-case letters, digits and -, a"
+                " letter first, no - at the end"
+            )
+        namespace = self.options.namespace
+        if namespace is not None and not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", namespace):
+            yield (
+                f"{namespace!r} cannot be the name of a namespace: at most 63 lower-case letters, digits and -, no - at"
+                " either end"
+            )
         for side, cluster in (("source", self.file.source), ("destination", self.file.destination)):
             if cluster.uri and holds_secret(cluster.uri):
                 yield (
