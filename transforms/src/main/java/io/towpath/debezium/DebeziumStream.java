@@ -105,7 +105,11 @@ public final class DebeziumStream implements AutoCloseable {
         boolean isTooLarge = cause.equals(Optional.of(ServerError.BSONObjectTooLarge));
         boolean isLost = cause.filter(ResumePoint::isLoss).isPresent();
         boolean isStartFailure = error instanceof DebeziumException; // it cannot resume, for whatever reason
-        if (!isTooLarge && !isLost && !isStartFailure) throw error;
+        if (!isTooLarge && !isLost && !isStartFailure) {
+            if (!(error instanceof RetriableException)) throw error;
+            LOGGER.warn("Debezium restarts its stream: {}", error.getMessage());
+            return;
+        }
         ResumePoint point = point();
         point.requireHistory(source);
         if (++attempts > MOST_ATTEMPTS) throw error;
@@ -129,8 +133,8 @@ public final class DebeziumStream implements AutoCloseable {
             return new OversizedSearch(source, oversized.keySet()).after(point, end);
         } catch (MongoException error) {
             if (!ReadFault.isTransient(error)) throw error;
-            throw new RetriableException(
-                    "cannot search for the source's oversized event: " + ReadFault.message(error), error);
+            LOGGER.warn("cannot search for the source's oversized event: {}", ReadFault.message(error));
+            return Optional.empty();
         }
     }
 

@@ -34,6 +34,7 @@ import java.util.function.Predicate;
 import java.util.stream.Stream;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.source.SourceTask;
 
@@ -189,7 +190,23 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
 
     @Override
     public List<SourceRecord> poll() throws InterruptedException {
-        return emission.of(share.isFirst() ? pollFirst() : pollShare());
+        return whole(() -> emission.of(share.isFirst() ? pollFirst() : pollShare()));
+    }
+
+    interface Poll {
+        List<SourceRecord> records() throws InterruptedException;
+    }
+
+    /**
+     * After a retriable error, Connect polls again and stores offsets behind what the failed poll had taken: those events would be missing
+     * in the log. So the error ends the task, and the next one reads them again.
+     */
+    static List<SourceRecord> whole(Poll poll) throws InterruptedException {
+        try {
+            return poll.records();
+        } catch (RetriableException | org.apache.kafka.common.errors.RetriableException error) {
+            throw new ConnectException("the task has to read again from its offsets: " + error.getMessage(), error);
+        }
     }
 
     /** Null while the first task has not begun the copy, and once this task has read its share. */

@@ -15,6 +15,7 @@ import io.towpath.source.progress.Ledger;
 import io.towpath.source.progress.Progress;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -279,7 +280,8 @@ public final class SchemaChanges implements AutoCloseable {
     public List<SourceRecord> completed(ClusterTime time) throws InterruptedException {
         List<SchemaOffset.Refill> copied =
                 state.openRefills().stream().filter(this::isCopied).toList();
-        if (copied.isEmpty() || attempt(this::readUpToNow).isEmpty()) return List.of();
+        Map<String, Map<String, Integer>> topics = new HashMap<>();
+        if (copied.isEmpty() || attempt(() -> readUpToNow(copied, topics)).isEmpty()) return List.of();
         List<SourceRecord> marks = new ArrayList<>();
         for (SchemaOffset.Refill refill : copied) {
             if (willBeGone(refill.namespace())) continue;
@@ -293,7 +295,7 @@ public final class SchemaChanges implements AutoCloseable {
                     new BsonDocument(),
                     List.of(),
                     false,
-                    partitions.of(refill.namespace(), ""));
+                    topics.get(refill.namespace()));
             state.closeRefills(refill.namespace(), time);
             marks.addAll(records.of(complete, time, now, state.offset()));
         }
@@ -305,7 +307,11 @@ public final class SchemaChanges implements AutoCloseable {
         return copy == null || copy.filter(CollectionCopy::isDone).isPresent();
     }
 
-    private Optional<Boolean> readUpToNow() throws InterruptedException {
+    /** @param topics gets the partitions of each refill's topic, by namespace */
+    private Optional<Boolean> readUpToNow(List<SchemaOffset.Refill> refills, Map<String, Map<String, Integer>> topics)
+            throws InterruptedException {
+        for (SchemaOffset.Refill refill : refills)
+            topics.put(refill.namespace(), partitions.of(refill.namespace(), ""));
         return stream.readUpTo(source.now()) ? Optional.of(true) : Optional.empty();
     }
 

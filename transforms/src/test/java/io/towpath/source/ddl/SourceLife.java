@@ -9,7 +9,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
 import java.util.function.Consumer;
-import org.apache.kafka.connect.errors.RetriableException;
 import org.apache.kafka.connect.source.SourceRecord;
 
 /** Lives of the first task of a connector, one after the other, with what they have committed. */
@@ -43,24 +42,15 @@ final class SourceLife implements AutoCloseable {
 
     /** One transaction, which is committed. */
     void commit() throws InterruptedException {
-        List<SourceRecord> records = poll();
+        List<SourceRecord> records = task.poll();
         if (records == null) return;
         context.store(records);
         into.accept(records);
     }
 
-    /** As Connect does it. */
-    private List<SourceRecord> poll() throws InterruptedException {
-        try {
-            return task.poll();
-        } catch (RetriableException error) {
-            return null;
-        }
-    }
-
     /** One transaction that is lost, and the task with it. */
     void kill() throws InterruptedException {
-        for (int tries = 0; tries < 20 && poll() == null; ) tries++;
+        for (int tries = 0; tries < 20 && task.poll() == null; ) tries++;
         stop();
     }
 
