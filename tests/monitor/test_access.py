@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import http.client
+import json
 import re
 import socket
 import ssl
@@ -211,9 +212,33 @@ def test_oversized_requests_are_refused(client: httpx.Client) -> None:
     assert client.post(path, headers=BEARER, content=long).status_code == 413
     assert client.post(path, headers=BEARER, content=iter([long])).status_code == 413  # chunked: it names no length
     assert client.post("/login", content=iter([long])).status_code == 413
-    # more than 64 KiB, in pieces, are refused by h11 before all has come, so that the answer may not arrive
     assert client.get("/healthz", headers={"X": "x" * 50_000}).status_code == 431
     assert client.get("/healthz").status_code == 200
+
+
+def test_who_is_refused_while_sending_gets_the_answer(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    """All of it can be sent, and the answer comes whole: the connection is not reset."""
+    url, many = str(client.base_url), "x" * 2_000_000  # h11 takes 64 KiB of headers, and so much of a body is kept
+    post = "POST /login HTTP/1.1\r\nHost: {host}\r\n{length}\r\n\r\n"
+    chunked = post.format(host="localhost", length="Transfer-Encoding: chunked")
+    for request, status in (
+        (f"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {many}\r\n\r\n", 431),
+        (f"GET /{many} HTTP/1.1\r\nHost: localhost\r\n\r\n", 431),
+        (post.format(host="localhost", length=f"Content-Length: {len(many)}") + many, 413),
+        (post.format(host="evil.example", length=f"Content-Length: {len(many)}") + many, 421),
+        (f"{chunked}{len(many):x}\r\n{many}\r\n0\r\n\r\n", 413),
+        (f"{chunked}no length\r\n{many}", 400),
+        (f"\x16\x03\x01\r\n{many}", 400),  # TLS
+    ):
+        with connect(url, "", request) as connection:
+            words = connection.makefile("rb").read()
+        assert words.startswith(b"HTTP/1.1 %d " % status), request[:50]
+        assert json.loads(words.partition(b"\r\n\r\n")[2])["error"]
+    with connect(url, "", chunked.replace("POST /login", "GET /updates")) as connection:
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"no length\r\n")
+        connection.makefile("rb").read()  # to the end: it is closed
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(
@@ -256,6 +281,7 @@ def test_it_speaks_tls(tmp_path: Path, token_file: Path) -> None:
     authority.configure_trust(context)
     with serving(tmp_path, Listening("127.0.0.1:0", token_file, certificate=certificate, key=key), context) as client:
         assert client.get("/healthz").status_code == 200
+        assert client.post("/login", content=b"x" * 1_000_000).status_code == 413
         assert "Secure" in client.post("/login", data={"token": TOKEN}).headers["set-cookie"]
 
 
