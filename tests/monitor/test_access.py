@@ -203,8 +203,22 @@ def test_commands_need_the_token_and_pages_of_other_sites_cannot_send_them(clien
     assert client.post(path, headers={"Origin": "http://evil.example"}).status_code == 403
     assert client.post(path, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
     assert client.post("/login", data={"token": TOKEN}, headers={"Origin": "http://evil.example"}).status_code == 403
+    basic = {"Origin": "http://evil.example", "Authorization": "Basic dG93cGF0aDo="}  # browsers add that by themselves
+    assert client.post(path, headers=basic).status_code == 403
     for method in ("PUT", "DELETE", "OPTIONS", "TRACE"):
         assert client.request(method, path, headers=BEARER).status_code == 405
+
+
+def test_a_browser_signs_in_through_a_proxy_that_speaks_tls(tmp_path: Path, token_file: Path) -> None:
+    name = "towpath.example"
+    sent = {"Host": name, "Origin": f"https://{name}", "Sec-Fetch-Site": "same-origin"}
+    with serving(tmp_path, Listening("127.0.0.1:0", token_file, hosts=(name,))) as client:
+        signed_in = client.post("/login", data={"token": TOKEN}, headers=sent)
+        assert (signed_in.status_code, "Secure" in signed_in.headers["set-cookie"]) == (303, True)
+        cookie = {"Cookie": signed_in.headers["set-cookie"].partition(";")[0]}
+        assert client.post("/api/v1/pipelines/shop/nothing", headers=sent | cookie).status_code == 404
+        elsewhere = sent | cookie | {"Origin": "https://127.0.0.1:9300"}
+        assert client.post("/api/v1/pipelines/shop/nothing", headers=elsewhere).status_code == 403
 
 
 def test_oversized_requests_are_refused(client: httpx.Client) -> None:
@@ -282,6 +296,8 @@ def test_it_speaks_tls(tmp_path: Path, token_file: Path) -> None:
     with serving(tmp_path, Listening("127.0.0.1:0", token_file, certificate=certificate, key=key), context) as client:
         assert client.get("/healthz").status_code == 200
         assert client.post("/login", content=b"x" * 1_000_000).status_code == 413
+        in_the_clear = {"Origin": str(client.base_url).rstrip("/").replace("https", "http")}
+        assert client.post("/login", data={"token": TOKEN}, headers=in_the_clear).status_code == 403
         assert "Secure" in client.post("/login", data={"token": TOKEN}).headers["set-cookie"]
 
 

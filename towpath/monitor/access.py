@@ -110,12 +110,13 @@ class Access:
 
     def is_foreign(self, headers: dict[bytes, bytes]) -> bool:
         """Whether a page of another site has made a browser send this request."""
-        if headers.get(b"authorization"):  # no browser adds that by itself
+        if headers.get(b"authorization", b"").lower().startswith(b"bearer "):  # no browser adds that by itself
             return False
-        site = headers.get(b"sec-fetch-site", b"same-origin")
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        expected = f"{'https' if self.secure else 'http'}://{headers.get(b'host', b'').decode('latin-1')}"
-        return site not in (b"same-origin", b"none") or origin not in ("", expected)
+        site, origin, host = (headers.get(name, b"") for name in (b"sec-fetch-site", b"origin", b"host"))
+        own = {b"", b"https://" + host} | (
+            set() if self.secure else {b"http://" + host}
+        )  # a proxy may speak TLS for it
+        return site not in (b"", b"same-origin", b"none") or origin not in own
 
 
 def allowed_hosts(listening: str, more: Iterable[str]) -> frozenset[str]:

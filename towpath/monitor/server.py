@@ -160,7 +160,8 @@ class _Server:
             await asyncio.sleep(1)  # a guess a second for each connection
             return _html(pages.login(wrong=True), 401)
         response = RedirectResponse("/", 303)
-        response.set_cookie(COOKIE, self.access.login(), httponly=True, samesite="strict", secure=self.access.secure)
+        secure = self.access.secure or request.headers.get("origin", "").startswith("https:")
+        response.set_cookie(COOKIE, self.access.login(), httponly=True, samesite="strict", secure=secure)
         return response
 
     async def logout(self, request: Request) -> Response:
