@@ -11,9 +11,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
+
+from starlette.requests import cookie_parser
 
 from towpath.config.credential_files import refuse_open
 from towpath.errors import TowpathError
@@ -25,7 +26,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LONGEST_BODY = 16 * 1024  # bytes
 _SHORTEST_TOKEN = 16  # characters
-COOKIE = "towpath"
 _LOGIN_SECONDS = 12 * 3600.0
 _MOST_LOGINS = 100
 #: Open to everybody: whether it lives, the form for the token, and the style of that page.
@@ -65,6 +65,8 @@ class Access:
     open: bool
     secure: bool
     """Whether it is served with TLS."""
+    cookie: str
+    """The name of the cookie: browsers send the cookies of a host to each of its ports."""
     hosts: frozenset[str]
     """Names, in lower case, by which requests may address the server. IP addresses are always allowed: a page of
     another site cannot make its own name resolve to them and read the answer under that name (DNS rebinding)."""
@@ -98,15 +100,18 @@ class Access:
         return value
 
     def logout(self, headers: dict[bytes, bytes]) -> None:
-        self.logins.pop(_cookie(headers), None)
+        self.logins.pop(self._cookie(headers), None)
 
     def is_known(self, headers: dict[bytes, bytes]) -> bool:
         """Whether a request brings the token, or the cookie of somebody who has entered it."""
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() == "bearer":
             return self.fits(token.strip())
-        until = self.logins.get(_cookie(headers), 0.0)
+        until = self.logins.get(self._cookie(headers), 0.0)
         return until > time.monotonic()
+
+    def _cookie(self, headers: dict[bytes, bytes]) -> str:
+        return cookie_parser(headers.get(b"cookie", b"").decode("latin-1")).get(self.cookie, "")
 
     def is_foreign(self, headers: dict[bytes, bytes]) -> bool:
         """Whether a page of another site has made a browser send this request."""
@@ -123,14 +128,6 @@ def allowed_hosts(listening: str, more: Iterable[str]) -> frozenset[str]:
     """`listening`: the host that was given to listen at."""
     own = ("localhost", listening, socket.gethostname(), socket.getfqdn())
     return frozenset(name.lower().rstrip(".") for name in (*own, *more) if name)
-
-
-def _cookie(headers: dict[bytes, bytes]) -> str:
-    try:
-        cookies = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
-    except CookieError:
-        return ""
-    return cookies[COOKIE].value if COOKIE in cookies else ""
 
 
 @dataclass(frozen=True, slots=True)

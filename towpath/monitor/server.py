@@ -29,7 +29,7 @@ from starlette.types import Receive, Scope, Send
 
 from towpath.errors import TowpathError
 from towpath.monitor import pages
-from towpath.monitor.access import COOKIE, Access, Guard, TooLong, allowed_hosts, read_token
+from towpath.monitor.access import Access, Guard, TooLong, allowed_hosts, read_token
 from towpath.monitor.board import Board, Shown
 from towpath.monitor.commands import COMMANDS, Commands, Running
 from towpath.monitor.connections import Connection, bound
@@ -57,7 +57,7 @@ class Settings:
 
 def access_of(listening: Listening) -> Access:
     """Who may do what. Raises `TowpathError` for an address that would be open to others without anybody saying so."""
-    host, _ = _address(listening.address)
+    host, port = _address(listening.address)
     if not (_is_loopback(host) or listening.token_file or listening.read_only):
         raise TowpathError(
             f"{listening.address} is not an address of the loopback, so others can reach it",
@@ -67,7 +67,8 @@ def access_of(listening: Listening) -> Access:
         raise TowpathError("a key without a certificate", "give --certificate FILE, too")
     token = read_token(listening.token_file) if listening.token_file and not listening.read_only else ""
     is_open = _is_loopback(host) or listening.read_only
-    return Access(token, is_open, listening.certificate is not None, allowed_hosts(host, listening.hosts))
+    hosts = allowed_hosts(host, listening.hosts)
+    return Access(token, is_open, listening.certificate is not None, f"towpath-{port}", hosts)
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -161,13 +162,13 @@ class _Server:
             return _html(pages.login(wrong=True), 401)
         response = RedirectResponse("/", 303)
         secure = self.access.secure or request.headers.get("origin", "").startswith("https:")
-        response.set_cookie(COOKIE, self.access.login(), httponly=True, samesite="strict", secure=secure)
+        response.set_cookie(self.access.cookie, self.access.login(), httponly=True, samesite="strict", secure=secure)
         return response
 
     async def logout(self, request: Request) -> Response:
         self.access.logout(dict(request.scope["headers"]))
         response = RedirectResponse("/", 303)
-        response.delete_cookie(COOKIE)
+        response.delete_cookie(self.access.cookie)
         return response
 
     async def static(self, request: Request) -> Response:
