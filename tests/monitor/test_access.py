@@ -398,6 +398,35 @@ def established(listening: int | None, port: int) -> bool:
     return (listening, port) in ends
 
 
+def test_a_slow_client_loses_updates_and_others_get_all(tmp_path: Path) -> None:
+    """It reads nothing during 300 looks of 5 KB, far more than the kernel keeps for it, and then all."""
+    board, looks, path = Board(), range(300), "/updates?pipeline=shop"
+    with opened(pipeline_file(tmp_path)) as session:
+        report = add(board, session, lambda: None).nothing()
+        listening = Listening("127.0.0.1:0")
+        with (
+            served(board, access_of(listening), Settings(listening, 60)) as url,
+            connect(url, path, receive=2304) as slow,
+            connect(url, path) as lively,
+        ):
+            until("clients", lambda: board.updates.clients == 2)
+            slow.settimeout(10)
+            lively.settimeout(10)
+            lines = lively.makefile("rb")
+            for number in looks:
+                board.publish(report | {"trouble": [f"look {number} {'x' * 5000}"]})
+                while f"look {number} ".encode() not in lines.readline():
+                    pass
+            lost, seen = board.updates.dropped, list[int]()
+            for line in slow.makefile("rb"):
+                seen += map(int, re.findall(rb"look (\d+) ", line))
+                if seen[-1:] == [looks[-1]]:
+                    break
+    assert lost > 100
+    assert len(seen) < 200
+    assert seen == sorted(set(seen))
+
+
 def test_looks_and_clients_leave_nothing_behind(tmp_path: Path) -> None:
     """An hour of looks in seconds, some clients that stay and many that come and go: what stays is the history."""
     board = Board()
