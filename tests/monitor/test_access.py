@@ -22,6 +22,12 @@ import httpx
 import psutil
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from tests.bench.following import following
 from tests.monitor.test_clients import SLOW_PARTS, WHOLE, connect
@@ -295,12 +301,35 @@ def test_answers_tell_browsers_what_they_may_do(client: httpx.Client) -> None:
     assert client.get("/healthz", headers={"Host": "evil.example"}).headers["x-frame-options"] == "DENY"
 
 
+def tls_files(folder: Path, authority: trustme.CA) -> tuple[Path, Path]:
+    """Certificate and key of 127.0.0.1."""
+    issued, certificate, key = authority.issue_cert("127.0.0.1"), folder / "page.pem", folder / "page.key"
+    certificate.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    key.touch(0o600)
+    key.write_bytes(issued.private_key_pem.bytes())
+    return certificate, key
+
+
+def test_a_key_that_others_can_read_or_with_a_passphrase_is_refused(tmp_path: Path) -> None:
+    certificate, key = tls_files(tmp_path, trustme.CA())
+    listening = Listening("127.0.0.1:0", certificate=certificate, key=key)
+    key.chmod(0o604)
+    with pytest.raises(TowpathError, match="can be read by everybody"), serving(tmp_path, listening):
+        pass
+    key.chmod(0o640)
+    with serving(tmp_path, listening, verify=False):
+        pass
+    sealed = load_pem_private_key(key.read_bytes(), None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+    )
+    key.write_bytes(sealed)
+    with pytest.raises(TowpathError, match="without a passphrase"), serving(tmp_path, listening):
+        pass
+
+
 def test_it_speaks_tls(tmp_path: Path, token_file: Path) -> None:
     authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
-    certificate, key = tmp_path / "page.pem", tmp_path / "page.key"
-    certificate.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
-    key.write_bytes(issued.private_key_pem.bytes())
+    certificate, key = tls_files(tmp_path, authority)
     context = ssl.create_default_context()
     authority.configure_trust(context)
     with serving(tmp_path, Listening("127.0.0.1:0", token_file, certificate=certificate, key=key), context) as client:

@@ -27,6 +27,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from towpath.config.credential_files import refuse_open_key
 from towpath.errors import TowpathError
 from towpath.monitor import pages
 from towpath.monitor.access import Access, Guard, TooLong, allowed_hosts, read_token
@@ -366,9 +367,12 @@ def _tls(listening: Listening) -> bool:
     if listening.certificate is None:
         return False
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(listening.certificate, listening.key)
+        # without `password`, OpenSSL would ask the terminal for one, once here and once more in the server's thread
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(listening.certificate, listening.key, password="")
     except OSError as error:  # an `SSLError` is one, too
         files = " and ".join(str(file) for file in (listening.certificate, listening.key) if file)
-        why = "no PEM files of a chain and its key" if isinstance(error, ssl.SSLError) else error.strerror
+        no_pem = "no PEM files of a chain and its key without a passphrase"
+        why = no_pem if isinstance(error, ssl.SSLError) else error.strerror
         raise TowpathError(f"cannot use the certificate: {why}", where=files) from error
+    refuse_open_key(listening.key or listening.certificate)
     return True
