@@ -31,13 +31,15 @@ from cryptography.hazmat.primitives.serialization import (
 
 from tests.bench.following import following
 from tests.monitor.test_clients import SLOW_PARTS, WHOLE, connect
+from tests.support import api
 from tests.support.awaited import promised, until
 from tests.support.pipeline import TOWPATH
 from towpath.cli.init import write_pipeline_file
 from towpath.errors import TowpathError
-from towpath.monitor import connections
+from towpath.monitor import connections, server
 from towpath.monitor.access import LONGEST_BODY
 from towpath.monitor.board import Board
+from towpath.monitor.commands import COMMANDS, Commands
 from towpath.monitor.server import Settings, access_of, served
 from towpath.monitor.updates import MOST_CLIENTS
 from towpath.monitor.watch import add
@@ -106,6 +108,16 @@ def test_no_answer_holds_a_secret(client: httpx.Client) -> None:
     answers = [client.get(path, headers=BEARER) for path in paths]
     assert any("mongodb://db.example" in answer.text for answer in answers)
     assert [answer.url for answer in answers if PASSWORD in answer.text or TOKEN in answer.text] == []
+
+
+def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Path) -> None:
+    board, listening = Board(), Listening("127.0.0.1:0")
+    app = server._Server(board, access_of(listening), Settings(listening, 60), Commands(board)).app()
+    pages = re.compile("/(|login|logout|updates|static/.*|pipelines/.*|api/v1/openapi.json)")
+    routes = {route.path: route.methods - {"HEAD"} for route in app.routes if not pages.fullmatch(route.path)}
+    assert routes == {path: {method.upper() for method in methods} for path, methods in api.API["paths"].items()}
+    (_, command) = api.API["paths"]["/api/v1/pipelines/{name}/{command}"]["post"]["parameters"]
+    assert command["schema"]["enum"] == list(COMMANDS)
 
 
 def test_at_the_loopback_everybody_reads_and_nobody_commands(open_client: httpx.Client) -> None:
