@@ -29,13 +29,11 @@ from towpath import stack as embedded
 from towpath.errors import NoSuchConnector
 from towpath.log.source_offsets import read_state
 
-pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.skipif(
-        not (shutil.which("chromium") and shutil.which("chromedriver")),
-        reason="no browser (Debian: apt-get install chromium chromium-driver)",
-    ),
-]
+needs_browser = pytest.mark.skipif(
+    not (shutil.which("chromium") and shutil.which("chromedriver")),
+    reason="no browser (Debian: apt-get install chromium chromium-driver)",
+)
+pytestmark = [pytest.mark.servers, needs_browser]
 KEEP = os.environ.get("TOWPATH_SCREENSHOTS")
 #: Seconds within which the page shows what has become true.
 SOON = 30.0 if KEEP else 3.0
