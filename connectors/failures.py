@@ -26,6 +26,8 @@ _WORDS = {
     "towpath resnapshot": "TWP-HISTORY-LOST",
     "--accept-missed-deletes": "TWP-DELETES-MISSED",
 }
+#: User and password of a MongoDB URI, also where somebody has not escaped an @, a slash or a space.
+_USER = re.compile(r"(mongodb(?:\+srv)?://)(?:[^@\s]*|[^@/]*)@(?:\S*@)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,12 @@ class Failure:
         causes = [line.removeprefix(_CAUSE) for line in causes]
         coded = ((line, match[2]) for line in causes if (match := _EXCEPTION.match(line)) and match[2])
         line, code = next(coded, (causes[-1], _foreign(causes[-1])))
-        return cls(_PLAIN.sub("", line), code)
+        return cls(without_users(_PLAIN.sub("", line)), code)
+
+
+def without_users(text: str) -> str:
+    """URIs in it lose their users: mongo-kafka quotes a URI that it cannot use, with its password."""
+    return _USER.sub(r"\1", text)
 
 
 def code_of(message: str) -> str:

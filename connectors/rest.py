@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import httpx
 import tenacity
 
-from connectors.failures import Failure
+from connectors.failures import Failure, without_users
 from towpath.errors import ConnectError, ConnectorFailed, ConnectUnreachable, NoSuchConnector, Unresolved
 from towpath.pipeline import NO_LOGIN, ConnectLogin
 
@@ -298,7 +298,11 @@ def settings(answer: Any) -> dict[str, str]:
 
 def faults(answer: Any) -> dict[str, list[str]]:
     values = [item["value"] for item in answer["configs"] if item["value"]]  # Debezium lists settings without one
-    return {value["name"]: [of(str, error) for error in value["errors"]] for value in values if value["errors"]}
+    return {
+        value["name"]: [without_users(of(str, error)) for error in value["errors"]]
+        for value in values
+        if value["errors"]
+    }
 
 
 def recommendations(answer: Any) -> dict[str, list[str]]:
@@ -322,7 +326,7 @@ def message(answer: httpx.Response) -> str:
         text = str(answer.json()["message"])
     except (ValueError, KeyError, TypeError, RecursionError):
         text = answer.text[:200] or answer.reason_phrase or "without a word"
-    return "".join(character if character.isprintable() else " " for character in text).strip()
+    return "".join(character if character.isprintable() else " " for character in without_users(text)).strip()
 
 
 def is_page(answer: httpx.Response) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 
 from connectors.failures import Failure, code_of
-from connectors.rest import Connector, Task, failure
+from connectors.rest import Connector, Task, failure, faults, message
 
 CONNECT = "org.apache.kafka.connect.errors"
 
@@ -18,6 +19,19 @@ def test_a_trace_is_told_by_its_deepest_cause():
     assert Failure.of("org.apache.X: only\n\tat a.b").what == "org.apache.X: only"
     assert Failure.of(f"{CONNECT}.DataException: shop.a: no\n\tat a.b").what == "shop.a: no"
     assert Failure.of("") == Failure("", "")
+
+
+@pytest.mark.parametrize("password", ["hun%ter2", "hun@ter2", "hun/ter2", "hun ter2", "hun:ter2", "hun?t#er2"])
+@pytest.mark.parametrize("scheme", ["mongodb", "mongodb+srv"])
+def test_a_uri_that_cannot_be_used_is_told_without_its_password(password, scheme):
+    """What mongo-kafka says of it."""
+    said = "Invalid value {}db.example/?w=5 for configuration connection.uri: an at-sign (@) must be urlencoded"
+    whole, shown = said.format(f"{scheme}://root:{password}@"), said.format(f"{scheme}://")
+    failure = Failure.of(f"{CONNECT}.ConnectException: no\nCaused by: a.ConfigException: {whole}\n\tat x")
+    assert failure == Failure(f"a.ConfigException: {shown}", "TWP-CONFIG")
+    assert message(httpx.Response(400, json={"message": whole})) == shown
+    value = {"name": "connection.uri", "errors": [whole]}
+    assert faults({"configs": [{"value": value}]}) == {"connection.uri": [shown]}
 
 
 @pytest.mark.parametrize(

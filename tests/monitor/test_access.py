@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import http.client
+import json
 import re
 import socket
 import ssl
@@ -21,16 +22,24 @@ import httpx
 import psutil
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from tests.bench.following import following
 from tests.monitor.test_clients import SLOW_PARTS, WHOLE, connect
+from tests.support import api
 from tests.support.awaited import promised, until
 from tests.support.pipeline import TOWPATH
 from towpath.cli.init import write_pipeline_file
 from towpath.errors import TowpathError
-from towpath.monitor import connections
+from towpath.monitor import connections, server
 from towpath.monitor.access import LONGEST_BODY
 from towpath.monitor.board import Board
+from towpath.monitor.commands import COMMANDS, Commands
 from towpath.monitor.server import Settings, access_of, served
 from towpath.monitor.updates import MOST_CLIENTS
 from towpath.monitor.watch import add
@@ -101,6 +110,16 @@ def test_no_answer_holds_a_secret(client: httpx.Client) -> None:
     assert [answer.url for answer in answers if PASSWORD in answer.text or TOKEN in answer.text] == []
 
 
+def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Path) -> None:
+    board, listening = Board(), Listening("127.0.0.1:0")
+    app = server._Server(board, access_of(listening), Settings(listening, 60), Commands(board)).app()
+    pages = re.compile("/(|login|logout|updates|static/.*|pipelines/.*|api/v1/openapi.json)")
+    routes = {route.path: route.methods - {"HEAD"} for route in app.routes if not pages.fullmatch(route.path)}
+    assert routes == {path: {method.upper() for method in methods} for path, methods in api.API["paths"].items()}
+    (_, command) = api.API["paths"]["/api/v1/pipelines/{name}/{command}"]["post"]["parameters"]
+    assert command["schema"]["enum"] == list(COMMANDS)
+
+
 def test_at_the_loopback_everybody_reads_and_nobody_commands(open_client: httpx.Client) -> None:
     assert open_client.get("/").status_code == 307
     assert "unknown" in open_client.get("/pipelines/shop").text
@@ -156,7 +175,7 @@ def test_without_the_token_nothing_is_shown_at_another_address(guarded: httpx.Cl
     assert guarded.get("/api/v1/pipelines", headers=BEARER).status_code == 200
     assert guarded.get("/api/v1/pipelines", headers={"Authorization": f"Bearer {TOKEN}x"}).status_code == 401
     assert guarded.get("/api/v1/pipelines", headers={"Authorization": "Bearer"}).status_code == 401
-    assert guarded.get("/api/v1/pipelines", headers={"Cookie": "towpath="}).status_code == 401
+    assert guarded.get("/api/v1/pipelines", headers={"Cookie": "towpath-0="}).status_code == 401
 
 
 def test_a_browser_signs_in_and_out(guarded: httpx.Client) -> None:
@@ -170,6 +189,16 @@ def test_a_browser_signs_in_and_out(guarded: httpx.Client) -> None:
     assert "data-command" in guarded.get("/pipelines/shop").text
     guarded.post("/logout")
     assert guarded.get("/api/v1/pipelines").status_code == 401
+
+
+def test_cookies_of_other_servers_of_the_host_do_no_harm(guarded: httpx.Client, token_file: Path) -> None:
+    own = guarded.post("/login", data={"token": TOKEN}).headers["set-cookie"].partition(";")[0]
+    guarded.cookies.clear()
+    for other in ('state={"open": true, "at": [1]}', "a b=c", "[x]=y", "towpath=1", "plain", "=", 'open="'):
+        for cookies in (f"{other}; {own}", f"{own}; {other}"):
+            assert guarded.get("/api/v1/pipelines", headers={"Cookie": cookies}).status_code == 200, cookies
+    names = {access_of(Listening(f"127.0.0.1:{port}", token_file)).cookie for port in (9300, 9301)}
+    assert len(names) == 2
 
 
 @pytest.mark.parametrize(
@@ -202,8 +231,22 @@ def test_commands_need_the_token_and_pages_of_other_sites_cannot_send_them(clien
     assert client.post(path, headers={"Origin": "http://evil.example"}).status_code == 403
     assert client.post(path, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
     assert client.post("/login", data={"token": TOKEN}, headers={"Origin": "http://evil.example"}).status_code == 403
+    basic = {"Origin": "http://evil.example", "Authorization": "Basic dG93cGF0aDo="}  # browsers add that by themselves
+    assert client.post(path, headers=basic).status_code == 403
     for method in ("PUT", "DELETE", "OPTIONS", "TRACE"):
         assert client.request(method, path, headers=BEARER).status_code == 405
+
+
+def test_a_browser_signs_in_through_a_proxy_that_speaks_tls(tmp_path: Path, token_file: Path) -> None:
+    name = "towpath.example"
+    sent = {"Host": name, "Origin": f"https://{name}", "Sec-Fetch-Site": "same-origin"}
+    with serving(tmp_path, Listening("127.0.0.1:0", token_file, hosts=(name,))) as client:
+        signed_in = client.post("/login", data={"token": TOKEN}, headers=sent)
+        assert (signed_in.status_code, "Secure" in signed_in.headers["set-cookie"]) == (303, True)
+        cookie = {"Cookie": signed_in.headers["set-cookie"].partition(";")[0]}
+        assert client.post("/api/v1/pipelines/shop/nothing", headers=sent | cookie).status_code == 404
+        elsewhere = sent | cookie | {"Origin": "https://127.0.0.1:9300"}
+        assert client.post("/api/v1/pipelines/shop/nothing", headers=elsewhere).status_code == 403
 
 
 def test_oversized_requests_are_refused(client: httpx.Client) -> None:
@@ -211,9 +254,33 @@ def test_oversized_requests_are_refused(client: httpx.Client) -> None:
     assert client.post(path, headers=BEARER, content=long).status_code == 413
     assert client.post(path, headers=BEARER, content=iter([long])).status_code == 413  # chunked: it names no length
     assert client.post("/login", content=iter([long])).status_code == 413
-    # more than 64 KiB, in pieces, are refused by h11 before all has come, so that the answer may not arrive
     assert client.get("/healthz", headers={"X": "x" * 50_000}).status_code == 431
     assert client.get("/healthz").status_code == 200
+
+
+def test_who_is_refused_while_sending_gets_the_answer(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    """All of it can be sent, and the answer comes whole: the connection is not reset."""
+    url, many = str(client.base_url), "x" * 2_000_000  # h11 takes 64 KiB of headers, and so much of a body is kept
+    post = "POST /login HTTP/1.1\r\nHost: {host}\r\n{length}\r\n\r\n"
+    chunked = post.format(host="localhost", length="Transfer-Encoding: chunked")
+    for request, status in (
+        (f"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {many}\r\n\r\n", 431),
+        (f"GET /{many} HTTP/1.1\r\nHost: localhost\r\n\r\n", 431),
+        (post.format(host="localhost", length=f"Content-Length: {len(many)}") + many, 413),
+        (post.format(host="evil.example", length=f"Content-Length: {len(many)}") + many, 421),
+        (f"{chunked}{len(many):x}\r\n{many}\r\n0\r\n\r\n", 413),
+        (f"{chunked}no length\r\n{many}", 400),
+        (f"\x16\x03\x01\r\n{many}", 400),  # TLS
+    ):
+        with connect(url, "", request) as connection:
+            words = connection.makefile("rb").read()
+        assert words.startswith(b"HTTP/1.1 %d " % status), request[:50]
+        assert json.loads(words.partition(b"\r\n\r\n")[2])["error"]
+    with connect(url, "", chunked.replace("POST /login", "GET /updates")) as connection:
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"no length\r\n")
+        connection.makefile("rb").read()  # to the end: it is closed
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(
@@ -246,16 +313,42 @@ def test_answers_tell_browsers_what_they_may_do(client: httpx.Client) -> None:
     assert client.get("/healthz", headers={"Host": "evil.example"}).headers["x-frame-options"] == "DENY"
 
 
+def tls_files(folder: Path, authority: trustme.CA) -> tuple[Path, Path]:
+    """Certificate and key of 127.0.0.1."""
+    issued, certificate, key = authority.issue_cert("127.0.0.1"), folder / "page.pem", folder / "page.key"
+    certificate.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
+    key.touch(0o600)
+    key.write_bytes(issued.private_key_pem.bytes())
+    return certificate, key
+
+
+def test_a_key_that_others_can_read_or_with_a_passphrase_is_refused(tmp_path: Path) -> None:
+    certificate, key = tls_files(tmp_path, trustme.CA())
+    listening = Listening("127.0.0.1:0", certificate=certificate, key=key)
+    key.chmod(0o604)
+    with pytest.raises(TowpathError, match="can be read by everybody"), serving(tmp_path, listening):
+        pass
+    key.chmod(0o640)
+    with serving(tmp_path, listening, verify=False):
+        pass
+    sealed = load_pem_private_key(key.read_bytes(), None).private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")
+    )
+    key.write_bytes(sealed)
+    with pytest.raises(TowpathError, match="without a passphrase"), serving(tmp_path, listening):
+        pass
+
+
 def test_it_speaks_tls(tmp_path: Path, token_file: Path) -> None:
     authority = trustme.CA()
-    issued = authority.issue_cert("127.0.0.1")
-    certificate, key = tmp_path / "page.pem", tmp_path / "page.key"
-    certificate.write_bytes(b"".join(part.bytes() for part in issued.cert_chain_pems))
-    key.write_bytes(issued.private_key_pem.bytes())
+    certificate, key = tls_files(tmp_path, authority)
     context = ssl.create_default_context()
     authority.configure_trust(context)
     with serving(tmp_path, Listening("127.0.0.1:0", token_file, certificate=certificate, key=key), context) as client:
         assert client.get("/healthz").status_code == 200
+        assert client.post("/login", content=b"x" * 1_000_000).status_code == 413
+        in_the_clear = {"Origin": str(client.base_url).rstrip("/").replace("https", "http")}
+        assert client.post("/login", data={"token": TOKEN}, headers=in_the_clear).status_code == 403
         assert "Secure" in client.post("/login", data={"token": TOKEN}).headers["set-cookie"]
 
 
@@ -344,6 +437,35 @@ def established(listening: int | None, port: int) -> bool:
     """Whether the server has the connection of a client's port."""
     ends = [(c.laddr.port, c.raddr.port) for c in psutil.Process().net_connections("tcp") if c.raddr]
     return (listening, port) in ends
+
+
+def test_a_slow_client_loses_updates_and_others_get_all(tmp_path: Path) -> None:
+    """It reads nothing during 300 looks of 5 KB, far more than the kernel keeps for it, and then all."""
+    board, looks, path = Board(), range(300), "/updates?pipeline=shop"
+    with opened(pipeline_file(tmp_path)) as session:
+        report = add(board, session, lambda: None).nothing()
+        listening = Listening("127.0.0.1:0")
+        with (
+            served(board, access_of(listening), Settings(listening, 60)) as url,
+            connect(url, path, receive=2304) as slow,
+            connect(url, path) as lively,
+        ):
+            until("clients", lambda: board.updates.clients == 2)
+            slow.settimeout(10)
+            lively.settimeout(10)
+            lines = lively.makefile("rb")
+            for number in looks:
+                board.publish(report | {"trouble": [f"look {number} {'x' * 5000}"]})
+                while f"look {number} ".encode() not in lines.readline():
+                    pass
+            lost, seen = board.updates.dropped, list[int]()
+            for line in slow.makefile("rb"):
+                seen += map(int, re.findall(rb"look (\d+) ", line))
+                if seen[-1:] == [looks[-1]]:
+                    break
+    assert lost > 100
+    assert len(seen) < 200
+    assert seen == sorted(set(seen))
 
 
 def test_looks_and_clients_leave_nothing_behind(tmp_path: Path) -> None:

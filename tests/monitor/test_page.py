@@ -29,13 +29,11 @@ from towpath import stack as embedded
 from towpath.errors import NoSuchConnector
 from towpath.log.source_offsets import read_state
 
-pytestmark = [
-    pytest.mark.servers,
-    pytest.mark.skipif(
-        not (shutil.which("chromium") and shutil.which("chromedriver")),
-        reason="no browser (Debian: apt-get install chromium chromium-driver)",
-    ),
-]
+needs_browser = pytest.mark.skipif(
+    not (shutil.which("chromium") and shutil.which("chromedriver")),
+    reason="no browser (Debian: apt-get install chromium chromium-driver)",
+)
+pytestmark = [pytest.mark.servers, needs_browser]
 KEEP = os.environ.get("TOWPATH_SCREENSHOTS")
 #: Seconds within which the page shows what has become true.
 SOON = 30.0 if KEEP else 3.0
@@ -155,7 +153,8 @@ def a_copy(page: Page, pipeline: Pipeline) -> None:
     page.soon("progress of the copy", lambda: page.driver.execute_script(done))
     page.shows("head", "copying")
     page.screenshots("copy")
-    until("end of the copy", lambda: not page.text("copy"), 60)
+    until("end of the copy", lambda: pipeline.status()["snapshot"]["done"], 60)
+    page.soon("end of the copy", lambda: not page.text("copy"))
     page.shows("head", "running")
 
 
@@ -169,7 +168,7 @@ def copied(pipeline: Pipeline) -> int:
 def a_stream(page: Page, pipeline: Pipeline) -> None:
     pipeline.source("orders").update_many({}, {"$inc": {"total": 1}})
     pipeline.wait()
-    until("rate", lambda: not page.text("way").count("\n0/s"), SOON)
+    page.soon("rates", lambda: "\n0/s" not in page.text("way"))
     until("charts", lambda: page.driver.execute_script("return samples.length") > 2, 30)
     page.screenshots("stream")
 

@@ -73,6 +73,16 @@ def test_the_metrics_of_workers_are_documented_as_the_rules_have_them() -> None:
     assert [name for name, row in written.items() if (row.startswith("counter")) != name.endswith("_total")] == []
 
 
+@pytest.mark.parametrize("kind", ["source", "sink"])
+def test_each_attribute_of_our_mbeans_has_a_rule_or_is_named_as_one_without(kind: str) -> None:
+    (java,) = (ROOT / "transforms/src/main/java/io/towpath" / kind).rglob(f"{kind.capitalize()}Metrics.java")
+    attributes = re.findall(r"\.add\(\s*\"(\w+)\"", java.read_text())
+    rules_of = re.findall(rf"io\.towpath<type={kind},.*><>(\w+):'", WORKER_RULES.read_text())
+    (sentence,) = re.findall(r"^.* are there over JMX only\.$", (DOCS / "prometheus.md").read_text(), re.MULTILINE)
+    assert len(rules_of) > 10
+    assert set(attributes) - set(re.findall(r"`(\w+)`", sentence)) == set(rules_of)
+
+
 def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
     assert re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE) == rules.NAMES
     assert re.findall(r"^\| \[(\w+)\]", RUNBOOKS, re.MULTILINE) == rules.NAMES

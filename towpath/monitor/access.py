@@ -11,9 +11,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
+
+from starlette.requests import cookie_parser
 
 from towpath.config.credential_files import refuse_open
 from towpath.errors import TowpathError
@@ -25,7 +26,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LONGEST_BODY = 16 * 1024  # bytes
 _SHORTEST_TOKEN = 16  # characters
-COOKIE = "towpath"
 _LOGIN_SECONDS = 12 * 3600.0
 _MOST_LOGINS = 100
 #: Open to everybody: whether it lives, the form for the token, and the style of that page.
@@ -65,6 +65,8 @@ class Access:
     open: bool
     secure: bool
     """Whether it is served with TLS."""
+    cookie: str
+    """The name of the cookie: browsers send the cookies of a host to each of its ports."""
     hosts: frozenset[str]
     """Names, in lower case, by which requests may address the server. IP addresses are always allowed: a page of
     another site cannot make its own name resolve to them and read the answer under that name (DNS rebinding)."""
@@ -98,38 +100,34 @@ class Access:
         return value
 
     def logout(self, headers: dict[bytes, bytes]) -> None:
-        self.logins.pop(_cookie(headers), None)
+        self.logins.pop(self._cookie(headers), None)
 
     def is_known(self, headers: dict[bytes, bytes]) -> bool:
         """Whether a request brings the token, or the cookie of somebody who has entered it."""
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         if scheme.lower() == "bearer":
             return self.fits(token.strip())
-        until = self.logins.get(_cookie(headers), 0.0)
+        until = self.logins.get(self._cookie(headers), 0.0)
         return until > time.monotonic()
+
+    def _cookie(self, headers: dict[bytes, bytes]) -> str:
+        return cookie_parser(headers.get(b"cookie", b"").decode("latin-1")).get(self.cookie, "")
 
     def is_foreign(self, headers: dict[bytes, bytes]) -> bool:
         """Whether a page of another site has made a browser send this request."""
-        if headers.get(b"authorization"):  # no browser adds that by itself
+        if headers.get(b"authorization", b"").lower().startswith(b"bearer "):  # no browser adds that by itself
             return False
-        site = headers.get(b"sec-fetch-site", b"same-origin")
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        expected = f"{'https' if self.secure else 'http'}://{headers.get(b'host', b'').decode('latin-1')}"
-        return site not in (b"same-origin", b"none") or origin not in ("", expected)
+        site, origin, host = (headers.get(name, b"") for name in (b"sec-fetch-site", b"origin", b"host"))
+        own = {b"", b"https://" + host} | (
+            set() if self.secure else {b"http://" + host}
+        )  # a proxy may speak TLS for it
+        return site not in (b"", b"same-origin", b"none") or origin not in own
 
 
 def allowed_hosts(listening: str, more: Iterable[str]) -> frozenset[str]:
     """`listening`: the host that was given to listen at."""
     own = ("localhost", listening, socket.gethostname(), socket.getfqdn())
     return frozenset(name.lower().rstrip(".") for name in (*own, *more) if name)
-
-
-def _cookie(headers: dict[bytes, bytes]) -> str:
-    try:
-        cookies = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
-    except CookieError:
-        return ""
-    return cookies[COOKIE].value if COOKIE in cookies else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,10 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from towpath.config.credential_files import refuse_open_key
 from towpath.errors import TowpathError
 from towpath.monitor import pages
-from towpath.monitor.access import COOKIE, Access, Guard, TooLong, allowed_hosts, read_token
+from towpath.monitor.access import Access, Guard, TooLong, allowed_hosts, read_token
 from towpath.monitor.board import Board, Shown
 from towpath.monitor.commands import COMMANDS, Commands, Running
 from towpath.monitor.connections import Connection, bound
@@ -57,7 +58,7 @@ class Settings:
 
 def access_of(listening: Listening) -> Access:
     """Who may do what. Raises `TowpathError` for an address that would be open to others without anybody saying so."""
-    host, _ = _address(listening.address)
+    host, port = _address(listening.address)
     if not (_is_loopback(host) or listening.token_file or listening.read_only):
         raise TowpathError(
             f"{listening.address} is not an address of the loopback, so others can reach it",
@@ -67,7 +68,8 @@ def access_of(listening: Listening) -> Access:
         raise TowpathError("a key without a certificate", "give --certificate FILE, too")
     token = read_token(listening.token_file) if listening.token_file and not listening.read_only else ""
     is_open = _is_loopback(host) or listening.read_only
-    return Access(token, is_open, listening.certificate is not None, allowed_hosts(host, listening.hosts))
+    hosts = allowed_hosts(host, listening.hosts)
+    return Access(token, is_open, listening.certificate is not None, f"towpath-{port}", hosts)
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -160,13 +162,14 @@ class _Server:
             await asyncio.sleep(1)  # a guess a second for each connection
             return _html(pages.login(wrong=True), 401)
         response = RedirectResponse("/", 303)
-        response.set_cookie(COOKIE, self.access.login(), httponly=True, samesite="strict", secure=self.access.secure)
+        secure = self.access.secure or request.headers.get("origin", "").startswith("https:")
+        response.set_cookie(self.access.cookie, self.access.login(), httponly=True, samesite="strict", secure=secure)
         return response
 
     async def logout(self, request: Request) -> Response:
         self.access.logout(dict(request.scope["headers"]))
         response = RedirectResponse("/", 303)
-        response.delete_cookie(COOKIE)
+        response.delete_cookie(self.access.cookie)
         return response
 
     async def static(self, request: Request) -> Response:
@@ -364,9 +367,12 @@ def _tls(listening: Listening) -> bool:
     if listening.certificate is None:
         return False
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(listening.certificate, listening.key)
+        # without `password`, OpenSSL would ask the terminal for one, once here and once more in the server's thread
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(listening.certificate, listening.key, password="")
     except OSError as error:  # an `SSLError` is one, too
         files = " and ".join(str(file) for file in (listening.certificate, listening.key) if file)
-        why = "no PEM files of a chain and its key" if isinstance(error, ssl.SSLError) else error.strerror
+        no_pem = "no PEM files of a chain and its key without a passphrase"
+        why = no_pem if isinstance(error, ssl.SSLError) else error.strerror
         raise TowpathError(f"cannot use the certificate: {why}", where=files) from error
+    refuse_open_key(listening.key or listening.certificate)
     return True

@@ -114,7 +114,8 @@ async function command(button) {
   try {
     const got = await fetch(`/api/v1/pipelines/${encodeURIComponent(name)}/${button.dataset.command}`, { method: "POST" });
     const value = await got.json();
-    answer.textContent = got.ok ? `${button.textContent}: started; see Events.` : value.error;
+    const refused = got.status === 401 ? "you are signed out: load the page again, and sign in" : value.error;
+    answer.textContent = `${button.textContent}: ${got.ok ? "started; see Events." : refused}`;
   } catch (error) {
     answer.textContent = `${button.textContent}: ${error.message}`;
   }
@@ -136,12 +137,19 @@ function follow() {
     lost = true;
     connection.textContent = "no connection; what you see is old";
     connection.hidden = false;
-    if (source.readyState === EventSource.CLOSED) setTimeout(follow, 2000);
+    if (source.readyState === EventSource.CLOSED) setTimeout(followAgain, 2000);
   };
   source.addEventListener("section", (event) => { const { id, html } = JSON.parse(event.data); replace(id, html); });
   source.addEventListener("row", (event) => { const { id, html } = JSON.parse(event.data); replace(id, html); });
   source.addEventListener("sample", (event) => addSample(JSON.parse(event.data)));
   window.addEventListener("pagehide", () => source.close(), { once: true });
+}
+
+// The server has refused: it has too many clients, or it has started again and knows nobody who had signed in.
+async function followAgain() {
+  const answer = await fetch("/updates", { method: "HEAD" }).catch(() => null);
+  if (answer && answer.status === 401) location.assign("/login");
+  else follow();
 }
 
 showAges();

@@ -1,0 +1,40 @@
+"""A page that stays open in a browser longer than its sign-in is valid; no pipeline is behind it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from tests.monitor.test_access import pipeline_file
+from tests.monitor.test_page import browser, needs_browser
+from tests.support.awaited import until
+from tests.support.served import TOKEN
+from towpath.monitor.board import Board
+from towpath.monitor.server import Settings, access_of, served
+from towpath.monitor.watch import add
+from towpath.pipeline import Listening
+from towpath.session import opened
+
+
+@needs_browser
+def test_who_is_signed_out_by_a_restart_is_told_and_asked_for_the_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    board, listening = Board(), Listening("0.0.0.0:0", token)
+    access = access_of(listening)
+    with opened(pipeline_file(tmp_path)) as session:
+        add(board, session, lambda: None)
+        with served(board, access, Settings(listening, 60)) as url, browser(tmp_path) as page:
+            page.driver.get(url.replace("0.0.0.0", "127.0.0.1"))
+            page.driver.find_element(By.ID, "token").send_keys(TOKEN, Keys.ENTER)
+            until("the page", lambda: page.driver.current_url.endswith("/pipelines/shop"))
+            until("client", lambda: board.updates.clients)
+            access.logins.clear()
+            page.driver.find_element(By.CSS_SELECTOR, "[data-command='verify']").send_keys(Keys.ENTER)
+            page.shows("answer", "you are signed out")
+            assert board.loop is not None
+            board.loop.call_soon_threadsafe(board.updates.close)  # as the end of the server does
+            until("the form for the token", lambda: page.driver.current_url.endswith("/login"))
