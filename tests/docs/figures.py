@@ -212,6 +212,11 @@ FIGURES: tuple[Figure, ...] = (
         f"{_BENCHMARKS}: the worker has a heap of 1 GB",
         unit=MB,
     ),
+    code(
+        "connectors/sink.json:consumer.override.heartbeat.interval.ms",
+        f"{_SINK}: consumers send one every 0.5 s",
+        unit=MS,
+    ),
     code("StretchSize.java:SLOW_NS", f"{_SINK}: longer than 15 s"),
     code(f"{_SETTINGS}:towpath.retry.timeout.ms", f"{_SINK}: Retries go on for 30 s", unit=MS),
     code("Fold.java:MOST_PLACES, MOST_BYTES", f"{_SINK}: at most 1,000 places and 8 MB"),
@@ -507,6 +512,7 @@ FIGURES: tuple[Figure, ...] = (
     known(
         "Kafka: the defaults of session.timeout.ms and heartbeat.interval.ms",
         f"{_SINK}: Kafka's default of 45 s",
+        f"{_SINK}: with Kafka's default of 3 s",
         f"{_SINK}: heartbeat interval (3 s)",
     ),
     known("Kafka: the default of broker.session.timeout.ms", "docs/how-to/recover.md: past its session, 9 s"),
@@ -557,6 +563,7 @@ FIGURES: tuple[Figure, ...] = (
         "500,000 records of 1 KB are read in 15 s on two cores",
     ),
     once(_SINK, "13 µs a push in merges of 100, 33 µs in merges of 1,000 (arrays of 1,800)"),
+    once(_SINK, "the second task of a new sink got its partitions 3.2 s after the first"),
     once(_SINK, "On documents of 700 bytes … the pipeline 184 µs"),
     once(
         _SINK,

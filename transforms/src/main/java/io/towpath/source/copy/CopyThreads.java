@@ -101,7 +101,7 @@ final class CopyThreads implements AutoCloseable {
     private void divide(String namespace, boolean isAlone) throws InterruptedException {
         for (Patience patience = new Patience(); ; ) {
             try {
-                RangePlan plan = natural.plan(namespace).orElseGet(() -> reads.plan(namespace));
+                RangePlan plan = natural.plan(namespace);
                 steps.put(new CopySteps.Planned(namespace, plan));
                 // before the collections that are not divided yet, so that few ranges wait
                 for (int range = plan.ranges() - 1; range >= 0; range--) {

@@ -9,7 +9,6 @@ import io.towpath.source.progress.RangePlan;
 import io.towpath.source.progress.RecordIds;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.Optional;
 
 /** What the threads of a copy share to read collections in natural order: connections to single members, and the cluster times of the reads. */
 final class NaturalReads implements AutoCloseable {
@@ -27,11 +26,12 @@ final class NaturalReads implements AutoCloseable {
         this.reads = reads;
     }
 
-    /** How to divide a collection by record ids; empty when it is to be read by its {@code _id}s. */
-    Optional<RangePlan> plan(String namespace) {
-        if (reads.settings().order() == CopySettings.Order.ID) return Optional.empty();
+    /** How to divide a collection: by record ids where it is scattered, else by its {@code _id}s. */
+    RangePlan plan(String namespace) {
+        if (reads.settings().order() == CopySettings.Order.ID) return reads.plan(namespace);
         return PhysicalTable.of(reads.source(), namespace, reads.settings().readPreference())
-                .flatMap(table -> RecordIdCutter.plan(reads, namespace, table, member(table.member())));
+                .map(table -> RecordIdCutter.plan(reads, namespace, table, member(table.member())))
+                .orElseGet(() -> reads.plan(namespace));
     }
 
     /**

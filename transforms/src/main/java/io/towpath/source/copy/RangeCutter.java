@@ -79,7 +79,8 @@ final class RangeCutter {
         return keys;
     }
 
-    private static List<byte[]> bounds(List<byte[]> keys, int ranges) {
+    /** @param keys in the order of the {@code _id}s */
+    static List<byte[]> bounds(List<byte[]> keys, int ranges) {
         List<byte[]> bounds = new ArrayList<>();
         int bytes = 0;
         for (int range = 1; range < ranges; range++) {

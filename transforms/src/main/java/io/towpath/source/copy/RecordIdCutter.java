@@ -35,31 +35,30 @@ final class RecordIdCutter {
     private RecordIdCutter() {}
 
     /**
-     * Empty when the collection is to be read by its {@code _id}s.
+     * By record ids or by {@code _id}s, as it is to be read.
      *
      * @param member a connection to the table's member
      */
-    static Optional<RangePlan> plan(SnapshotReads reads, String namespace, PhysicalTable table, SourceCluster member) {
+    static RangePlan plan(SnapshotReads reads, String namespace, PhysicalTable table, SourceCluster member) {
         long now = System.currentTimeMillis();
         boolean isForced = reads.settings().order() == Order.NATURAL;
-        if (!isForced && fits(table, member)) return Optional.empty();
+        if (!isForced && fits(table, member)) return reads.plan(namespace);
         int ranges = Math.max(
                 1,
                 RangeCutter.ranges(
                         table.documents(), table.bytes(), reads.settings().rangeBytes()));
         MongoCollection<BsonDocument> collection =
                 member.collection(namespace).withReadPreference(ReadPreference.nearest());
-        List<byte[]> keys =
-                thinned(RangeCutter.sortedKeys(collection, table.documents(), ranges), MOST_SAMPLES).stream()
-                        .filter(DriverKey::isExact)
-                        .toList();
-        Optional<List<Long>> recordIds = recordIds(collection, keys);
-        if (recordIds.isEmpty()) return Optional.empty();
-        if (!isForced && !isScattered(recordIds.get())) return Optional.empty();
+        List<byte[]> keys = RangeCutter.sortedKeys(collection, table.documents(), ranges);
+        Optional<List<Long>> recordIds = recordIds(
+                collection,
+                thinned(keys, MOST_SAMPLES).stream().filter(DriverKey::isExact).toList());
+        if (recordIds.isEmpty() || !isForced && !isScattered(recordIds.get()))
+            return new RangePlan(RangeCutter.bounds(keys, ranges), table.documents(), table.bytes(), now);
         RecordIds where =
                 new RecordIds(table.member(), table.name(), reads.source().now());
         List<byte[]> bounds = bounds(recordIds.get(), ranges);
-        return Optional.of(new RangePlan(bounds, table.documents(), table.bytes(), now, Optional.of(where)));
+        return new RangePlan(bounds, table.documents(), table.bytes(), now, Optional.of(where));
     }
 
     /** Whether reading by {@code _id} reads few blocks more than once. */

@@ -73,6 +73,10 @@ class NaturalReadsServerTest {
             RangePlan plan = plan(scattered, "auto").orElseThrow();
             assertTrue(plan.ranges() >= 2, () -> "too few pieces: " + plan.ranges());
             assertTrue(plan(rising, "auto").isEmpty());
+            try (NaturalReads natural = natural("auto", RANGE_BYTES)) {
+                int ranges = natural.plan(rising).ranges();
+                assertTrue(ranges >= 2, () -> "too few ranges of _ids: " + ranges);
+            }
             assertTrue(plan(falling, "auto").isEmpty());
             assertTrue(plan(small, "auto").isEmpty());
             assertTrue(plan(scattered, "id").isEmpty());
@@ -195,9 +199,11 @@ class NaturalReadsServerTest {
         return plan(namespace, order, RANGE_BYTES);
     }
 
+    /** Empty when the collection is to be read by its {@code _id}s. */
     private Optional<RangePlan> plan(String namespace, String order, long rangeBytes) {
         try (NaturalReads natural = natural(order, rangeBytes)) {
-            return natural.plan(namespace);
+            return Optional.of(natural.plan(namespace))
+                    .filter(plan -> plan.recordIds().isPresent());
         }
     }
 
