@@ -123,7 +123,7 @@ record Transaction(
         /** Nothing is written, as the destination refuses one of the writes. */
         record Refused(Write write, Verdict verdict, int code, String reason) implements Outcome {}
 
-        /** Nothing is written, as at least one of these writes found an array of another length than the source's. */
+        /** Nothing is written, as at least one of these writes found its document, and not what it needs in it. */
         record Missed(List<Write> writes) implements Outcome {}
 
         /** Nothing is written, or it is unknown whether all is: the offsets will show. */

@@ -144,7 +144,8 @@ final class Writes {
                 model,
                 update.bytes().length,
                 false,
-                update.lengths());
+                update.lengths(),
+                update.isStage());
     }
 
     private static Write delete(List<RecordedChange> changes, boolean mayMiss) {
