@@ -87,6 +87,37 @@ class ExactUpdateServerTest extends DestinationTest {
         }
     }
 
+    /** A pipeline that replaces such a document by another one aborts mongod 6.0. */
+    @ParameterizedTest
+    @CsvSource({"true", "false"})
+    void aDocumentWithANameTwiceIsReplacedAlsoWhereItMustBeLiteral(String fold) {
+        byte[] id = Raw.document(Raw.int32("_id", 1));
+        byte[] odd = Raw.join(Raw.int32("_id", 1), Raw.int32("$d", 1), Raw.string("pad", "x".repeat(500)));
+        List<byte[]> documents = List.of(
+                Raw.document(odd, Raw.int32("a", 1), Raw.int32("a", 2)),
+                Raw.document(odd, Raw.int32("a", 3), Raw.int32("a", 4)),
+                Raw.document(odd),
+                Raw.document(odd, Raw.embedded("in", odd, Raw.int32("a", 3), Raw.int32("a", 4))),
+                Raw.document(odd, Raw.embedded("in", odd, Raw.int32("a", 5))),
+                Raw.document(Raw.int32("_id", 1), Raw.timestamp("t", 0, 0), Raw.int32("a", 1), Raw.int32("a", 2)));
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.FOLD, fold)) {
+            for (int i = 0; i < documents.size(); i++) {
+                sink.task.put(List.of(sink.record(2L * i, i == 0 ? "c" : "r", id, documents.get(i))));
+                assertArrayEquals(
+                        documents.get(i),
+                        BsonBytes.of(TestTask.stored(collection).get(0)));
+                sink.task.put(List.of(sink.record(2L * i + 1, "u", id, documents.get(i))));
+            }
+            List<SinkRecord> together = new ArrayList<>();
+            for (byte[] document : documents) together.add(sink.record(100L + together.size(), "u", id, document));
+            sink.task.put(together);
+            assertArrayEquals(
+                    documents.get(documents.size() - 1),
+                    BsonBytes.of(TestTask.stored(collection).get(0)));
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
     private void change(Random random) {
         RandomUpdates updates = new RandomUpdates(random.nextLong());
         for (int i = 0; i < CHANGES; i++) {

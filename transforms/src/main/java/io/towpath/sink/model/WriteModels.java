@@ -54,7 +54,7 @@ public final class WriteModels {
         return new InsertOneModel<>(new RawBsonDocument(document));
     }
 
-    /** Replaces the document with the same {@code _id}, byte for byte, or inserts this one. */
+    /** Replaces the document with the same {@code _id}, byte for byte, or inserts this one. Where {@link #mustBeLiteral}, by a pipeline. */
     public static WriteModel<BsonDocument> replace(byte[] value) {
         BsonDocument filter = filter(value).orElseThrow();
         RawBsonDocument document = new RawBsonDocument(value);
