@@ -1,5 +1,6 @@
 package io.towpath.sink;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -23,6 +24,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Random changes of a collection, as its change stream tells them, through the sink into another: the same bytes. */
 class ExactUpdateServerTest extends DestinationTest {
@@ -115,6 +117,39 @@ class ExactUpdateServerTest extends DestinationTest {
                     documents.get(documents.size() - 1),
                     BsonBytes.of(TestTask.stored(collection).get(0)));
             assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    /** Of what a pipeline changes, so that mongod 6.0 would abort. */
+    @ParameterizedTest
+    @ValueSource(strings = {"{a: 1, '$x': 1}", "{'$x': 1, 'd.a': 1}", "{'l.0.a': 1, 'l.0.$x': 1}"})
+    void anUpdateByPipelineOfAFieldThatIsTwiceIsADeadLetter(String set) {
+        byte[] pad = Raw.string("pad", "x".repeat(500));
+        byte[] twice = Raw.join(Raw.int32("a", 5), pad, Raw.int32("a", 6));
+        byte[] id = Raw.document(Raw.int32("_id", 1));
+        byte[] document = Raw.document(
+                Raw.int32("_id", 1), twice, Raw.embedded("d", twice), Raw.array("l", Raw.embedded("0", twice)));
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.task.put(List.of(sink.record(0, "c", id, document)));
+            sink.put(1, "u {_id: 1, $set: %s}".formatted(set), "u {_id: 1, $set: {z: 1}}");
+            byte[] expected = Raw.document(
+                    Raw.int32("_id", 1),
+                    twice,
+                    Raw.embedded("d", twice),
+                    Raw.array("l", Raw.embedded("0", twice)),
+                    Raw.int32("z", 1));
+            assertArrayEquals(expected, BsonBytes.of(TestTask.stored(collection).get(0)));
+            assertEquals(1, sink.context.letters.size());
+            String reason = new String(
+                    (byte[]) sink.context
+                            .letters
+                            .get(0)
+                            .headers()
+                            .lastWithName("reason")
+                            .value(),
+                    UTF_8);
+            assertTrue(
+                    reason.contains("a field on the way to what the update changes is in the document twice"), reason);
         }
     }
 

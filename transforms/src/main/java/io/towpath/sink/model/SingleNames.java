@@ -22,9 +22,8 @@ import org.bson.BsonValue;
 final class SingleNames {
     private SingleNames() {}
 
-    /** Part of a write's filter. */
-    static BsonDocument condition(PathNode root) {
-        return new BsonDocument("$expr", below(root, variable("ROOT")));
+    static BsonValue of(PathNode root) {
+        return below(root, variable("ROOT"));
     }
 
     /** Of the places below this one, whose value is the variable o in it. */

@@ -84,7 +84,7 @@ public final class WriteModels {
         BsonDocument conditions = new BsonDocument();
         update.lengths().forEach((path, length) -> conditions.append(path, op("$size", new BsonInt32(length))));
         if (update.isStage())
-            conditions.putAll(SingleNames.condition(PathNode.of(update.lengths().keySet())));
+            conditions.put("$expr", SingleNames.of(PathNode.of(update.lengths().keySet())));
         BsonDocument found = conditions.isEmpty() ? filter : both(filter, conditions);
         RawBsonDocument bytes = new RawBsonDocument(update.bytes());
         return update.isStage() ? new UpdateOneModel<>(found, List.of(bytes)) : new UpdateOneModel<>(found, bytes);
