@@ -63,7 +63,7 @@ final class Folder {
             List<Writes.RecordedChange> folded = changes.subList(part.first(), part.first() + part.changes());
             for (Fold.Folded write : part.writes()) {
                 if (write instanceof Fold.Folded.Alone alone) writes.addAll(Writes.of(changes.get(alone.change())));
-                else writes.add(Writes.of(folded, write, isNew));
+                else writes.addAll(Writes.of(folded, write, isNew));
             }
         }
     }

@@ -4,7 +4,9 @@ import com.mongodb.MongoException;
 import com.mongodb.TransactionOptions;
 import com.mongodb.client.ClientSession;
 import com.mongodb.client.MongoClient;
+import java.util.Collections;
 import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -29,11 +31,6 @@ record Transaction(
      * @param suspects documents whose arrays may not be as they were at the source
      */
     Outcome attempt(List<SinkRecord> records, List<List<Waves.Bulk>> waves, Set<Write.DocumentId> suspects) {
-        int written = waves.stream()
-                .flatMap(List::stream)
-                .flatMap(bulk -> bulk.writes().stream())
-                .mapToInt(write -> write.records().size())
-                .sum();
         try {
             long began = System.nanoTime();
             session.startTransaction(options);
@@ -43,7 +40,7 @@ record Transaction(
                     WriteCommand.Result result = new WriteCommand(client, session, bulk, suspects).run(bulk.writes());
                     if (!result.missed().isEmpty()) return new Outcome.Missed(result.missed());
                     if (result.refusal().isPresent())
-                        return refused(result.refusal().get(), written);
+                        return refused(result.refusal().get(), written(waves));
                     counts = counts.plus(bulk, result.documents());
                 }
             }
@@ -60,12 +57,19 @@ record Transaction(
         } catch (LogBounds.Broken error) {
             throw error;
         } catch (Unanswered error) {
-            return new Outcome.Failed(Verdict.TRANSIENT, written, error);
+            return new Outcome.Failed(Verdict.TRANSIENT, written(waves), error);
         } catch (RuntimeException error) {
-            return failed(error, written);
+            return failed(error, written(waves));
         } finally {
             abort();
         }
+    }
+
+    /** How many records the waves write, some of them by several writes. */
+    private static int written(List<List<Waves.Bulk>> waves) {
+        Set<SinkRecord> records = Collections.newSetFromMap(new IdentityHashMap<>());
+        waves.forEach(wave -> wave.forEach(bulk -> bulk.writes().forEach(write -> records.addAll(write.records()))));
+        return records.size();
     }
 
     private void commit() {
@@ -123,7 +127,7 @@ record Transaction(
         /** Nothing is written, as the destination refuses one of the writes. */
         record Refused(Write write, Verdict verdict, int code, String reason) implements Outcome {}
 
-        /** Nothing is written, as at least one of these writes found an array of another length than the source's. */
+        /** Nothing is written, as at least one of these writes found its document, and not what it needs in it. */
         record Missed(List<Write> writes) implements Outcome {}
 
         /** Nothing is written, or it is unknown whether all is: the offsets will show. */

@@ -14,6 +14,7 @@ import org.bson.BsonDocument;
  * @param bytes of the document or of the update operators
  * @param mayMiss whether the document may rightly not exist
  * @param lengths path → how many elements the array there has, or else the write does not find its document
+ * @param isPipeline whether the write does not find its document, either, where a name that it changes is twice
  */
 record Write(
         List<SinkRecord> records,
@@ -22,7 +23,8 @@ record Write(
         WriteModel<BsonDocument> model,
         int bytes,
         boolean mayMiss,
-        Map<String, Integer> lengths) {
+        Map<String, Integer> lengths,
+        boolean isPipeline) {
     /** Of a document in any state. */
     Write(
             List<SinkRecord> records,
@@ -31,7 +33,7 @@ record Write(
             WriteModel<BsonDocument> model,
             int bytes,
             boolean mayMiss) {
-        this(records, document, kind, model, bytes, mayMiss, Map.of());
+        this(records, document, kind, model, bytes, mayMiss, Map.of(), false);
     }
 
     /** The classes that the server takes in bulk, in the order in which a wave sends them. */
@@ -102,7 +104,7 @@ record Write(
     }
 
     boolean isConditional() {
-        return !lengths.isEmpty();
+        return !lengths.isEmpty() || isPipeline;
     }
 
     boolean isFolded() {

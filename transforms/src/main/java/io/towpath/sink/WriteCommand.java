@@ -40,7 +40,7 @@ final class WriteCommand {
     private static final int LARGEST = 15 << 20;
     /** The server's {@code maxWriteBatchSize}. */
     private static final int MOST_WRITES = 100_000;
-    /** Of the writes in one command that need arrays of a certain length: any of them may be the one that did not find its document. */
+    /** Of the writes in one command that are conditional: any of them may be the one that did not find its document. */
     private static final int MOST_CONDITIONAL = 500;
     /** Of a write besides its documents, at most. */
     private static final int OVERHEAD = 128;
@@ -50,7 +50,7 @@ final class WriteCommand {
      *
      * @param documents inserted, matched, upserted or deleted
      * @param refusal of the first write that it refused; it tried none after it
-     * @param missed of the last command, the writes of which at least one found its document with an array of another length
+     * @param missed of the last command, the writes of which at least one found its document, and not what it needs in it
      */
     record Result(int documents, Optional<Refusal> refusal, List<Write> missed) {
         private boolean isGood() {

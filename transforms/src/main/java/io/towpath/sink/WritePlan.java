@@ -98,7 +98,7 @@ final class WritePlan {
         return suspects;
     }
 
-    /** At least one of these writes found its document, and an array in it that is not as long as it was at the source. */
+    /** At least one of these writes found its document, and not what it needs in it. */
     void missed(List<Write> missed) {
         Write write = missed.get(0);
         if (missed.size() > 1 || !suspects.contains(write.document())) {
@@ -111,6 +111,7 @@ final class WritePlan {
                             "its array '%s' does not have the %d elements".formatted(array.getKey(), array.getValue()))
                     .collect(Collectors.joining(" or "));
             String found = lengths + " at the destination that it had at the source: ";
+            String twice = write.isPipeline() ? ", or a field on the way to it is in the document twice" : "";
             if (mayFollowGap(write.record()))
                 deadLetters.addFurther(
                         write.record(),
@@ -121,7 +122,7 @@ final class WritePlan {
                 addDeadLetter(
                         write.record(),
                         0,
-                        found + "somebody else has written to it; "
+                        found + "somebody else has written to it" + twice + "; "
                                 + "`towpath repair PIPELINE --dead-letters` re-reads the document");
             metrics.spliceMissed();
         }

@@ -96,11 +96,11 @@ final class Writes {
                         : "its key is not {_id: …} alone, in the canonical form");
     }
 
-    /** A change as writes of its own: one, unless it is an update that operators cannot do and that has splices. */
+    /** A change as writes of its own, often one. */
     static List<Write> of(RecordedChange change) {
         List<RecordedChange> changes = List.of(change);
         if (change.isInsert()) return List.of(insert(changes, change.value()));
-        if (change.change() instanceof Change.Document) return List.of(replace(changes, change.value()));
+        if (change.change() instanceof Change.Document) return replace(changes, change.value());
         if (!(change.change() instanceof Change.Update update)) return List.of(delete(changes, false));
         boolean areOperators = change.steps().areOperators();
         List<Write> writes = new ArrayList<>();
@@ -114,25 +114,27 @@ final class Writes {
     }
 
     /**
-     * A write that has the effect of several changes of one document.
+     * Writes that have the effect of several changes of one document.
      *
      * @param isNew whether the document is not at the destination yet
      */
-    static Write of(List<RecordedChange> changes, Fold.Folded folded, boolean isNew) {
+    static List<Write> of(List<RecordedChange> changes, Fold.Folded folded, boolean isNew) {
         if (folded instanceof Fold.Folded.Document document)
             return isNew && !WriteModels.mustBeLiteral(document.bytes())
-                    ? insert(changes, document.bytes())
+                    ? List.of(insert(changes, document.bytes()))
                     : replace(changes, document.bytes());
-        if (folded instanceof Fold.Folded.Update update) return update(changes, update);
-        return delete(changes, isNew);
+        if (folded instanceof Fold.Folded.Update update) return List.of(update(changes, update));
+        return List.of(delete(changes, isNew));
     }
 
     private static Write insert(List<RecordedChange> changes, byte[] document) {
         return write(changes, Write.Kind.INSERT, WriteModels.insert(document), document.length, false);
     }
 
-    private static Write replace(List<RecordedChange> changes, byte[] document) {
-        return write(changes, Write.Kind.CHANGE, WriteModels.replace(document), document.length, false);
+    private static List<Write> replace(List<RecordedChange> changes, byte[] document) {
+        Write replace = write(changes, Write.Kind.CHANGE, WriteModels.replace(document), document.length, false);
+        // a pipeline over a document may abort mongod: SingleNames says when
+        return WriteModels.mustBeLiteral(document) ? List.of(delete(changes, true), replace) : List.of(replace);
     }
 
     private static Write update(List<RecordedChange> changes, Fold.Folded.Update update) {
@@ -144,7 +146,8 @@ final class Writes {
                 model,
                 update.bytes().length,
                 false,
-                update.lengths());
+                update.lengths(),
+                update.isStage());
     }
 
     private static Write delete(List<RecordedChange> changes, boolean mayMiss) {
@@ -218,7 +221,7 @@ final class Writes {
             return WriteModels.filter(document.id()).orElseThrow();
         }
 
-        /** Whether the change is a single write by itself. */
+        /** Whether folding the change alone would make nothing else of it. */
         boolean isOneWrite() {
             return steps == null || steps.areOperators();
         }

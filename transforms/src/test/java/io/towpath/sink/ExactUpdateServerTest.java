@@ -1,5 +1,6 @@
 package io.towpath.sink;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -23,6 +24,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Random changes of a collection, as its change stream tells them, through the sink into another: the same bytes. */
 class ExactUpdateServerTest extends DestinationTest {
@@ -84,6 +86,70 @@ class ExactUpdateServerTest extends DestinationTest {
             byte[] expected = Raw.document(Raw.int32("_id", 3), everything, Raw.element(2, "z", bad));
             assertArrayEquals(expected, BsonBytes.of(TestTask.stored(collection).get(2)));
             assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    /** A pipeline that replaces such a document by another one aborts mongod 6.0. */
+    @ParameterizedTest
+    @CsvSource({"true", "false"})
+    void aDocumentWithANameTwiceIsReplacedAlsoWhereItMustBeLiteral(String fold) {
+        byte[] id = Raw.document(Raw.int32("_id", 1));
+        byte[] odd = Raw.join(Raw.int32("_id", 1), Raw.int32("$d", 1), Raw.string("pad", "x".repeat(500)));
+        List<byte[]> documents = List.of(
+                Raw.document(odd, Raw.int32("a", 1), Raw.int32("a", 2)),
+                Raw.document(odd, Raw.int32("a", 3), Raw.int32("a", 4)),
+                Raw.document(odd),
+                Raw.document(odd, Raw.embedded("in", odd, Raw.int32("a", 3), Raw.int32("a", 4))),
+                Raw.document(odd, Raw.embedded("in", odd, Raw.int32("a", 5))),
+                Raw.document(Raw.int32("_id", 1), Raw.timestamp("t", 0, 0), Raw.int32("a", 1), Raw.int32("a", 2)));
+        try (TestTask sink = TestTask.opened(collection, SinkSettings.FOLD, fold)) {
+            for (int i = 0; i < documents.size(); i++) {
+                sink.task.put(List.of(sink.record(2L * i, i == 0 ? "c" : "r", id, documents.get(i))));
+                assertArrayEquals(
+                        documents.get(i),
+                        BsonBytes.of(TestTask.stored(collection).get(0)));
+                sink.task.put(List.of(sink.record(2L * i + 1, "u", id, documents.get(i))));
+            }
+            List<SinkRecord> together = new ArrayList<>();
+            for (byte[] document : documents) together.add(sink.record(100L + together.size(), "u", id, document));
+            sink.task.put(together);
+            assertArrayEquals(
+                    documents.get(documents.size() - 1),
+                    BsonBytes.of(TestTask.stored(collection).get(0)));
+            assertEquals(List.of(), sink.context.letters);
+        }
+    }
+
+    /** Of what a pipeline changes, so that mongod 6.0 would abort. */
+    @ParameterizedTest
+    @ValueSource(strings = {"{a: 1, '$x': 1}", "{'$x': 1, 'd.a': 1}", "{'l.0.a': 1, 'l.0.$x': 1}"})
+    void anUpdateByPipelineOfAFieldThatIsTwiceIsADeadLetter(String set) {
+        byte[] pad = Raw.string("pad", "x".repeat(500));
+        byte[] twice = Raw.join(Raw.int32("a", 5), pad, Raw.int32("a", 6));
+        byte[] id = Raw.document(Raw.int32("_id", 1));
+        byte[] document = Raw.document(
+                Raw.int32("_id", 1), twice, Raw.embedded("d", twice), Raw.array("l", Raw.embedded("0", twice)));
+        try (TestTask sink = TestTask.opened(collection)) {
+            sink.task.put(List.of(sink.record(0, "c", id, document)));
+            sink.put(1, "u {_id: 1, $set: %s}".formatted(set), "u {_id: 1, $set: {z: 1}}");
+            byte[] expected = Raw.document(
+                    Raw.int32("_id", 1),
+                    twice,
+                    Raw.embedded("d", twice),
+                    Raw.array("l", Raw.embedded("0", twice)),
+                    Raw.int32("z", 1));
+            assertArrayEquals(expected, BsonBytes.of(TestTask.stored(collection).get(0)));
+            assertEquals(1, sink.context.letters.size());
+            String reason = new String(
+                    (byte[]) sink.context
+                            .letters
+                            .get(0)
+                            .headers()
+                            .lastWithName("reason")
+                            .value(),
+                    UTF_8);
+            assertTrue(
+                    reason.contains("a field on the way to what the update changes is in the document twice"), reason);
         }
     }
 

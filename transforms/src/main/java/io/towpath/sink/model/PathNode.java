@@ -1,6 +1,7 @@
 package io.towpath.sink.model;
 
 import io.towpath.record.Change;
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -23,6 +24,13 @@ final class PathNode {
         update.set().forEach((path, value) -> root.at(path).become(value));
         // last, as a place with removals only has no part in the order of new fields
         update.unset().forEach(path -> root.at(path).become(null));
+        return root;
+    }
+
+    /** The tree of paths of which nothing else is known. */
+    static PathNode of(Collection<String> paths) {
+        PathNode root = new PathNode();
+        paths.forEach(root::at);
         return root;
     }
 

@@ -28,12 +28,15 @@ import org.bson.BsonValue;
 /**
  * An update as an aggregation pipeline that writes exactly the named paths and never fails, whatever the document looks like by now: a
  * value in the middle of a path that is no container becomes one. So a stretch of the log can be applied again (after a crash, or over a
- * newer copy) without being rejected half-way; every path's last writer is in the stretch.
+ * newer copy) without being rejected half-way; every path's last writer is in the stretch. It fails only where {@link SingleNames} says that
+ * mongod might abort.
  */
 public final class TotalUpdate {
     /** The server takes at most 200 levels of BSON in a command (measured: 196 in the expression itself). */
     private static final int DEEPEST = 190;
 
+    private static final String TWICE =
+            "a field on the way to what the update changes is in the document twice; its _id is of type ";
     private static final BsonValue REST = new BsonInt32(Integer.MAX_VALUE);
     private static final BsonArray NULLS = new BsonArray(List.of(BsonNull.VALUE));
 
@@ -41,9 +44,17 @@ public final class TotalUpdate {
 
     /** Empty when the expression is nested too deep for the server: paths of two dozen names, deep values below long paths. */
     public static Optional<List<BsonDocument>> of(Change.Update update) {
-        BsonValue whole = object(PathNode.of(update), new BsonString("$$ROOT"));
-        if (nesting(whole) > DEEPEST) return Optional.empty();
-        return Optional.of(List.of(new BsonDocument("$replaceWith", whole)));
+        PathNode root = PathNode.of(update);
+        BsonValue whole = object(root, variable("ROOT"));
+        BsonValue guarded = choose(SingleNames.of(root), whole, failure());
+        if (nesting(guarded) > DEEPEST) return Optional.empty();
+        return Optional.of(List.of(new BsonDocument("$replaceWith", guarded)));
+    }
+
+    /** Its error has the reason. Not a constant, which the server would evaluate before it looks at any document. */
+    private static BsonValue failure() {
+        BsonValue reason = op("$concat", list(new BsonString(TWICE), op("$type", new BsonString("$_id"))));
+        return op("$toInt", reason);
     }
 
     static int nesting(BsonValue value) {

@@ -1,5 +1,6 @@
 package io.towpath.sink.model;
 
+import static io.towpath.sink.model.Expressions.op;
 import static java.nio.charset.StandardCharsets.US_ASCII;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
@@ -19,7 +20,6 @@ import java.nio.ByteOrder;
 import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Stream;
 import org.apache.kafka.connect.errors.DataException;
@@ -54,7 +54,7 @@ public final class WriteModels {
         return new InsertOneModel<>(new RawBsonDocument(document));
     }
 
-    /** Replaces the document with the same {@code _id}, byte for byte, or inserts this one. */
+    /** Replaces the document with the same {@code _id}, byte for byte, or inserts this one. Where {@link #mustBeLiteral}, by a pipeline. */
     public static WriteModel<BsonDocument> replace(byte[] value) {
         BsonDocument filter = filter(value).orElseThrow();
         RawBsonDocument document = new RawBsonDocument(value);
@@ -76,24 +76,29 @@ public final class WriteModels {
         return false;
     }
 
-    /** An update of a document in the state that the source updated: it does not find one whose arrays have other lengths. */
+    /**
+     * An update of a document in the state that the source updated: it does not find one whose arrays have other lengths, or, for a stage,
+     * where a name on the way to them is twice.
+     */
     public static WriteModel<BsonDocument> update(BsonDocument filter, Fold.Folded.Update update) {
-        BsonDocument found = update.lengths().isEmpty() ? filter : withLengths(filter, update.lengths());
+        BsonDocument conditions = new BsonDocument();
+        update.lengths().forEach((path, length) -> conditions.append(path, op("$size", new BsonInt32(length))));
+        if (update.isStage())
+            conditions.put("$expr", SingleNames.of(PathNode.of(update.lengths().keySet())));
+        BsonDocument found = conditions.isEmpty() ? filter : both(filter, conditions);
         RawBsonDocument bytes = new RawBsonDocument(update.bytes());
         return update.isStage() ? new UpdateOneModel<>(found, List.of(bytes)) : new UpdateOneModel<>(found, bytes);
     }
 
-    private static BsonDocument withLengths(BsonDocument filter, Map<String, Integer> lengths) {
-        BsonDocument conditions = new BsonDocument();
-        lengths.forEach((path, length) -> conditions.append(path, new BsonDocument("$size", new BsonInt32(length))));
+    private static BsonDocument both(BsonDocument filter, BsonDocument conditions) {
         byte[] id = BsonBytes.of(filter);
-        byte[] sizes = BsonBytes.of(conditions);
-        int length = id.length + sizes.length - Integer.BYTES - 1;
+        byte[] others = BsonBytes.of(conditions);
+        int length = id.length + others.length - Integer.BYTES - 1;
         return new RawBsonDocument(ByteBuffer.allocate(length)
                 .order(ByteOrder.LITTLE_ENDIAN)
                 .putInt(length)
                 .put(id, Integer.BYTES, id.length - Integer.BYTES - 1)
-                .put(sizes, Integer.BYTES, sizes.length - Integer.BYTES)
+                .put(others, Integer.BYTES, others.length - Integer.BYTES)
                 .array());
     }
 

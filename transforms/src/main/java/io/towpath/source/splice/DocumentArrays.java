@@ -109,6 +109,7 @@ final class DocumentArrays {
     private boolean putElement(Remembered array, byte[] value, BsonElements field) {
         Optional<ElementPlace> place = array.path.element(value, field);
         if (place.isEmpty() || place.get().index() > array.elements.length()) return false;
+        if (!ElementHasher.hasPlainNames(value, field)) return false;
         if (!place.get().isWhole()) return becomesUnknown(array, value, field);
         hasher.put(array.elements, place.get().index(), value, field);
         return true;

@@ -5,7 +5,10 @@ import java.nio.ByteBuffer;
 import java.security.DigestException;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.util.BitSet;
+import java.util.HashSet;
 import java.util.Optional;
+import java.util.Set;
 
 /**
  * Hashes elements by their types and bytes, with half of SHA-256: equal hashes stand for equal elements, and nobody can make two others that
@@ -13,6 +16,8 @@ import java.util.Optional;
  */
 final class ElementHasher {
     private static final int BYTES = 32;
+    /** Hashes of names, so that few objects with different names have two of the same; a power of two. */
+    private static final int NAME_HASHES = 1_024;
 
     private final MessageDigest digest;
     private final byte[] result = new byte[BYTES];
@@ -28,7 +33,8 @@ final class ElementHasher {
 
     /**
      * The hashes of an array; empty when the elements of it, or of an array within it, are not named 0, 1, 2, …: the server names them so
-     * where it puts an array together from parts of another.
+     * where it puts an array together from parts of another. Empty also when an object in it has a name twice, at which mongod (6.0.5) aborts
+     * when it does that.
      *
      * @param expected about how many elements it has
      */
@@ -36,7 +42,7 @@ final class ElementHasher {
         ElementHashes hashes = new ElementHashes(expected);
         BsonElements elements = new BsonElements(bytes, start);
         while (elements.next()) {
-            if (!isNamed(hashes.length(), bytes, elements) || !areNamedWithin(bytes, elements)) return Optional.empty();
+            if (!isNamed(hashes.length(), bytes, elements) || !hasPlainNames(bytes, elements)) return Optional.empty();
             hash(bytes, elements);
             hashes.append(halves.getLong(0), halves.getLong(Long.BYTES));
         }
@@ -54,13 +60,32 @@ final class ElementHasher {
         return at < element.nameStart();
     }
 
-    /** Whether this holds for all arrays in a value. */
-    private static boolean areNamedWithin(byte[] bytes, BsonElements value) {
+    /** Whether all arrays in a value are named so, and no object in it has a name twice. */
+    static boolean hasPlainNames(byte[] bytes, BsonElements value) {
         boolean isArray = value.type() == BsonElements.ARRAY;
         if (!isArray && value.type() != BsonElements.DOCUMENT) return true;
+        BitSet seen = new BitSet(NAME_HASHES);
+        boolean mayRepeat = false;
         BsonElements elements = new BsonElements(bytes, value.valueStart());
-        for (int index = 0; elements.next(); index++)
-            if (isArray && !isNamed(index, bytes, elements) || !areNamedWithin(bytes, elements)) return false;
+        for (int index = 0; elements.next(); index++) {
+            if (isArray && !isNamed(index, bytes, elements) || !hasPlainNames(bytes, elements)) return false;
+            if (isArray) continue;
+            int hash = 0;
+            for (int at = elements.nameStart(); bytes[at] != 0; at++) hash = 31 * hash + bytes[at];
+            hash &= NAME_HASHES - 1;
+            mayRepeat |= seen.get(hash);
+            seen.set(hash);
+        }
+        return !mayRepeat || areDifferent(bytes, value.valueStart());
+    }
+
+    private static boolean areDifferent(byte[] bytes, int object) {
+        Set<ByteBuffer> names = new HashSet<>();
+        BsonElements fields = new BsonElements(bytes, object);
+        while (fields.next()) {
+            int length = fields.valueStart() - 1 - fields.nameStart();
+            if (!names.add(ByteBuffer.wrap(bytes, fields.nameStart(), length))) return false;
+        }
         return true;
     }
 

@@ -2,6 +2,7 @@ package io.towpath.source.splice;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -189,6 +190,39 @@ class SplicerTest {
             assertSame(first, splicer.applyTo(first));
             assertEquals(name.equals("1"), splicer.applyTo(second) == second);
         }
+    }
+
+    /** mongod 6.0 aborts on the pipeline that puts such an array together. */
+    @Test
+    void anArrayWithANameTwiceWithinIsSetAsBefore() {
+        byte[] pad = Raw.string("0", "x".repeat(900));
+        byte[] twice = Raw.embedded("1", Raw.embedded("in", Raw.int32("a", 1), Raw.int32("b", 1), Raw.int32("a", 1)));
+        byte[] once = Raw.embedded("1", Raw.embedded("in", Raw.int32("a", 1), Raw.int32("b", 1)));
+        assertTrue(isSpliced(Raw.array("l", pad, once), Raw.array("l", pad, once, Raw.int32("2", 1))));
+        assertFalse(isSpliced(Raw.array("l", pad, twice), Raw.array("l", pad, once)));
+        assertFalse(isSpliced(Raw.array("l", pad, once), Raw.array("l", pad, once, twice)));
+        // of an array that is remembered, an element, a new one, and a part of one
+        for (String path : List.of("l.1", "l.2", "l.1.c")) {
+            assertFalse(isSpliced(Raw.array("l", pad, once)));
+            assertFalse(isSpliced(Raw.element(3, path, Raw.document(Raw.int32("a", 1), Raw.int32("a", 2)))));
+            assertFalse(isSpliced(Raw.array("l", pad, once)), path);
+            assertFalse(isSpliced(Raw.element(3, path, Raw.document(Raw.int32("a", 1)))));
+            assertTrue(isSpliced(Raw.array("l", pad, once)), path);
+            splicer.forgetAll(Records.record(Records.key(1), null).topic());
+        }
+    }
+
+    /** Whether the last of these, each set by an update of its own, is a splice. */
+    private boolean isSpliced(byte[]... fields) {
+        boolean isSpliced = false;
+        for (byte[] field : fields) {
+            SourceRecord record =
+                    Records.record(Records.key(1), Raw.document(Raw.element(3, "$set", Raw.document(field))));
+            isSpliced = splicer.applyTo(record) != record;
+        }
+        if (fields.length > 1)
+            splicer.forgetAll(Records.record(Records.key(1), null).topic());
+        return isSpliced;
     }
 
     private static SourceRecord withInner(String name, String last) {
