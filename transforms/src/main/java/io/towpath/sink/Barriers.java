@@ -189,7 +189,7 @@ final class Barriers implements AutoCloseable {
         return new Moved(moved, made, isDisplaced);
     }
 
-    /** The partitions of a change that this sink reads, the one whose owner makes the change first. */
+    /** The partitions of a change that this sink reads. The owner of the first one that stands at the change makes it. */
     private List<TopicPartition> partitions(SchemaChange change) {
         return new TreeSet<>(changes.topics(change))
                 .stream()
@@ -211,16 +211,23 @@ final class Barriers implements AutoCloseable {
                         && position.barrier() != null
                         && (position.barrier().equals(id) || SchemaChange.isLater(position.barrier(), id)))
                 .count();
-        TopicPartition first = partitions.get(0);
+        TopicPartition first = partitions.stream()
+                .filter(partition -> stands(stored.get(partition), id))
+                .findFirst()
+                .orElseThrow();
         Predicate<MongoClient> makes = null;
         if (here.contains(first)) {
             long epoch = offsets.position(first).epoch();
             makes = client -> {
                 OffsetDocument position = new OffsetStore(settings.pipeline(), client).position(first);
-                return position != null && position.epoch() == epoch;
+                return stands(position, id) && position.epoch() == epoch;
             };
         }
         return new Arrival(barrier, arrived, partitions.size(), makes);
+    }
+
+    private static boolean stands(OffsetDocument position, String change) {
+        return position != null && change.equals(position.barrier());
     }
 
     @Override

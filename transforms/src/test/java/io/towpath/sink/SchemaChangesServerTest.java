@@ -517,6 +517,22 @@ class SchemaChangesServerTest extends DestinationTest {
         assertEquals(1, at("a").countDocuments());
     }
 
+    @Test
+    void aChangeThatTheFirstPartitionDoesNotHaveIsMadeByTheNextOne() {
+        sinks = new SchemaSinks(collection, source, COLLECTIONS, PARTITIONS);
+        for (int id = 0; id < 8; id++) source.insert("a", id);
+        source.createIndex("a", "{key: {x: 1}, name: 'x'}");
+        String lost = source.lastId; // as in a log whose gap was accepted
+        source.log
+                .get(source.partitions("a").get(0))
+                .removeIf(record ->
+                        Barrier.is(record) && Barrier.of(record).change().id().equals(lost));
+        source.createIndex("a", "{key: {y: 1}, name: 'y'}");
+        drain();
+        assertTrue(isIn(lost, "done"));
+        assertSame();
+    }
+
     // What cannot be read
 
     @Test
