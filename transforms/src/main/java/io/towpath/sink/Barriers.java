@@ -161,13 +161,15 @@ final class Barriers implements AutoCloseable {
 
         Set<TopicPartition> moved = new HashSet<>();
         Map<TopicPartition, Barrier> here = new HashMap<>();
+        LogSettings log = settings.log();
         standing.forEach((partition, barrier) -> {
             OffsetDocument position = stored.get(partition);
             OffsetDocument own = offsets.position(partition);
             if (position == null || own == null || position.epoch() != own.epoch()) return; // another task's
-            if (position.offset() == barrier.offset() && barrier.change().id().equals(position.barrier()))
-                here.put(partition, barrier);
-            else if (offsets.reload(partition)) moved.add(partition);
+            if (position.offset() == barrier.offset()
+                    && stands(position, barrier.change().id())) {
+                if (!log.endsBefore(partition, barrier.offset())) here.put(partition, barrier);
+            } else if (offsets.reload(partition)) moved.add(partition);
         });
 
         boolean isDisplaced = !moved.isEmpty();
@@ -212,7 +214,9 @@ final class Barriers implements AutoCloseable {
                         && (position.barrier().equals(id) || SchemaChange.isLater(position.barrier(), id)))
                 .count();
         TopicPartition first = partitions.stream()
-                .filter(partition -> stands(stored.get(partition), id))
+                .filter(partition -> stands(stored.get(partition), id)
+                        && !settings.log()
+                                .endsBefore(partition, stored.get(partition).offset()))
                 .findFirst()
                 .orElseThrow();
         Predicate<MongoClient> makes = null;

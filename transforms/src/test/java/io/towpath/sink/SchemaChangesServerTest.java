@@ -2,6 +2,7 @@ package io.towpath.sink;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -20,6 +21,7 @@ import io.towpath.sink.ddl.Barrier;
 import io.towpath.support.Fuzz;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -27,11 +29,15 @@ import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.BooleanSupplier;
+import java.util.function.ToLongFunction;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.bson.BsonArray;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
+import org.bson.BsonInt64;
 import org.bson.BsonString;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
@@ -334,6 +340,77 @@ class SchemaChangesServerTest extends DestinationTest {
         source.insert("b", 3);
         drain();
         assertSame();
+    }
+
+    @Test
+    void aReplayWithEndsStopsBeforeTheNextSchemaChangeBehindThem() {
+        for (int id = 0; id < 8; id++) source.insert("a", id);
+        for (int id = 0; id < 8; id++) source.insert("b", id);
+        sinks = new SchemaSinks(
+                collection,
+                source,
+                List.of("a", "b"),
+                2,
+                SinkSettings.DDL_REPLAY,
+                "true",
+                LogSettings.DDL_ENDS,
+                ends(partition -> end(partition)));
+        source.insert("a", 100);
+        source.rename("a", "c");
+        String rename = newest(Kind.RENAME);
+        source.log.keySet().removeIf(partition -> partition.topic().equals(source.topic("c")));
+        source.insert("b", 100);
+        until(
+                "all stand or are applied",
+                () -> at("b").countDocuments() == 9
+                        && server.offsets().countDocuments(new BsonDocument("barrier", new BsonString(rename)))
+                                == PARTITIONS);
+        for (int more = 0; more < 100; more++) sinks.iterate();
+        assertEquals(9, at("a").countDocuments());
+        assertNull(state(rename));
+    }
+
+    @Test
+    void aChangeThatIsBeforeTheEndInOnePartitionIsMade() {
+        for (int id = 0; id < 8; id++) source.insert("a", id);
+        Map<TopicPartition, Long> before = new HashMap<>();
+        source.log.keySet().forEach(partition -> before.put(partition, end(partition)));
+        source.drop("a");
+        String drop = source.lastId;
+        TopicPartition later = source.partitions("a").get(2);
+        sinks = new SchemaSinks(
+                collection,
+                source,
+                COLLECTIONS,
+                PARTITIONS,
+                SinkSettings.DDL_REPLAY,
+                "true",
+                LogSettings.DDL_ENDS,
+                ends(partition -> partition.equals(later) ? end(partition) : before.get(partition)));
+        until("made", () -> isIn(drop, "done"));
+        assertEquals(0, at("a").countDocuments());
+        until(
+                "it goes on",
+                () -> server.offsets()
+                                .find(OffsetDocument.filter(TestTask.PIPELINE, later))
+                                .first()
+                                .getNumber("offset")
+                                .longValue()
+                        >= end(later));
+    }
+
+    private String ends(ToLongFunction<TopicPartition> end) {
+        BsonDocument ends = new BsonDocument();
+        for (TopicPartition partition : source.log.keySet()) {
+            if (!ends.containsKey(partition.topic())) ends.put(partition.topic(), new BsonArray());
+            ends.getArray(partition.topic()).add(new BsonInt64(end.applyAsLong(partition)));
+        }
+        return ends.toJson();
+    }
+
+    private long end(TopicPartition partition) {
+        List<SinkRecord> records = source.log.get(partition);
+        return records.get(records.size() - 1).kafkaOffset() + 1;
     }
 
     @Test
