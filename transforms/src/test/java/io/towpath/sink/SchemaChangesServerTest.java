@@ -475,7 +475,7 @@ class SchemaChangesServerTest extends DestinationTest {
     void whatLastsIsTriedForEverAndShown() {
         server.requireTestCommands();
         start();
-        server.fail("alwaysOn", "appName: 'sink', failCommands: ['create'], errorCode: 13");
+        server.fail("alwaysOn", "appName: 'sink', failCommands: ['create'], errorCode: 371");
         source.create("a", "{validator: {x: 1}}");
         String create = source.lastId;
         until(
@@ -484,11 +484,32 @@ class SchemaChangesServerTest extends DestinationTest {
                         && state(create)
                                 .getString("reason", new BsonString(""))
                                 .getValue()
-                                .contains("code 13"));
+                                .contains("code 371"));
         server.fail("off", "");
         drain();
         assertSame();
         assertFalse(state(create).containsKey("reason"));
+    }
+
+    @Test
+    void aChangeThatTheUserMayNotMakeIsRefusedUntilItMay() {
+        server.requireTestCommands();
+        start();
+        for (String command : List.of("create", "listCollections")) {
+            String collection = command.equals("create") ? "a" : "b";
+            server.fail("alwaysOn", "appName: 'sink', failCommands: ['%s'], errorCode: 13".formatted(command));
+            source.run("{create: '%s'}".formatted(collection));
+            source.describe(collection);
+            String create = source.lastId;
+            until(command, () -> isIn(create, "refused"));
+            String reason = state(create).getString("reason").getValue();
+            assertTrue(reason.contains("Unauthorized") && reason.contains("dbAdmin on " + DESTINATION), reason);
+            server.fail("off", "");
+            decide(create, "apply"); // as it would be by itself after 30 s
+            drain();
+            assertTrue(isIn(create, "done"));
+        }
+        assertSame();
     }
 
     // Other topics
@@ -821,7 +842,8 @@ class SchemaChangesServerTest extends DestinationTest {
             case 1 -> server.fail(skip, how.formatted("'insert', 'update', 'delete'", "errorCode: 189"));
             case 2 -> server.fail(
                     skip,
-                    how.formatted("'create', 'createIndexes', 'drop', 'renameCollection', 'collMod'", "errorCode: 13"));
+                    how.formatted(
+                            "'create', 'createIndexes', 'drop', 'renameCollection', 'collMod'", "errorCode: 371"));
             case 3 -> server.fail(
                     skip,
                     how.formatted(
