@@ -25,6 +25,8 @@ POLL_RECORDS = 4
 DDL, DDL_DROP = "towpath.ddl", "towpath.ddl.drop"
 #: Of a sink that applies the log from its beginning: it makes collections anew, and holds nothing.
 DDL_REPLAY = "towpath.ddl.replay"
+#: Topic → an offset in each of its partitions, from which on the sink stops there at the next schema change.
+DDL_ENDS = "towpath.ddl.ends"
 
 _HERE = Path(__file__).parent
 

@@ -1,5 +1,6 @@
 """The destination of a replay is not shown to others, and a moment means one thing."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,9 +12,10 @@ from towpath.deploy.other_pipelines import is_written
 from towpath.errors import Refused, TowpathError
 from towpath.finding import Precondition, require
 from towpath.kafka.topics import Topic
+from towpath.mongo.client import ReplicaSet
 from towpath.pipeline import ClusterTime
 from towpath.replay import preconditions
-from towpath.replay.plan import END_OF_SECOND, Plan, RebuildOptions, ReplayOptions
+from towpath.replay.plan import END_OF_SECOND, Plan, RebuildOptions, Replay, ReplayOptions, definition
 from towpath.replay.preconditions import Inventory, ReplayInventory
 from towpath.session import opened
 
@@ -78,6 +80,16 @@ def test_a_plan_is_read_as_it_was_written():
     assert plan.matches(["shop.*"], ClusterTime(5, 6), follow=False)
     assert not plan.matches([], ClusterTime(5, 6), follow=False)
     assert plan.words == "--only shop.* --until 5:6"
+
+
+def test_a_replay_makes_no_schema_changes_behind_its_ends_unless_it_follows(tmp_path):
+    pipeline = read(write_pipeline_file(tmp_path / "shop.toml", include=["shop.*"]))
+    log = {("shop.shop.b", 1): (3, 9), ("shop.shop.b", 0): (0, 4), ("shop.shop.a", 0): (0, 0)}
+    plan = Plan(only=(), until=None, follow=False, forced=False, began=1.5, letters=0, log=log)
+    once = definition(Replay(pipeline, "other", ReplicaSet("rs", ("c:1",)), "mongodb://c:1/", plan))
+    assert json.loads(once["towpath.ddl.ends"]) == {"shop.shop.a": [0], "shop.shop.b": [4, 9]}
+    following = Replay(pipeline, "other", ReplicaSet("rs", ("c:1",)), "mongodb://c:1/", replace(plan, follow=True))
+    assert "towpath.ddl.ends" not in definition(following)
 
 
 TOPICS = ("shop.shop.orders", "shop.shop.parcels", "shop.requests", "x.shop.a")

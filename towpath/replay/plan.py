@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from connectors.configs import DDL_REPLAY, definitions
+from connectors.configs import DDL_ENDS, DDL_REPLAY, definitions
 from connectors.rest import Connect
 from towpath.deploy import credentials
 from towpath.deploy.inventory import DESTINATION_SET
@@ -74,6 +74,14 @@ class Start:
     @property
     def topics(self) -> list[str]:
         return sorted({topic for topic, _ in self.log})
+
+    @property
+    def ends(self) -> dict[str, list[int]]:
+        """Topic → the ends of its partitions, in their order."""
+        ends: dict[str, list[int]] = {}
+        for (topic, _), (_, end) in sorted(self.log.items()):
+            ends.setdefault(topic, []).append(end)
+        return ends
 
     @property
     def offsets(self) -> int:
@@ -192,6 +200,7 @@ def definition(replay: Replay) -> dict[str, str]:
     else:
         del config["topics.regex"]
         config["topics"] = ",".join(plan.topics)
+        config[DDL_ENDS] = json.dumps(plan.ends, separators=(",", ":"))
     return config | {
         "towpath.until": str(plan.until) if plan.until else "",
         DDL_REPLAY: "true",

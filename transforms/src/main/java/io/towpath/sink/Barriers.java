@@ -161,13 +161,15 @@ final class Barriers implements AutoCloseable {
 
         Set<TopicPartition> moved = new HashSet<>();
         Map<TopicPartition, Barrier> here = new HashMap<>();
+        LogSettings log = settings.log();
         standing.forEach((partition, barrier) -> {
             OffsetDocument position = stored.get(partition);
             OffsetDocument own = offsets.position(partition);
             if (position == null || own == null || position.epoch() != own.epoch()) return; // another task's
-            if (position.offset() == barrier.offset() && barrier.change().id().equals(position.barrier()))
-                here.put(partition, barrier);
-            else if (offsets.reload(partition)) moved.add(partition);
+            if (position.offset() == barrier.offset()
+                    && stands(position, barrier.change().id())) {
+                if (!log.endsBefore(partition, barrier.offset())) here.put(partition, barrier);
+            } else if (offsets.reload(partition)) moved.add(partition);
         });
 
         boolean isDisplaced = !moved.isEmpty();
@@ -189,7 +191,7 @@ final class Barriers implements AutoCloseable {
         return new Moved(moved, made, isDisplaced);
     }
 
-    /** The partitions of a change that this sink reads, the one whose owner makes the change first. */
+    /** The partitions of a change that this sink reads. The owner of the first one that stands at the change makes it. */
     private List<TopicPartition> partitions(SchemaChange change) {
         return new TreeSet<>(changes.topics(change))
                 .stream()
@@ -211,16 +213,25 @@ final class Barriers implements AutoCloseable {
                         && position.barrier() != null
                         && (position.barrier().equals(id) || SchemaChange.isLater(position.barrier(), id)))
                 .count();
-        TopicPartition first = partitions.get(0);
+        TopicPartition first = partitions.stream()
+                .filter(partition -> stands(stored.get(partition), id)
+                        && !settings.log()
+                                .endsBefore(partition, stored.get(partition).offset()))
+                .findFirst()
+                .orElseThrow();
         Predicate<MongoClient> makes = null;
         if (here.contains(first)) {
             long epoch = offsets.position(first).epoch();
             makes = client -> {
                 OffsetDocument position = new OffsetStore(settings.pipeline(), client).position(first);
-                return position != null && position.epoch() == epoch;
+                return stands(position, id) && position.epoch() == epoch;
             };
         }
         return new Arrival(barrier, arrived, partitions.size(), makes);
+    }
+
+    private static boolean stands(OffsetDocument position, String change) {
+        return position != null && change.equals(position.barrier());
     }
 
     @Override

@@ -4,9 +4,12 @@ import io.towpath.connector.TextHeaders;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
+import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Properties;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.AbstractConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
@@ -16,17 +19,25 @@ import org.apache.kafka.common.config.ConfigDef.Type;
 import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.sink.SinkRecord;
+import org.bson.BsonDocument;
 
 /**
  * What a sink has to know about its log.
  *
  * @param until the last cluster time to apply
+ * @param ends of each topic, the offsets in its partitions from which on no schema change is made; empty when all are
  * @param lagMs the topics' {@code min.compaction.lag.ms}; -1 when they are not compacted
  * @param deleteRetentionMs the topics' {@code delete.retention.ms}; -1 when they are not compacted
  * @param consumer how to read the log
  */
-record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetentionMs, Properties consumer) {
+record LogSettings(
+        Optional<ClusterTime> until,
+        Map<String, List<Long>> ends,
+        long lagMs,
+        long deleteRetentionMs,
+        Properties consumer) {
     static final String UNTIL = "towpath.until";
+    static final String DDL_ENDS = "towpath.ddl.ends";
     static final String LAG = "towpath.compaction.lag.ms";
     static final String DELETE_RETENTION = "towpath.delete.retention.ms";
     static final String SERVERS = "towpath.log.bootstrap.servers";
@@ -43,6 +54,16 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
                                 (name, value) -> until(name, (String) value), () -> "empty, or seconds:ordinal"),
                         Importance.MEDIUM,
                         "The last cluster time to apply, as seconds:ordinal. Records of later changes are skipped; empty: none are.")
+                .define(
+                        DDL_ENDS,
+                        Type.STRING,
+                        "{}",
+                        LambdaValidator.with(
+                                (name, value) -> ends(name, (String) value),
+                                () -> "a JSON object: a topic to the offsets of its partitions"),
+                        Importance.LOW,
+                        "A JSON object: a topic to an offset in each partition, from which on the partition stops at the next schema "
+                                + "change. Empty: schema changes are made without an end.")
                 .define(
                         LAG,
                         Type.LONG,
@@ -71,7 +92,11 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
         consumer.putAll(config.originalsWithPrefix(CONSUMERS));
         consumer.put("bootstrap.servers", config.getString(SERVERS));
         LogSettings settings = new LogSettings(
-                until(UNTIL, config.getString(UNTIL)), config.getLong(LAG), config.getLong(DELETE_RETENTION), consumer);
+                until(UNTIL, config.getString(UNTIL)),
+                ends(DDL_ENDS, config.getString(DDL_ENDS)),
+                config.getLong(LAG),
+                config.getLong(DELETE_RETENTION),
+                consumer);
         if (settings.lagMs < 0 != settings.deleteRetentionMs < 0)
             throw new ConfigException(
                     "%s and %s go together: both are -1, or neither".formatted(LAG, DELETE_RETENTION));
@@ -88,6 +113,29 @@ record LogSettings(Optional<ClusterTime> until, long lagMs, long deleteRetention
             // reported below
         }
         throw new ConfigException(name, text, "must be seconds:ordinal");
+    }
+
+    private static Map<String, List<Long>> ends(String name, String json) {
+        try {
+            Map<String, List<Long>> ends = new HashMap<>();
+            BsonDocument.parse(json)
+                    .forEach((topic, offsets) -> ends.put(
+                            topic,
+                            offsets.asArray().stream()
+                                    .map(offset -> offset.asNumber().longValue())
+                                    .toList()));
+            return ends;
+        } catch (RuntimeException error) {
+            throw new ConfigException(
+                    name, json, "must be a JSON object of offsets, like {\"shop.shop.orders\": [70, 95]}");
+        }
+    }
+
+    /** Whether a schema change at this offset is not to be made, nor anything behind it applied. */
+    boolean endsBefore(TopicPartition partition, long offset) {
+        if (ends.isEmpty()) return false;
+        List<Long> offsets = ends.getOrDefault(partition.topic(), List.of());
+        return partition.partition() >= offsets.size() || offset >= offsets.get(partition.partition());
     }
 
     boolean isCompacted() {

@@ -2,6 +2,7 @@ package io.towpath.sink;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -20,6 +21,7 @@ import io.towpath.sink.ddl.Barrier;
 import io.towpath.support.Fuzz;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -27,11 +29,15 @@ import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.BooleanSupplier;
+import java.util.function.ToLongFunction;
 import java.util.stream.Collectors;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
+import org.apache.kafka.connect.sink.SinkRecord;
+import org.bson.BsonArray;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
+import org.bson.BsonInt64;
 import org.bson.BsonString;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
@@ -337,6 +343,77 @@ class SchemaChangesServerTest extends DestinationTest {
     }
 
     @Test
+    void aReplayWithEndsStopsBeforeTheNextSchemaChangeBehindThem() {
+        for (int id = 0; id < 8; id++) source.insert("a", id);
+        for (int id = 0; id < 8; id++) source.insert("b", id);
+        sinks = new SchemaSinks(
+                collection,
+                source,
+                List.of("a", "b"),
+                2,
+                SinkSettings.DDL_REPLAY,
+                "true",
+                LogSettings.DDL_ENDS,
+                ends(partition -> end(partition)));
+        source.insert("a", 100);
+        source.rename("a", "c");
+        String rename = newest(Kind.RENAME);
+        source.log.keySet().removeIf(partition -> partition.topic().equals(source.topic("c")));
+        source.insert("b", 100);
+        until(
+                "all stand or are applied",
+                () -> at("b").countDocuments() == 9
+                        && server.offsets().countDocuments(new BsonDocument("barrier", new BsonString(rename)))
+                                == PARTITIONS);
+        for (int more = 0; more < 100; more++) sinks.iterate();
+        assertEquals(9, at("a").countDocuments());
+        assertNull(state(rename));
+    }
+
+    @Test
+    void aChangeThatIsBeforeTheEndInOnePartitionIsMade() {
+        for (int id = 0; id < 8; id++) source.insert("a", id);
+        Map<TopicPartition, Long> before = new HashMap<>();
+        source.log.keySet().forEach(partition -> before.put(partition, end(partition)));
+        source.drop("a");
+        String drop = source.lastId;
+        TopicPartition later = source.partitions("a").get(2);
+        sinks = new SchemaSinks(
+                collection,
+                source,
+                COLLECTIONS,
+                PARTITIONS,
+                SinkSettings.DDL_REPLAY,
+                "true",
+                LogSettings.DDL_ENDS,
+                ends(partition -> partition.equals(later) ? end(partition) : before.get(partition)));
+        until("made", () -> isIn(drop, "done"));
+        assertEquals(0, at("a").countDocuments());
+        until(
+                "it goes on",
+                () -> server.offsets()
+                                .find(OffsetDocument.filter(TestTask.PIPELINE, later))
+                                .first()
+                                .getNumber("offset")
+                                .longValue()
+                        >= end(later));
+    }
+
+    private String ends(ToLongFunction<TopicPartition> end) {
+        BsonDocument ends = new BsonDocument();
+        for (TopicPartition partition : source.log.keySet()) {
+            if (!ends.containsKey(partition.topic())) ends.put(partition.topic(), new BsonArray());
+            ends.getArray(partition.topic()).add(new BsonInt64(end.applyAsLong(partition)));
+        }
+        return ends.toJson();
+    }
+
+    private long end(TopicPartition partition) {
+        List<SinkRecord> records = source.log.get(partition);
+        return records.get(records.size() - 1).kafkaOffset() + 1;
+    }
+
+    @Test
     void aRefusedChangeIsTriedAgainAndGoesOnOnceItIsMended() {
         start();
         source.create("a", "{}");
@@ -398,7 +475,7 @@ class SchemaChangesServerTest extends DestinationTest {
     void whatLastsIsTriedForEverAndShown() {
         server.requireTestCommands();
         start();
-        server.fail("alwaysOn", "appName: 'sink', failCommands: ['create'], errorCode: 13");
+        server.fail("alwaysOn", "appName: 'sink', failCommands: ['create'], errorCode: 371");
         source.create("a", "{validator: {x: 1}}");
         String create = source.lastId;
         until(
@@ -407,11 +484,32 @@ class SchemaChangesServerTest extends DestinationTest {
                         && state(create)
                                 .getString("reason", new BsonString(""))
                                 .getValue()
-                                .contains("code 13"));
+                                .contains("code 371"));
         server.fail("off", "");
         drain();
         assertSame();
         assertFalse(state(create).containsKey("reason"));
+    }
+
+    @Test
+    void aChangeThatTheUserMayNotMakeIsRefusedUntilItMay() {
+        server.requireTestCommands();
+        start();
+        for (String command : List.of("create", "listCollections")) {
+            String collection = command.equals("create") ? "a" : "b";
+            server.fail("alwaysOn", "appName: 'sink', failCommands: ['%s'], errorCode: 13".formatted(command));
+            source.run("{create: '%s'}".formatted(collection));
+            source.describe(collection);
+            String create = source.lastId;
+            until(command, () -> isIn(create, "refused"));
+            String reason = state(create).getString("reason").getValue();
+            assertTrue(reason.contains("Unauthorized") && reason.contains("dbAdmin on " + DESTINATION), reason);
+            server.fail("off", "");
+            decide(create, "apply"); // as it would be by itself after 30 s
+            drain();
+            assertTrue(isIn(create, "done"));
+        }
+        assertSame();
     }
 
     // Other topics
@@ -515,6 +613,22 @@ class SchemaChangesServerTest extends DestinationTest {
         source.drop("a");
         drain();
         assertEquals(1, at("a").countDocuments());
+    }
+
+    @Test
+    void aChangeThatTheFirstPartitionDoesNotHaveIsMadeByTheNextOne() {
+        sinks = new SchemaSinks(collection, source, COLLECTIONS, PARTITIONS);
+        for (int id = 0; id < 8; id++) source.insert("a", id);
+        source.createIndex("a", "{key: {x: 1}, name: 'x'}");
+        String lost = source.lastId; // as in a log whose gap was accepted
+        source.log
+                .get(source.partitions("a").get(0))
+                .removeIf(record ->
+                        Barrier.is(record) && Barrier.of(record).change().id().equals(lost));
+        source.createIndex("a", "{key: {y: 1}, name: 'y'}");
+        drain();
+        assertTrue(isIn(lost, "done"));
+        assertSame();
     }
 
     // What cannot be read
@@ -728,7 +842,8 @@ class SchemaChangesServerTest extends DestinationTest {
             case 1 -> server.fail(skip, how.formatted("'insert', 'update', 'delete'", "errorCode: 189"));
             case 2 -> server.fail(
                     skip,
-                    how.formatted("'create', 'createIndexes', 'drop', 'renameCollection', 'collMod'", "errorCode: 13"));
+                    how.formatted(
+                            "'create', 'createIndexes', 'drop', 'renameCollection', 'collMod'", "errorCode: 371"));
             case 3 -> server.fail(
                     skip,
                     how.formatted(

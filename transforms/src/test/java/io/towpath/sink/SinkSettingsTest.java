@@ -66,6 +66,7 @@ class SinkSettingsTest {
         "towpath.until, 1700000000",
         "towpath.until, 1700000000:-1",
         "towpath.until, 5000000000:1",
+        "towpath.ddl.ends, '{\"shop.shop.orders\": 5}'",
         "towpath.compaction.lag.ms, -2",
         "towpath.delete.retention.ms, -2",
         "towpath.pipeline, ''",

@@ -13,6 +13,7 @@ import io.towpath.sink.ddl.Step.Progress;
 import java.util.EnumSet;
 import java.util.List;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.function.BooleanSupplier;
 import java.util.function.Predicate;
 import org.bson.BsonBinary;
@@ -105,8 +106,15 @@ final class Making {
     private Outcome attempt(Progress progress) {
         MongoNamespace namespace = names.of(change.namespace());
         boolean isRename = change.kind() == Kind.RENAME;
-        Described present = Described.of(client, namespace);
-        Described target = isRename ? Described.of(client, names.of(change.to())) : null;
+        Described present;
+        Described target;
+        try {
+            present = Described.of(client, namespace);
+            target = isRename ? Described.of(client, names.of(change.to())) : null;
+        } catch (MongoException error) {
+            if (!ServerError.Unauthorized.is(error)) throw error;
+            return forbidden(error);
+        }
         boolean drops = settings.drops() || settings.replays(change) || progress.decision() == Decision.APPLY;
         Plan.Situation now =
                 new Plan.Situation(change, names, present, target, progress.noted(), drops, settings.replays(change));
@@ -133,6 +141,7 @@ final class Making {
             try {
                 send(command);
             } catch (MongoException error) {
+                if (ServerError.Unauthorized.is(error)) return forbidden(error);
                 if (passes(error)) throw error;
                 return refuse(
                         words(error),
@@ -172,6 +181,17 @@ final class Making {
         String words = mend == null ? reason : "%s; to mend it: %s".formatted(reason, mend.shell());
         State state = change.isSnapshot() ? State.SKIPPED : State.REFUSED;
         store.move(change.id(), OPEN, state, words);
+        return Outcome.NOT_MADE;
+    }
+
+    /** The sink's user may not make the change. Somebody has to grant it that; also what describes an existing collection waits. */
+    private Outcome forbidden(MongoException error) {
+        Set<String> databases =
+                new TreeSet<>(Set.of(names.of(change.namespace()).getDatabaseName()));
+        if (change.kind() == Kind.RENAME) databases.add(names.of(change.to()).getDatabaseName());
+        String words = "%s; to mend it, grant the sink's user the roles readWrite and dbAdmin on %s"
+                .formatted(words(error), String.join(" and ", databases));
+        store.move(change.id(), OPEN, State.REFUSED, words);
         return Outcome.NOT_MADE;
     }
 

@@ -21,8 +21,8 @@ import java.util.function.Supplier;
 import java.util.stream.Collectors;
 
 /**
- * The schema changes at which partitions of a task stand. The task that has a change's first partition makes it, in a thread of its own, as
- * an index can take hours; what is stored at the destination tells the other tasks.
+ * The schema changes at which partitions of a task stand. The task that has the first partition that stands at a change makes it, in a
+ * thread of its own, as an index can take hours; what is stored at the destination tells the other tasks.
  */
 public final class SchemaChanges implements AutoCloseable {
     /** Changes that a task makes at the same time. */
