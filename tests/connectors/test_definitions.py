@@ -167,3 +167,14 @@ def test_a_task_s_numbers_are_nought_until_they_are_told() -> None:
     assert (found.task, found.counts, found.reason) == (1, Counts(records=5, bytes_out=7, without_document=2), "")
     told = task_state({"_id": {"pipeline": "move", "task": 1}, "retries": 2, "lastRetry": {"reason": "no primary"}})
     assert (told.counts.retries, told.reason, told.retried_at) == (2, "no primary", None)
+
+
+def test_retries_without_a_cause_are_others_and_times_add_up() -> None:
+    found = task_state({"_id": {"pipeline": "move", "task": 1}, "retries": 5, "retriesBy": {"network": 2, "other": 1}})
+    assert {cause: n for cause, n in found.retries_by_cause.items() if n} == {"network": 2, "other": 3}
+    assert set(found.transaction_seconds.within.values()) == {0}
+    times = {"10": 3, "500": 1, "longer": 1}
+    stored = {"_id": {"pipeline": "move", "task": 1}, "transactionTimes": times, "transactionUs": 62_500_000}
+    times = task_state(stored).transaction_seconds
+    assert (times.sum, *times.within.items())[:3] == (62.5, ("0.01", 3), ("0.025", 3))
+    assert [times.within[bound] for bound in ("0.25", "0.5", "60.0", "+Inf")] == [3, 4, 4, 5]

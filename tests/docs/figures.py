@@ -12,6 +12,7 @@ from functools import partial
 from tests.bench.__main__ import BENCHES
 from tests.bench.arrays import READING
 from tests.docs.values import goal, median, option, share, value
+from towpath.bookkeeping.positions import TRANSACTION_BOUNDS_MS
 
 Values = float | tuple[float, ...]
 
@@ -350,6 +351,12 @@ FIGURES: tuple[Figure, ...] = (
         "docs/metrics.md: the last 10 seconds",
     ),
     code("towpath/log/dead_letters.py:NEWEST", "docs/metrics.md: the newest 1,000 dead letters"),
+    known("an example", "docs/metrics.md: 99 % of them"),
+    computed(
+        "towpath/bookkeeping/positions.py:TRANSACTION_BOUNDS_MS",
+        lambda: tuple(ms * MS for ms in TRANSACTION_BOUNDS_MS),
+        "docs/metrics.md: 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10 and 60 seconds",
+    ),
     code("towpath/monitor/server.py:_STALE", "docs/monitoring.md: looked at within 30 s"),
     code("towpath/cli/monitor.py:_READY_LAG", "docs/monitoring.md: `--ready-lag` seconds (60)"),
     code("towpath/monitor/updates.py:MOST_CLIENTS", "docs/monitoring.md: At most 200 clients"),

@@ -18,7 +18,7 @@ from tests.support import api
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings
 from tests.support.served import Served, served
-from towpath.monitor.metrics import OWN, ROWS
+from towpath.monitor.metrics import OWN, ROWS, family
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 #: Metrics of what this pipeline does not do: it copies nothing by now, has no replay, and none of the services.
@@ -39,6 +39,29 @@ def test_the_table_of_metrics_is_the_one_in_the_code() -> None:
         assert described.pop(shown) == (row.kind, [labels, row.unit, row.help])
     assert {name: (kind, cells) for name, kind, *cells in OWN} == {n: (k, c) for n, (k, c) in described.items()}
     assert [row.name for row in ROWS if (row.kind == "counter") != row.name.endswith("_total")] == []
+
+
+def test_times_and_retries_of_a_task_are_series_that_prometheus_knows() -> None:
+    times = {"within": {"0.01": 1, "60.0": 2, "+Inf": 2}, "sum": 1.5}
+    tasks = [{"task": 3, "retries_by_cause": {"network": 4, "other": 0}, "transaction_seconds": times}]
+    idle = {"task": 4, "retries_by_cause": {}, "transaction_seconds": {"within": {"+Inf": 0}, "sum": 0.0}}
+    rows = {row.name: row for row in ROWS}
+    reports = [{"name": "shop", "state": "running", "sink_tasks": [*tasks, idle]}]
+    found = [family(rows[name], reports) for name in ("towpath_sink_transaction_seconds", "towpath_sink_retries_total")]
+    assert [(one.name.removeprefix("towpath_sink_"), {s.labels["task"] for s in one.samples}) for one in found] == [
+        ("transaction_seconds", {"3"}),
+        ("retries", {"3"}),
+    ]
+    samples = {(s.name, s.labels.get("le"), s.labels.get("cause")): s.value for one in found for s in one.samples}
+    assert samples == {
+        ("towpath_sink_transaction_seconds_bucket", "0.01", None): 1,
+        ("towpath_sink_transaction_seconds_bucket", "60.0", None): 2,
+        ("towpath_sink_transaction_seconds_bucket", "+Inf", None): 2,
+        ("towpath_sink_transaction_seconds_count", None, None): 2,
+        ("towpath_sink_transaction_seconds_sum", None, None): 1.5,
+        ("towpath_sink_retries_total", None, "network"): 4,
+        ("towpath_sink_retries_total", None, "other"): 0,
+    }
 
 
 def test_the_description_says_what_is_in_each_object() -> None:

@@ -40,6 +40,10 @@ def _rate(metric: str, by: str = "pipeline") -> str:
     return f"sum by ({by}) (rate({_of(metric)}[{INTERVAL}]))"
 
 
+def _quantile(share: float, buckets: str) -> str:
+    return f"histogram_quantile({share}, {_rate(buckets, 'pipeline, le')})"
+
+
 BOARD: Mapping[str, tuple[Panel, ...]] = {
     "Is it running?": (
         Panel(
@@ -119,6 +123,7 @@ BOARD: Mapping[str, tuple[Panel, ...]] = {
                 f"{_of('towpath_copy_estimated_documents')}, 1)"
             },
             "Share of each collection that is in the log, while a copy runs.",
+            width=6,
         ),
         Panel(
             "Time left",
@@ -128,6 +133,7 @@ BOARD: Mapping[str, tuple[Panel, ...]] = {
                 "{{pipeline}} oplog": _of("towpath_oplog_remaining_seconds"),
             },
             "Of the copy at its present rate; and how much longer the source's oplog keeps what is not captured.",
+            width=6,
         ),
         Panel(
             "Waiting",
@@ -138,6 +144,17 @@ BOARD: Mapping[str, tuple[Panel, ...]] = {
                 f'{{connector=~"({PIPELINE})-.*"}})',
             },
             "Re-read requests that are not answered, and records between the source task and Kafka.",
+            width=6,
+        ),
+        Panel(
+            "Retries of the sink, by cause",
+            "short",
+            {
+                "{{pipeline}} {{cause}}": f"sum by (pipeline, cause) (increase({_of('towpath_sink_retries_total')}"
+                f"[{INTERVAL}]))"
+            },
+            "What keeps the sink from writing: docs/metrics.md says what the causes are.",
+            width=6,
         ),
     ),
     "What did it refuse?": (
@@ -237,9 +254,10 @@ BOARD: Mapping[str, tuple[Panel, ...]] = {
             {
                 "{{pipeline}} mean": f"{_rate('towpath_sink_transaction_seconds_sum')} / "
                 f"{_rate('towpath_sink_transaction_seconds_count')}",
-                "{{connector}} {{task}} longest": _of("towpath_sink_task_longest_batch_seconds"),
+                "{{pipeline}} 50 %": _quantile(0.5, "towpath_sink_transaction_seconds_bucket"),
+                "{{pipeline}} 99 %": _quantile(0.99, "towpath_sink_transaction_seconds_bucket"),
             },
-            "From the handover of a batch to its commit. The longest is that since the task's start.",
+            "From the start of a transaction to its commit: the mean, and the time within which so many are committed.",
         ),
         Panel(
             "Records for each write",

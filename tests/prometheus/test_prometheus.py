@@ -249,9 +249,11 @@ def assert_documented(look: Monitor) -> None:
     """What the pages list is what was scraped, with help and type, and units in the names."""
     seen, help_texts = set(look.get("label/__name__/values")), look.metadata
     pages = documented("metrics.md") | documented("prometheus.md")
-    missing = [name for name in pages if name not in seen and f"{name}_sum" not in seen and not ABSENT.fullmatch(name)]
+    missing = [
+        name for name in pages if name not in seen and f"{name}_bucket" not in seen and not ABSENT.fullmatch(name)
+    ]
     assert missing == []
-    kinds = {"info": ("gauge", "info")} | {kind: (kind,) for kind in ("summary", "counter", "gauge")}
+    kinds = {"info": ("gauge", "info")} | {kind: (kind,) for kind in ("histogram", "counter", "gauge")}
     for name, row in pages.items():
         if not ABSENT.fullmatch(name):
             families = [f for f in (name, name.removesuffix("_total"), name.removesuffix("_info")) if f in help_texts]
@@ -263,7 +265,7 @@ def assert_documented(look: Monitor) -> None:
         unit = row.rsplit(" | ", 2)[1]
         assert UNITS.get(unit, "") in name, name
     ours = {name for name in seen if re.match("towpath_|debezium_|kafka_", name)}
-    known = pages.keys() | {f"{name}_{end}" for name in pages for end in ("sum", "count", "created")}
+    known = pages.keys() | {f"{name}_{end}" for name in pages for end in ("bucket", "sum", "count")}
     assert sorted(name for name in ours if name not in known and not name.endswith("_created")) == []
 
 

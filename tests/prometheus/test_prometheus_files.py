@@ -11,15 +11,19 @@ from pathlib import Path
 import pytest
 
 from tests.prometheus import board, rules
+from towpath.bookkeeping import positions
 from towpath.stack.prometheus import ALERTS, MONITORING, WORKER_RULES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+JAVA = ROOT / "transforms" / "src" / "main" / "java" / "io" / "towpath"
 RUNBOOKS = (DOCS / "runbooks.md").read_text()
 #: Of Prometheus, and the standard metrics of a JVM and of a process.
 FOREIGN = re.compile(r"up|ALERTS|(jvm|process)_\w+")
 METRIC = re.compile(r"\b(?:[a-z]+_[a-z_]+|up|ALERTS)(?=\{)")
 HERE = Path(__file__).parent
+#: What Prometheus adds to the name of a histogram.
+ENDS = ("_bucket", "_sum", "_count")
 
 
 def documented(page: str) -> dict[str, str]:
@@ -57,7 +61,7 @@ def test_every_metric_that_is_asked_for_is_documented() -> None:
     for query in rules.expressions().values():
         names |= set(re.findall(r"\b(?:towpath_\w+|up)\b", query))
     known = documented("metrics.md") | documented("prometheus.md")
-    known |= {f"{name}{end}": row for name, row in known.items() if "summary" in row for end in ("_sum", "_count")}
+    known |= {f"{name}{end}": "" for name, row in known.items() if row.startswith("histogram") for end in ENDS}
     assert len(names) > 40
     assert sorted(name for name in names if name not in known and not FOREIGN.fullmatch(name)) == []
 
@@ -73,14 +77,28 @@ def test_the_metrics_of_workers_are_documented_as_the_rules_have_them() -> None:
     assert [name for name, row in written.items() if (row.startswith("counter")) != name.endswith("_total")] == []
 
 
-@pytest.mark.parametrize("kind", ["source", "sink"])
-def test_each_attribute_of_our_mbeans_has_a_rule_or_is_named_as_one_without(kind: str) -> None:
-    (java,) = (ROOT / "transforms/src/main/java/io/towpath" / kind).rglob(f"{kind.capitalize()}Metrics.java")
-    attributes = re.findall(r"\.add\(\s*\"(\w+)\"", java.read_text())
-    rules_of = re.findall(rf"io\.towpath<type={kind},.*><>(\w+):'", WORKER_RULES.read_text())
+@pytest.mark.parametrize(
+    ("kind", "classes"),
+    [
+        ("source", ["source/progress/SourceMetrics", "connector/RetryCounts"]),
+        ("sink", ["sink/SinkMetrics", "sink/TransactionTimes", "connector/RetryCounts"]),
+    ],
+)
+def test_each_attribute_of_our_mbeans_has_a_rule_or_is_named_as_one_without(kind: str, classes: list[str]) -> None:
+    attributes = re.findall(r"\.add\(\s*\"(\w+)\"", "".join((JAVA / f"{name}.java").read_text() for name in classes))
+    rules_of = re.findall(rf"io\.towpath<type={kind},.*><>(\w+)(?:\(.+\))?:'", WORKER_RULES.read_text())
     (sentence,) = re.findall(r"^.* are there over JMX only\.$", (DOCS / "prometheus.md").read_text(), re.MULTILINE)
     assert len(rules_of) > 10
     assert set(attributes) - set(re.findall(r"`(\w+)`", sentence)) == set(rules_of)
+
+
+def test_causes_of_retries_and_bounds_of_times_are_those_of_the_tasks() -> None:
+    causes = re.findall(r"^    ([A-Z_]+)[,;]$", (JAVA / "net" / "RetryCause.java").read_text(), re.MULTILINE)
+    assert tuple(cause.lower() for cause in causes) == positions.RETRY_CAUSES
+    (bounds,) = re.findall(r"BOUNDS_MS = \{(.+)\};", (JAVA / "sink" / "TransactionTimes.java").read_text())
+    assert tuple(int(ms) for ms in bounds.split(",")) == positions.TRANSACTION_BOUNDS_MS
+    notes = (DOCS / "metrics.md").read_text()
+    assert [cause for cause in positions.RETRY_CAUSES if f"`{cause}`" not in notes] == []
 
 
 def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:

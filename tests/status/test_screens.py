@@ -6,7 +6,7 @@ from pathlib import Path
 
 from connectors.rest import Connector, Task
 from towpath import stack as embedded
-from towpath.bookkeeping.positions import Counts, TaskState
+from towpath.bookkeeping.positions import Counts, TaskState, TransactionTimes
 from towpath.cli import status as status_verb
 from towpath.cli.options import print_tables
 from towpath.cli.stack import _show
@@ -30,6 +30,10 @@ def status(**more):
     numbers = {"lag_records": 0, "apply_seconds": 0.0, "records_per_second": 0.0}
     found = {"name": "shop", "mode": "exactly-once", "state": "running", "snapshot_done": True, "connectors": ()}
     return Status(**found | numbers | more)
+
+
+def state(task, counts, retried_at=None, reason=""):
+    return TaskState(task, counts, retried_at, reason, {}, TransactionTimes({}, 0.0))
 
 
 def shown(capsys, **more):
@@ -59,7 +63,7 @@ def test_ten_thousand_collections_are_a_few_lines(capsys):
 def test_what_was_refused_retried_and_waits(capsys):
     letters = DeadLetters(7, True, (Cause("shop.a", "121", "Document failed validation", 5), Cause("", "", "x", 2)))
     counts = Counts(batches=9, records=9, writes=9, refused=7, retries=3)
-    task = TaskState(1, counts, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "no primary. The full response is {}")
+    task = state(1, counts, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "no primary. The full response is {}")
     waiting = (Waiting("shop-source", 4, "capture lags"),)
     epochs = {("shop.shop.a", n): n + 1 for n in range(4)}
     said = shown(capsys, dead_letters=letters, tasks=(task,), waiting=waiting, epochs=epochs)
@@ -81,7 +85,7 @@ def test_what_was_refused_retried_and_waits(capsys):
 def test_what_the_sink_wrote_is_told_for_all_its_tasks_together(capsys):
     one = Counts(10, 1200, 30, 12, 5, 20, 5, bytes=3_000_000, bytes_out=2_900_000, batch_ms=400)
     other = Counts(10, 4, 2, 10, updates=2, bytes=200_000, batch_ms=100, without_document=1)
-    tasks = tuple(TaskState(task, counts, None, "") for task, counts in enumerate((one, other)))
+    tasks = tuple(state(task, counts) for task, counts in enumerate((one, other)))
     lines = [line.rstrip() for line in shown(capsys, tasks=tasks).splitlines()]
     assert "sink          1,204 records in 32 writes (37.6 a write), 5 inserts, 22 updates, 5 deletes" in lines
     assert " " * 14 + "20 transactions of 60 records and 25 ms on average, 22 waves" in lines
@@ -92,7 +96,7 @@ def test_what_the_sink_wrote_is_told_for_all_its_tasks_together(capsys):
         2_900_000,
         2,
     )
-    nothing_written = (TaskState(0, Counts(batches=1, records=3, refused=3), None, ""),)
+    nothing_written = (state(0, Counts(batches=1, records=3, refused=3)),)
     assert "sink          3 records in 0 writes " in shown(capsys, tasks=nothing_written)
     assert "sink" not in shown(capsys)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any, Self
 
 from bson.int64 import Int64
@@ -25,6 +26,13 @@ from towpath.kafka.topics import Place
 from towpath.mongo.client import Client
 from towpath.pipeline import Pipeline
 
+#: Why a task retried: the labels of `RetryCause.java`.
+RETRY_CAUSES = (
+    *("no_primary", "network", "conflict", "timeout", "snapshot"),
+    *("permission", "resources", "kafka", "other"),
+)
+#: Upper bounds of the buckets in which a task counts its transactions by their time: those of `TransactionTimes.java`.
+TRANSACTION_BOUNDS_MS = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 60_000)
 #: In the failure of a sink that stopped because the log may have lost deletes that it did not apply.
 MISSED_DELETES = "--accept-missed-deletes"
 DATABASE, OFFSETS, TASKS = "towpath", "offsets", "tasks"
@@ -104,6 +112,24 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionTimes:
+    """How long the transactions of a task took, from their start to their commit, as a histogram."""
+
+    within: Mapping[str, int]
+    """A time in seconds, or `+Inf`, → how many took no longer; all are 0 while the plugin does not count them."""
+    sum: float
+    """In seconds."""
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """From a document of `towpath.tasks`, which has each transaction in one bucket."""
+        stored = document.get("transactionTimes") or {}
+        keys = {str(ms / 1000): str(ms) for ms in TRANSACTION_BOUNDS_MS} | {"+Inf": "longer"}
+        counts = accumulate(int(stored.get(key, 0)) for key in keys.values())
+        return cls(dict(zip(keys, counts, strict=True)), int(document.get("transactionUs", 0)) / 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
 class TaskState:
     """One task of the sink. `retried_at` and `reason` describe its last retry."""
 
@@ -111,6 +137,9 @@ class TaskState:
     counts: Counts
     retried_at: datetime | None
     reason: str
+    retries_by_cause: Mapping[str, int]
+    """Every one of `RETRY_CAUSES`; `other` includes what an earlier version of the plugin counted without a cause."""
+    transaction_seconds: TransactionTimes
 
 
 def positions(client: Client, pipeline: Pipeline) -> dict[Place, Applied]:
@@ -127,12 +156,16 @@ def task_states(client: Client, pipeline: Pipeline) -> tuple[TaskState, ...]:
 
 def task_state(document: Mapping[str, Any]) -> TaskState:
     """From a document of `towpath.tasks`."""
-    last = document.get("lastRetry") or {}
+    last, counts = document.get("lastRetry") or {}, Counts.of(document)
+    causes = {cause: int((document.get("retriesBy") or {}).get(cause, 0)) for cause in RETRY_CAUSES}
+    causes["other"] += max(0, counts.retries - sum(causes.values()))
     return TaskState(
         task=int(document["_id"]["task"]),
-        counts=Counts.of(document),
+        counts=counts,
         retried_at=last.get("at"),
         reason=str(last.get("reason") or ""),
+        retries_by_cause=causes,
+        transaction_seconds=TransactionTimes.of(document),
     )
 
 

@@ -14,9 +14,9 @@ from typing import Any, Literal
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
-    SummaryMetricFamily,
 )
 from prometheus_client.registry import Collector
 
@@ -24,9 +24,10 @@ from towpath.monitor.board import ddl_waiting
 from towpath.verification.full_verdict import age
 
 Report = Mapping[str, Any]
-#: Label values, and the number; None where it is not known.
-Sample = tuple[tuple[str, ...], float | None]
-Kind = Literal["gauge", "counter", "summary", "info"]
+#: Label values, and the number; None where it is not known. Of a histogram: an upper bound → how many are within, and
+#: the sum of all.
+Sample = tuple[tuple[str, ...], float | tuple[Mapping[str, int], float] | None]
+Kind = Literal["gauge", "counter", "histogram", "info"]
 
 #: Every value of the label `state`, by metric: exactly one of them is 1.
 PIPELINE_STATES = ("running", "paused", "stopped", "failed", "missing", "starting", "unknown")
@@ -118,10 +119,15 @@ def _operations(report: Report) -> Iterator[Sample]:
 
 
 def _transactions(report: Report) -> Iterator[Sample]:
-    """Count and sum, in turn."""
     for task in report.get("sink_tasks", ()):
-        yield (str(task["task"]),), float(task["batches"])
-        yield (str(task["task"]),), task["batch_ms"] / 1000
+        times = task["transaction_seconds"]
+        if times["within"]["+Inf"]:
+            yield (str(task["task"]),), (times["within"], times["sum"])
+
+
+def _retries(report: Report) -> Iterator[Sample]:
+    for task in report.get("sink_tasks", ()):
+        yield from (((str(task["task"]), cause), float(n)) for cause, n in task["retries_by_cause"].items())
 
 
 def _ddl(report: Report) -> Iterator[Sample]:
@@ -514,9 +520,9 @@ ROWS: tuple[Row, ...] = (
     Row("towpath_sink_fold_ratio", "gauge", "records/write", "Records for each write, since the pipeline began", _fold),
     Row(
         "towpath_sink_transaction_seconds",
-        "summary",
+        "histogram",
         "s",
-        "Transactions of a sink task, and how long they took",
+        "How long the transactions of a sink task took, from their start to their commit",
         _transactions,
         ("task",),
     ),
@@ -548,9 +554,9 @@ ROWS: tuple[Row, ...] = (
         "towpath_sink_retries_total",
         "counter",
         "",
-        "Transactions that a sink task has retried",
-        _task("retries"),
-        ("task",),
+        "Transactions and other steps that a sink task has retried, by the cause of the failure",
+        _retries,
+        ("task", "cause"),
     ),
     Row(
         "towpath_sink_without_document_total",
@@ -661,18 +667,18 @@ def family(row: Row, reports: Iterable[Report]) -> Metric:
     if row.kind == "info":
         metric = InfoMetricFamily(row.name, row.help, labels=("pipeline",))
     else:
-        by_kind = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily, "summary": SummaryMetricFamily}
+        by_kind = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily, "histogram": HistogramMetricFamily}
         metric = by_kind[row.kind](row.name, row.help, labels=names)
     for report in reports:
         if report["state"] == "unknown" and not row.always:
             continue
-        name, samples = report["name"], iter(row.read(report))
-        for labels, value in samples:
+        name = report["name"]
+        for labels, value in row.read(report):
             if row.kind == "info":
                 metric.add_metric((name,), dict(zip(row.labels, labels, strict=True)))
-            elif row.kind == "summary":
-                _, total = next(samples)
-                metric.add_metric((name, *labels), int(value or 0), total)
+            elif isinstance(value, tuple):
+                within, total = value
+                metric.add_metric((name, *labels), list(within.items()), total)
             elif value is not None:
                 metric.add_metric((name, *labels), value)
     return metric  # type: ignore[no-any-return]

@@ -124,7 +124,14 @@ class Status:
 
 def _task(task: TaskState) -> dict[str, Any]:
     retried_at = task.retried_at.isoformat() if task.retried_at else None
-    return {"task": task.task, **asdict(task.counts), "retried_at": retried_at, "reason": task.reason}
+    return {
+        "task": task.task,
+        **asdict(task.counts),
+        "retried_at": retried_at,
+        "reason": task.reason,
+        "retries_by_cause": dict(task.retries_by_cause),
+        "transaction_seconds": asdict(task.transaction_seconds),
+    }
 
 
 def _connector(connector: Connector) -> dict[str, Any]:

@@ -172,6 +172,11 @@ public enum ServerError {
         return Optional.ofNullable(BY_CODE.get(code));
     }
 
+    /** Before a mongod with a full disk ends, it responds with the operating system's message, as an unknown error. */
+    public static boolean isDiskFull(int code, String message) {
+        return code == UnknownError.code && message != null && message.contains("No space left on device");
+    }
+
     public int code() {
         return code;
     }

@@ -142,7 +142,7 @@ final class Barriers implements AutoCloseable {
             if (changes.isMaking()) context.timeout(MAKING_MS);
             return moved;
         } catch (MongoException error) {
-            metrics.retried(Verdict.message(error));
+            metrics.retried(error);
             return Moved.NOTHING;
         } finally {
             nextNewsNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(MAKING_MS);

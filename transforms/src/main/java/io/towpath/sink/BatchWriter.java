@@ -117,7 +117,7 @@ final class BatchWriter {
                 silence.after(error);
                 trouble = error;
             }
-            metrics.retried(Verdict.message(trouble));
+            metrics.retried(trouble);
             if (displacement.drifts(barriers.keySet()).contains(Drift.BEHIND)) return goBack();
             retry.pause("note at the destination that a schema change is reached", trouble);
         }
@@ -152,7 +152,7 @@ final class BatchWriter {
         RuntimeException error = failed.error();
         switch (failed.verdict()) {
             case TRANSIENT -> {
-                metrics.retried(Verdict.message(error));
+                metrics.retried(error);
                 if (!isCommitUnknown(error)) sizes.shrink(stretch.size(), Verdict.isTooLarge(error) ? 1 : SMALL);
                 silence.after(error);
                 retry.pause("write to the destination", error);

@@ -162,13 +162,13 @@ final class Connection implements AutoCloseable {
                     unopened.remove(partition);
                 }
             } catch (Unanswered error) {
-                metrics.retried(Verdict.message(error));
+                metrics.retried(error);
                 retry.pause("take partitions over", error);
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.TRANSIENT)
                     throw new ConnectException(
                             "cannot take partitions over at the destination: " + Verdict.message(error), error);
-                metrics.retried(Verdict.message(error));
+                metrics.retried(error);
                 silence.after(error);
                 retry.pause("take partitions over at the destination", error);
             }

@@ -41,7 +41,7 @@ final class Displacement {
                 throw displaced(fenced);
             } catch (MongoException error) {
                 if (Verdict.of(error) != Verdict.TRANSIENT) throw BatchWriter.hopeless(error);
-                metrics.retried(Verdict.message(error));
+                metrics.retried(error);
                 retry.pause("read the offsets at the destination", error);
             }
         }

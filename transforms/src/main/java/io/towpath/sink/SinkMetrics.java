@@ -1,6 +1,8 @@
 package io.towpath.sink;
 
 import io.towpath.connector.MetricsBean;
+import io.towpath.connector.RetryCounts;
+import io.towpath.net.RetryCause;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -20,7 +22,8 @@ final class SinkMetrics implements AutoCloseable {
     private volatile long waves;
     private volatile long refused;
     private volatile long spliceMisses;
-    private volatile long retries;
+    private final RetryCounts retries = new RetryCounts();
+    private final TransactionTimes times = new TransactionTimes();
     private volatile long schemaChangesWaiting;
     private volatile long schemaChangesRefused;
     private volatile long schemaChangesMade;
@@ -62,7 +65,7 @@ final class SinkMetrics implements AutoCloseable {
                     "Schema changes that the destination refuses, at which partitions of this task stand",
                     () -> schemaChangesRefused)
             .add("SchemaChangesDone", "Schema changes that this task has made", () -> schemaChangesMade)
-            .add("Retries", "Transactions that were retried after a transient error", () -> retries)
+            .add("Retries", "Transactions that were retried after a transient error", retries::total)
             .add("LastRetryAt", "When the last retry was, ms since the epoch; 0 if there was none", () -> lastRetryAt)
             .add("LastRetryReason", "The error before the last retry", () -> lastRetryReason)
             .add("BatchMs", "How long the last batch took, from its handover to its commit", () -> batchMs)
@@ -70,6 +73,7 @@ final class SinkMetrics implements AutoCloseable {
             .add("MeanBatchMs", "The mean over all batches", () -> ratio(totalBatchMs, batches));
 
     SinkMetrics(String connector, String pipeline, int task) {
+        times.addTo(retries.addTo(bean));
         try {
             bean.register("sink", connector, task, "pipeline", pipeline);
         } catch (JMException error) {
@@ -78,19 +82,20 @@ final class SinkMetrics implements AutoCloseable {
         }
     }
 
-    void applied(List<SinkRecord> applied, int newWaves, int newlyRefused, WriteCounts counts) {
+    void applied(List<SinkRecord> applied, int newWaves, int newlyRefused, WriteCounts counts, long ns) {
         bytes += Records.bytes(applied);
         records += applied.size();
         waves += newWaves;
         refused += newlyRefused;
         totals = totals.plus(counts);
         batches++;
+        times.add(ns);
     }
 
-    void retried(String reason) {
-        lastRetryReason = reason;
+    void retried(RuntimeException error) {
+        lastRetryReason = Verdict.message(error);
         lastRetryAt = System.currentTimeMillis();
-        retries++;
+        retries.add(error instanceof Unanswered ? RetryCause.KAFKA : RetryCause.of(error));
     }
 
     void schemaChanges(int waiting, int refused, long made) {
@@ -132,7 +137,9 @@ final class SinkMetrics implements AutoCloseable {
         counters.put("bytesOut", totals.bytes());
         counters.put("batchMs", totalBatchMs);
         counters.put("refused", refused);
-        counters.put("retries", retries);
+        counters.put("retries", retries.total());
+        retries.forEach((cause, count) -> counters.put("retriesBy." + cause.label(), count));
+        times.addTo(counters);
         return counters;
     }
 

@@ -50,9 +50,10 @@ record Transaction(
             int refused = deadLetters.report(records);
             long openNs = System.nanoTime() - began;
             commit();
+            long ns = System.nanoTime() - began;
             offsets.advanced(ends);
             ends.forEach((partition, end) -> deadLetters.passed(partition, end.offset()));
-            metrics.applied(records, waves.size(), refused, counts);
+            metrics.applied(records, waves.size(), refused, counts, ns);
             return new Outcome.Applied(openNs);
         } catch (LogBounds.Broken error) {
             throw error;

@@ -29,7 +29,7 @@ enum Verdict {
         if (refusal.code() == ServerError.DuplicateKey.code()
                 && ON_ID.matcher(refusal.reason()).find())
             return refusal.write().kind() == Write.Kind.INSERT ? PRESENT : TRANSIENT; // two upserts at once
-        if (isDiskFull(refusal.code(), refusal.reason())) return TRANSIENT;
+        if (ServerError.isDiskFull(refusal.code(), refusal.reason())) return TRANSIENT;
         Verdict verdict = of(refusal.code());
         return verdict == UNCLEAR ? REFUSED : verdict;
     }
@@ -43,17 +43,10 @@ enum Verdict {
                 || mongoError.hasErrorLabel(MongoException.UNKNOWN_TRANSACTION_COMMIT_RESULT_LABEL)
                 || mongoError instanceof MongoSocketException
                 || mongoError instanceof MongoSecurityException) return TRANSIENT;
-        if (isDiskFull(mongoError.getCode(), mongoError.getMessage())) return TRANSIENT;
+        if (ServerError.isDiskFull(mongoError.getCode(), mongoError.getMessage())) return TRANSIENT;
         if (mongoError instanceof MongoWriteConcernException concern) return of(concern.getCode());
         if (mongoError.getCode() > 0) return of(mongoError.getCode());
         return TRANSIENT; // the driver's own: no server available, a timeout, an interrupt
-    }
-
-    /** Before a mongod with a full disk ends, it responds with the operating system's message, as an unknown error. */
-    private static boolean isDiskFull(int code, String message) {
-        return code == ServerError.UnknownError.code()
-                && message != null
-                && message.contains("No space left on device");
     }
 
     private static Verdict of(int code) {

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.towpath.net.RetryCause;
 import io.towpath.record.BsonBytes;
 import io.towpath.support.Raw;
 import java.util.List;
@@ -157,6 +158,10 @@ class MongoSinkServerTest extends DestinationTest {
             assertTrue(
                     last > 0 && longest >= last && mean >= last / 2.0 && mean <= longest,
                     "%d %d %f".formatted(last, longest, mean));
+            for (RetryCause cause : RetryCause.values()) assertEquals(0L, metrics.remove("Retries_" + cause.label()));
+            assertEquals(2L, metrics.get("TransactionsWithin_+Inf"));
+            assertTrue((double) metrics.remove("TransactionSeconds") > 0);
+            metrics.keySet().removeIf(name -> name.startsWith("TransactionsWithin_"));
             assertEquals(Map.of(), metrics);
         }
         BsonDocument facts = server.tasks().find().first();
@@ -165,6 +170,12 @@ class MongoSinkServerTest extends DestinationTest {
                 Stream.of("batches", "records", "writes", "waves", "inserts", "updates", "deletes", "withoutDocument")
                         .map(name -> facts.getInt64(name).getValue())
                         .toList());
+        assertEquals(
+                2,
+                facts.getDocument("transactionTimes").values().stream()
+                        .mapToLong(count -> count.asInt64().getValue())
+                        .sum());
+        assertTrue(facts.getInt64("transactionUs").getValue() > 0);
         assertTrue(facts.getInt64("batchMs").getValue() > 0
                 && facts.getInt64("bytesOut").getValue() > 0);
         assertTrue(

@@ -152,6 +152,7 @@ class RetriedServerTest extends DestinationTest {
             assertTrue(later.getMessage().startsWith("cannot write to the destination for "), later::getMessage);
             assertEquals(5_000, sink.context.timeoutMs);
             assertTrue((long) sink.metrics().get("Retries") > 1);
+            assertEquals(sink.metrics().get("Retries"), sink.metrics().get("Retries_permission"));
 
             server.fail("off", "");
             sink.put(0, NOT_REPEATABLE);

@@ -1,5 +1,6 @@
 package io.towpath.source.copy;
 
+import io.towpath.net.RetryCause;
 import io.towpath.source.progress.Page;
 import io.towpath.source.progress.RangePlan;
 import java.util.concurrent.BlockingQueue;
@@ -28,10 +29,10 @@ final class CopySteps {
     }
 
     /** A read failed with a transient error and is retried. */
-    record Retried(String namespace, int range, String reason) implements Step {}
+    record Retried(String namespace, int range, RetryCause cause, String reason) implements Step {}
 
     /** The record ids of a collection's plan are of no use any more: its copy has to begin anew. */
-    record Outdated(String namespace, String reason) implements Step {}
+    record Outdated(String namespace, RetryCause cause, String reason) implements Step {}
 
     /** A read failed permanently. */
     record Failed(String namespace, Throwable cause) implements Step {}

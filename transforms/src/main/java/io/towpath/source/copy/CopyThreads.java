@@ -2,6 +2,7 @@ package io.towpath.source.copy;
 
 import com.mongodb.MongoException;
 import io.towpath.net.ReadFault;
+import io.towpath.net.RetryCause;
 import io.towpath.source.progress.Page;
 import io.towpath.source.progress.RangePlan;
 import java.time.Duration;
@@ -130,14 +131,15 @@ final class CopyThreads implements AutoCloseable {
                     patience = new Patience();
                 }
             } catch (OutdatedPlanException outdated) {
-                steps.put(new CopySteps.Outdated(rest.namespace(), outdated.getMessage()));
+                steps.put(new CopySteps.Outdated(rest.namespace(), RetryCause.OTHER, outdated.getMessage()));
                 return;
             } catch (MongoException error) {
                 if (ReadFault.isInterrupt(error)) throw new InterruptedException();
-                steps.put(new CopySteps.Retried(rest.namespace(), rest.index(), ReadFault.message(error)));
+                RetryCause cause = RetryCause.of(error);
+                steps.put(new CopySteps.Retried(rest.namespace(), rest.index(), cause, ReadFault.message(error)));
                 if (ReadFault.isAboutTime(error)) natural.timeIsGone(rest.namespace());
                 if (rest.plan().recordIds().isPresent() && patience.isOver() && ReadFault.isTransient(error)) {
-                    steps.put(new CopySteps.Outdated(rest.namespace(), ReadFault.message(error)));
+                    steps.put(new CopySteps.Outdated(rest.namespace(), cause, ReadFault.message(error)));
                     return;
                 }
                 patience.afterFault(error);

@@ -108,11 +108,11 @@ public final class InitialCopy implements Phase {
             records.add(ledger.plan(planned.namespace(), planned.plan()));
         } else if (step instanceof CopySteps.Retried retried) {
             ledger.rows().range(retried.namespace(), retried.range()).retried(retried.reason());
-            progress.metrics().retried(retried.namespace() + ": " + retried.reason());
+            progress.metrics().retried(retried.cause(), retried.namespace() + ": " + retried.reason());
             records.add(ledger.rangeRecord(retried.namespace(), retried.range()));
         } else if (step instanceof CopySteps.Outdated outdated) {
             LOGGER.warn("the copy of {} begins anew: {}", outdated.namespace(), outdated.reason());
-            progress.metrics().retried(outdated.namespace() + ": " + outdated.reason());
+            progress.metrics().retried(outdated.cause(), outdated.namespace() + ": " + outdated.reason());
             records.addAll(ledger.copyAnew(outdated.namespace()));
             over = true; // the task begins another one, whose threads know nothing of the former plan
         } else if (step instanceof CopySteps.Failed failed) {

@@ -5,6 +5,7 @@ import io.towpath.connector.Closing;
 import io.towpath.debezium.ResumePoint;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.net.ReadFault;
+import io.towpath.net.RetryCause;
 import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.SchemaChange;
@@ -193,9 +194,9 @@ public final class SchemaChanges implements AutoCloseable {
             else if (!ReadFault.isTransient(error))
                 throw new ConnectException(
                         "schema changes cannot be read at the source: " + ReadFault.message(error), error);
-            pause(ReadFault.message(error));
+            pause(RetryCause.of(error), ReadFault.message(error));
         } catch (RetriableException error) {
-            pause(error.getMessage());
+            pause(RetryCause.KAFKA, error.getMessage());
         }
         return Optional.empty();
     }
@@ -204,8 +205,8 @@ public final class SchemaChanges implements AutoCloseable {
         return ServerError.of(error.getCode()).filter(ResumePoint::isLoss).isPresent();
     }
 
-    private void pause(String reason) throws InterruptedException {
-        progress.metrics().retried("schema changes: " + reason);
+    private void pause(RetryCause cause, String reason) throws InterruptedException {
+        progress.metrics().retried(cause, "schema changes: " + reason);
         LOGGER.warn("schema changes have to wait: {}", reason);
         Thread.sleep(PAUSE_MS);
     }

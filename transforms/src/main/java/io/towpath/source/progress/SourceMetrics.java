@@ -1,6 +1,8 @@
 package io.towpath.source.progress;
 
 import io.towpath.connector.MetricsBean;
+import io.towpath.connector.RetryCounts;
+import io.towpath.net.RetryCause;
 import java.util.concurrent.atomic.AtomicLong;
 import javax.management.JMException;
 import org.slf4j.Logger;
@@ -16,7 +18,7 @@ public final class SourceMetrics implements AutoCloseable {
     private final AtomicLong dropped = new AtomicLong();
     private final AtomicLong reread = new AtomicLong();
     private final AtomicLong oversized = new AtomicLong();
-    private final AtomicLong retries = new AtomicLong();
+    private final RetryCounts retries = new RetryCounts();
     private final AtomicLong splices = new AtomicLong();
     private final AtomicLong spliceBytesSaved = new AtomicLong();
     private volatile long spliceCacheBytes;
@@ -33,7 +35,7 @@ public final class SourceMetrics implements AutoCloseable {
             .add("Events", "Records of changes, from the stream", events::get)
             .add("DroppedEvents", "Events that a copied row already held", dropped::get)
             .add("ReadAgain", "Documents re-read on request, including those that were gone", reread::get)
-            .add("Retries", "Reads that were retried after a transient error", retries::get)
+            .add("Retries", "Reads that were retried after a transient error", retries::total)
             .add("LastRetry", "The last such error; empty if there was none", () -> lastRetry)
             .add("WaitsFor", "What the copy waits for in other tasks; empty: nothing", () -> waitsFor)
             .add(
@@ -59,6 +61,7 @@ public final class SourceMetrics implements AutoCloseable {
             .add("SpliceCacheDropped", "Arrays that there was no room to remember", () -> spliceCacheDropped);
 
     public SourceMetrics(String connector, String pipeline, String prefix, CopyShare share) {
+        retries.addTo(bean);
         try {
             bean.register("source", connector, share.task(), "pipeline", pipeline, "prefix", prefix);
         } catch (JMException error) {
@@ -83,8 +86,8 @@ public final class SourceMetrics implements AutoCloseable {
         reread.addAndGet(count);
     }
 
-    public void retried(String reason) {
-        retries.incrementAndGet();
+    public void retried(RetryCause cause, String reason) {
+        retries.add(cause);
         lastRetry = reason;
     }
 

@@ -4,6 +4,7 @@ import com.mongodb.MongoException;
 import com.mongodb.client.ClientSession;
 import io.towpath.debezium.OversizedEvent;
 import io.towpath.net.ReadFault;
+import io.towpath.net.RetryCause;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.DriverKey;
 import io.towpath.source.copy.Rows;
@@ -47,7 +48,7 @@ public record OversizedRead(Progress progress, SnapshotReads reads) {
 
     private Optional<List<SourceRecord>> retry(MongoException error) {
         if (!ReadFault.isTransient(error)) throw error;
-        progress.metrics().retried(ReadFault.message(error));
+        progress.metrics().retried(RetryCause.of(error), ReadFault.message(error));
         LOGGER.warn("a document cannot be read in place of an event yet: {}", ReadFault.message(error));
         return Optional.empty();
     }

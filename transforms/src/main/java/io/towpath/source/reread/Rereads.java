@@ -2,6 +2,7 @@ package io.towpath.source.reread;
 
 import com.mongodb.MongoException;
 import io.towpath.net.ReadFault;
+import io.towpath.net.RetryCause;
 import io.towpath.record.ClusterTime;
 import io.towpath.source.copy.AddedCopy;
 import io.towpath.source.copy.SnapshotReads;
@@ -103,7 +104,7 @@ public final class Rereads implements AutoCloseable {
                 ? "the source does not hold its state of %s: capture lags behind by more than the source's minSnapshotHistoryWindowInSeconds, or a collection or its indexes changed since"
                         .formatted(new ClusterTime(time.seconds(), 0))
                 : ReadFault.message(error);
-        progress.metrics().retried(reason);
+        progress.metrics().retried(RetryCause.of(error), reason);
         LOGGER.warn("re-reads have to wait: {}", reason);
         position = new Position(position.next(), position.index(), reason);
         return List.of(offsetRecord("requests wait: " + reason));
