@@ -8,14 +8,16 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
 from pymongo import MongoClient
-from rich.console import Group
+from rich.console import Console, Group
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from connectors.control import wait_running
 from towpath import barrier
@@ -116,8 +118,31 @@ def _deploy(session: Session) -> None:
     wait_running(session.connect, session.pipeline, timeout=120)
 
 
+@contextmanager
+def progress_line() -> Iterator[Callable[[str, str], None]]:
+    """Shows how far something is, and its figures: in one line of a terminal; elsewhere, a line when it is further."""
+    console, before = Console(stderr=True), ""
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda progress, figures: live.update(Text(f"    {progress}; {figures}"), refresh=True)
+        return
+
+    def show(progress: str, figures: str) -> None:
+        nonlocal before
+        if progress != before:
+            say(f"    {progress}; {figures}")
+        before = progress
+
+    yield show
+
+
 def _watch(session: Session, seconds: float) -> None:
-    """Print a line each second: progress of the copy, then lag, until `seconds` after the copy is done."""
+    """Show the progress of the copy, and the lag, until `seconds` after the copy is done."""
+    with progress_line() as show:
+        _show_progress(session, seconds, show)
+
+
+def _show_progress(session: Session, seconds: float, show: Callable[[str, str], None]) -> None:
     done_at: float | None = None
     while done_at is None or time.monotonic() < done_at + seconds:
         status = read_status(session.pipeline, session.connect, session.topics)
@@ -129,7 +154,7 @@ def _watch(session: Session, seconds: float) -> None:
         progress = ", ".join(f"{c.namespace} {c.documents:,} of {c.of:,}" for c in status.snapshot if c.documents)
         copy = "initial copy done" if status.snapshot_done else f"initial copy: {progress or 'starting'}"
         lag = f"lag {status.lag_records or 0:,} records, {status.lag_seconds:.1f} s"
-        say(f"    {copy}; {lag}; {status.records_per_second:,.0f} records/s")
+        show(copy, f"{lag}; {status.records_per_second:,.0f} records/s")
         time.sleep(1)
 
 
