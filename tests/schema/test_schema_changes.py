@@ -30,6 +30,9 @@ from tests.support.mongod import MongodSizes
 from tests.support.pipeline import TOWPATH, Pipeline, Settings, towpath
 from tests.support.started import started
 from towpath import stack as embedded
+from towpath.bookkeeping.schema_changes import latest
+from towpath.config.loading import read
+from towpath.mongo.client import connected
 from towpath.session import opened
 
 pytestmark = pytest.mark.servers
@@ -373,6 +376,17 @@ def test_a_point_in_time_has_the_schema_of_that_time_and_the_new_topic_alone_reb
 
 
 @pytest.mark.long
+def test_a_description_that_was_refused_is_shown_and_others_are_not(make_pipeline: MakePipeline) -> None:
+    pipeline = make_pipeline(Settings())
+    stored, config = pipeline.destination_client["towpath"]["schema_changes"], read(pipeline.write())
+    for number, (state, is_snapshot) in enumerate([("done", True), ("skipped", True), ("done", False)]):
+        change = {"ddl": "create", "ns": f"{pipeline.name}.a", "snapshot": is_snapshot}
+        mark = {"pipeline": pipeline.name, "id": str(number)}
+        stored.insert_one({"_id": mark, "t": "1:1", "change": change, "state": state, "ended": number})
+    with connected(config.destination_uri, "destination") as client:
+        assert [change.id for change in latest(client, config, 5)] == ["2", "1"]
+
+
 def test_the_build_of_an_index_on_a_million_documents_holds_up_no_other_collection(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(ddl())
     built, other = pipeline.source("built"), pipeline.source("other")

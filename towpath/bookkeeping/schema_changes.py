@@ -95,8 +95,9 @@ def open_changes(client: Client, pipeline: Pipeline) -> tuple[SchemaChange, ...]
 
 
 def latest(client: Client, pipeline: Pipeline, count: int) -> tuple[SchemaChange, ...]:
-    """The changes that ended last, the last one first, without descriptions of what existed before."""
-    shown = {"change.snapshot": {"$ne": True}, "change.ddl": {"$ne": "complete"}}
+    """The changes that ended last, the last one first; of the descriptions of what existed before, those skipped."""
+    told = [{"change.snapshot": {"$ne": True}}, {"state": "skipped"}]
+    shown = {"$or": told, "change.ddl": {"$ne": "complete"}}
     found = _collection(client).find({**_of(pipeline, _OVER), **shown})
     return tuple(map(SchemaChange.of, found.sort("ended", -1).limit(count)))
 

@@ -435,6 +435,29 @@ class SchemaChangesServerTest extends DestinationTest {
     }
 
     @Test
+    void aRefusedChangeThatIsTriedAgainRunsAndIsNotSkippedMeanwhile() {
+        server.requireTestCommands();
+        start();
+        source.create("a", "{}");
+        drain();
+        destination.getCollection("a").createIndex(BsonDocument.parse("{z: 1}"), new IndexOptions().name("x"));
+        source.createIndex("a", "{key: {x: 1}, name: 'x'}");
+        String index = source.lastId;
+        until("refused", () -> isIn(index, "refused"));
+        destination.getCollection("a").dropIndex("x");
+        server.fail(
+                "{times: 1}",
+                "appName: 'sink', failCommands: ['createIndexes'], blockConnection: true, blockTimeMS: 3000");
+        decide(index, "apply");
+        until("running", () -> isIn(index, "running"));
+        assertFalse(state(index).containsKey("reason"));
+        decide(index, "skip");
+        drain();
+        assertTrue(isIn(index, "done"));
+        assertSame();
+    }
+
+    @Test
     void aCollectionThatExistsWithOtherOptionsIsRefusedAndMayBeSkipped() {
         start();
         destination.createCollection(

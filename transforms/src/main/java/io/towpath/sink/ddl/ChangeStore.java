@@ -4,6 +4,7 @@ import static com.mongodb.client.model.Filters.and;
 import static com.mongodb.client.model.Filters.eq;
 import static com.mongodb.client.model.Filters.exists;
 import static com.mongodb.client.model.Filters.in;
+import static com.mongodb.client.model.Filters.ne;
 
 import com.mongodb.ReadPreference;
 import com.mongodb.WriteConcern;
@@ -109,14 +110,22 @@ final class ChangeStore {
         collection.updateOne(eq("_id", id(barrier.change().id())), update, new UpdateOptions().upsert(true));
     }
 
-    /** The change has not been begun, and is now. Returns false when another task was faster. */
+    /**
+     * The change is being made from now on, and is no longer left out. Returns false when it is to be, or when it is in another state than
+     * this one.
+     *
+     * @param met what it met, when it is begun for the first time; else null
+     */
     boolean begin(String change, State from, Noted met) {
-        State to = from == State.REFUSED ? State.REFUSED : State.RUNNING;
-        BsonDocument set = new BsonDocument(STATE, new BsonString(to.text()))
-                .append(BEGAN, now())
-                .append(UUID, met.from() == null ? BsonNull.VALUE : met.from())
-                .append(TARGET, met.to() == null ? BsonNull.VALUE : met.to());
-        return update(and(filter(change, Set.of(from)), exists(BEGAN, false)), new BsonDocument("$set", set));
+        BsonDocument set = new BsonDocument(STATE, new BsonString(State.RUNNING.text()));
+        if (met != null)
+            set.append(BEGAN, now())
+                    .append(UUID, met.from() == null ? BsonNull.VALUE : met.from())
+                    .append(TARGET, met.to() == null ? BsonNull.VALUE : met.to());
+        Bson undecided = and(filter(change, Set.of(from)), exists(BEGAN, met == null), ne("decision", "skip"));
+        return update(
+                undecided,
+                new BsonDocument("$set", set).append("$unset", new BsonDocument(REASON, new BsonString(""))));
     }
 
     /** Moves a change on from one of these states. Returns false when it is in another. */

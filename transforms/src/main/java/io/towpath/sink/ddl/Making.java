@@ -132,8 +132,9 @@ final class Making {
         }
         if (plan instanceof Plan.Refused refused) return refuse(refused.reason(), refused.mend());
         List<Command> commands = ((Plan.Commands) plan).commands();
-        if (!commands.isEmpty() && progress.noted() == null) {
-            Noted met = new Noted(uuid(present), uuid(target));
+        boolean isBegun = progress.noted() != null && progress.state() == State.RUNNING;
+        if (!commands.isEmpty() && !isBegun) {
+            Noted met = progress.noted() == null ? new Noted(uuid(present), uuid(target)) : null;
             if (!store.begin(change.id(), progress.state(), met)) return Outcome.AGAIN;
         }
         for (Command command : commands) {
