@@ -14,7 +14,11 @@ COPY connectors /source/connectors
 COPY towpath /source/towpath
 COPY transforms /source/transforms
 COPY verifier /source/verifier
-RUN /opt/towpath/bin/pip install --no-cache-dir /source
+COPY release /source/release
+# a release's list of exact versions, if it is put there (docs/releasing.md); else what pyproject.toml does not pin floats
+RUN list=/source/release/constraints.txt \
+ && [ -e $list ] || list=/dev/null \
+ && /opt/towpath/bin/pip install --no-cache-dir --constraint $list /source
 
 FROM ${PYTHON_IMAGE} AS plugin
 # the folder is missing in slim images, and the JDK's package needs it

@@ -352,6 +352,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     code("towpath/log/dead_letters.py:NEWEST", "docs/metrics.md: the newest 1,000 dead letters"),
     known("an example", "docs/metrics.md: 99 % of them"),
+    known("what pip installs, without byte code", "docs/releasing.md: They take 1.4 MB of 49 MB"),
     computed(
         "towpath/bookkeeping/positions.py:TRANSACTION_BOUNDS_MS",
         lambda: tuple(ms * MS for ms in TRANSACTION_BOUNDS_MS),

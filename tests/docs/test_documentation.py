@@ -46,6 +46,12 @@ def test_pages_name_no_option_that_is_not_there(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_name_no_extra_that_is_not_there(page):
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(re.findall(r"towpath\[(\w+)\]", page.read_text())) <= extras.keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_files_on_pages_have_the_options_that_there_are(page):
     files = [tomllib.loads(textwrap.dedent(text)) for _, text in FILE.findall(page.read_text())]
     for file in files:
