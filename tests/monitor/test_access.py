@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -38,7 +39,7 @@ from towpath.cli.init import write_pipeline_file
 from towpath.errors import TowpathError
 from towpath.monitor import connections, server
 from towpath.monitor.access import LONGEST_BODY
-from towpath.monitor.board import Board
+from towpath.monitor.board import Board, Shown
 from towpath.monitor.commands import COMMANDS, Commands
 from towpath.monitor.server import Settings, access_of, served
 from towpath.monitor.updates import MOST_CLIENTS
@@ -118,6 +119,21 @@ def test_the_description_names_each_address_and_command_of_the_api(tmp_path: Pat
     assert routes == {path: {method.upper() for method in methods} for path, methods in api.API["paths"].items()}
     (_, command) = api.API["paths"]["/api/v1/pipelines/{name}/{command}"]["post"]["parameters"]
     assert command["schema"]["enum"] == list(COMMANDS)
+
+
+def test_a_pipeline_is_ready_that_runs_and_does_not_lag_and_was_looked_at_lately() -> None:
+    board, listening = Board(), Listening("127.0.0.1:0")
+    shown = server._Server(board, access_of(listening), Settings(listening, 60), Commands(board))
+    good = {"state": "running", "at": time.time(), "lag": {"seconds": 60.0}}
+
+    def ready(**other: Any) -> bool:
+        return shown._is_ready(Shown(good | other, lambda: None))
+
+    assert ready()
+    assert [ready(lag={"seconds": lag}) for lag in (0.0, 60.1, None)] == [True, False, False]
+    assert not ready(state="paused")
+    assert not ready(at=None)
+    assert not ready(at=time.time() - 31)
 
 
 def test_at_the_loopback_everybody_reads_and_nobody_commands(open_client: httpx.Client) -> None:

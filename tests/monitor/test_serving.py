@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -182,6 +182,25 @@ def test_several_pipelines_are_shown_that_nobody_supervises(pipeline: Pipeline, 
         api.refuse(whole, "Pipeline")
         assert whole["supervisor"] is None
         assert any("is running" in event["words"] for event in whole["events"])
+        commands_take_effect(monitor.client, pipeline, lambda: states()[pipeline.name])
+
+
+def commands_take_effect(client: httpx.Client, pipeline: Pipeline, state: Callable[[], str]) -> None:
+    """Pause and resume; and restart, after the sink has failed at a view in place of its collection."""
+    path, destination = f"/api/v1/pipelines/{pipeline.name}", pipeline.destination_client[pipeline.name]
+    command(client, path, "pause", "paused")
+    until("paused pipeline", lambda: state() == "paused")
+    pipeline.source("a").insert_one({"_id": 2})
+    command(client, path, "resume", "running")
+    until("running pipeline", lambda: state() == "running")
+    until("document that was inserted in the pause", lambda: destination["a"].count_documents({}) == 2)
+    destination.drop_collection("a")
+    destination.create_collection("a", viewOn="b", pipeline=[])
+    pipeline.source("a").insert_one({"_id": 3})
+    until("failed pipeline", lambda: state() == "failed")
+    destination.drop_collection("a")
+    command(client, path, "restart", "running")
+    until("document that could not be written", lambda: destination["a"].find_one({"_id": 3}))
 
 
 @pytest.mark.servers
