@@ -20,12 +20,12 @@ record ArraySplice(Splice splice, int start, int end) {
      * Empty when no splice is much smaller than the array.
      *
      * @param field of the update, with the array as it is now
+     * @param before how many elements it had
+     * @param changed how it became what it is
      */
     static Optional<ArraySplice> of(
-            byte[] value, BsonElements field, String path, ElementHashes before, ElementHashes now) {
-        Optional<List<ArrayDiff.Stretch>> stretches = ArrayDiff.between(before, now);
-        if (stretches.isEmpty()) return Optional.empty();
-        Splice splice = new Splice(path, before.length(), edits(value, field.valueStart(), stretches.get()));
+            byte[] value, BsonElements field, String path, int before, List<ArrayDiff.Stretch> changed) {
+        Splice splice = new Splice(path, before, edits(value, field.valueStart(), changed));
         BasicOutputBuffer out = new BasicOutputBuffer();
         splice.writeTo(out);
         boolean isSmaller = out.getPosition() <= LARGEST * (field.valueEnd() - field.valueStart());

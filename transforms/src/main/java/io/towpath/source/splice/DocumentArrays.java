@@ -82,20 +82,27 @@ final class DocumentArrays {
                     || relation == PathRelation.WITHIN && putElement(array, value, field);
             if (!isFollowed) arrays.remove(index);
         }
-        if (!UpdateParts.isArrayOf(LEAST_BYTES, field) || !update.isApart(field)) return Optional.empty();
-        Optional<Remembered> now = remember(value, field, before);
-        now.ifPresent(arrays::add);
-        return before.isPresent() && now.isPresent()
-                ? ArraySplice.of(value, field, now.get().path.text(), before.get().elements, now.get().elements)
-                : Optional.empty();
+        boolean isArray = UpdateParts.isArrayOf(LEAST_BYTES, field) && update.isApart(field);
+        return isArray ? remember(value, field, before) : Optional.empty();
     }
 
-    private Optional<Remembered> remember(byte[] value, BsonElements field, Optional<Remembered> before) {
+    /** Returns what makes the array before the one that is set now. */
+    private Optional<ArraySplice> remember(byte[] value, BsonElements field, Optional<Remembered> before) {
         int expected = before.map(array -> array.elements.length() + 1).orElse(FIRST_CAPACITY);
-        return before.map(Remembered::path).or(() -> ArrayPath.of(value, field)).flatMap(path -> hasher.array(
-                        value, field.valueStart(), expected)
-                .filter(elements -> elements.length() >= LEAST_ELEMENTS)
-                .map(elements -> new Remembered(path, elements)));
+        Optional<ElementHashes> now = hasher.array(value, field.valueStart(), expected)
+                .filter(elements -> elements.length() >= LEAST_ELEMENTS);
+        if (now.isEmpty()) return Optional.empty();
+        Optional<List<ArrayDiff.Stretch>> changed =
+                before.flatMap(array -> ArrayDiff.between(array.elements, now.get()));
+        // what is remembered has plain names
+        boolean isPlain = changed.map(stretches -> ElementHasher.hasPlainNames(value, field.valueStart(), stretches))
+                .orElseGet(() -> ElementHasher.hasPlainNames(value, field));
+        if (!isPlain) return Optional.empty();
+        before.map(Remembered::path)
+                .or(() -> ArrayPath.of(value, field))
+                .ifPresent(path -> arrays.add(new Remembered(path, now.get())));
+        return changed.flatMap(stretches -> ArraySplice.of(
+                value, field, before.get().path.text(), before.get().elements.length(), stretches));
     }
 
     /** Each returns false when it is not known what the array is then. */

@@ -5,8 +5,9 @@ import java.nio.ByteBuffer;
 import java.security.DigestException;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
-import java.util.BitSet;
+import java.util.Arrays;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Optional;
 import java.util.Set;
 
@@ -16,8 +17,8 @@ import java.util.Set;
  */
 final class ElementHasher {
     private static final int BYTES = 32;
-    /** Hashes of names, so that few objects with different names have two of the same; a power of two. */
-    private static final int NAME_HASHES = 1_024;
+    /** Up to so many names of an object are compared one by one. */
+    private static final int FEW_NAMES = 32;
 
     private final MessageDigest digest;
     private final byte[] result = new byte[BYTES];
@@ -32,9 +33,8 @@ final class ElementHasher {
     }
 
     /**
-     * The hashes of an array; empty when the elements of it, or of an array within it, are not named 0, 1, 2, …: the server names them so
-     * where it puts an array together from parts of another. Empty also when an object in it has a name twice, at which mongod (6.0.5) aborts
-     * when it does that.
+     * The hashes of an array; empty when its elements are not named 0, 1, 2, …: the server names them so where it puts an array together from
+     * parts of another.
      *
      * @param expected about how many elements it has
      */
@@ -42,11 +42,25 @@ final class ElementHasher {
         ElementHashes hashes = new ElementHashes(expected);
         BsonElements elements = new BsonElements(bytes, start);
         while (elements.next()) {
-            if (!isNamed(hashes.length(), bytes, elements) || !hasPlainNames(bytes, elements)) return Optional.empty();
+            if (!isNamed(hashes.length(), bytes, elements)) return Optional.empty();
             hash(bytes, elements);
             hashes.append(halves.getLong(0), halves.getLong(Long.BYTES));
         }
         return Optional.of(hashes.trimmed());
+    }
+
+    /** Whether the elements that an array has in these stretches have plain names, as {@link #hasPlainNames(byte[], BsonElements)}. */
+    static boolean hasPlainNames(byte[] bytes, int array, List<ArrayDiff.Stretch> stretches) {
+        BsonElements elements = new BsonElements(bytes, array);
+        int passed = 0;
+        for (ArrayDiff.Stretch stretch : stretches) {
+            for (; passed < stretch.from(); passed++) elements.next();
+            for (; passed < stretch.from() + stretch.inserted(); passed++) {
+                elements.next();
+                if (!hasPlainNames(bytes, elements)) return false;
+            }
+        }
+        return true;
     }
 
     private static boolean isNamed(int index, byte[] bytes, BsonElements element) {
@@ -60,23 +74,45 @@ final class ElementHasher {
         return at < element.nameStart();
     }
 
-    /** Whether all arrays in a value are named so, and no object in it has a name twice. */
+    /**
+     * Whether the elements of all arrays in a value are named 0, 1, 2, …, and no object in it has a name twice, at which mongod (6.0.5) aborts
+     * when it puts an array together from parts of another.
+     */
     static boolean hasPlainNames(byte[] bytes, BsonElements value) {
         boolean isArray = value.type() == BsonElements.ARRAY;
         if (!isArray && value.type() != BsonElements.DOCUMENT) return true;
-        BitSet seen = new BitSet(NAME_HASHES);
+        long seen = 0; // a bit for each hash of a name
         boolean mayRepeat = false;
         BsonElements elements = new BsonElements(bytes, value.valueStart());
         for (int index = 0; elements.next(); index++) {
             if (isArray && !isNamed(index, bytes, elements) || !hasPlainNames(bytes, elements)) return false;
             if (isArray) continue;
-            int hash = 0;
-            for (int at = elements.nameStart(); bytes[at] != 0; at++) hash = 31 * hash + bytes[at];
-            hash &= NAME_HASHES - 1;
-            mayRepeat |= seen.get(hash);
-            seen.set(hash);
+            long bit = 1L << nameHash(bytes, elements);
+            if ((seen & bit) != 0) {
+                if (index >= FEW_NAMES) mayRepeat = true;
+                else if (isRepeated(bytes, value.valueStart(), elements)) return false;
+            }
+            seen |= bit;
         }
         return !mayRepeat || areDifferent(bytes, value.valueStart());
+    }
+
+    /** Its lower six bits count: a shift ignores the others. */
+    private static int nameHash(byte[] bytes, BsonElements field) {
+        int first = field.nameStart();
+        int length = field.valueStart() - 1 - first;
+        return 31 * (31 * length + bytes[first]) + bytes[first + Math.max(length - 1, 0)];
+    }
+
+    /** Whether a field of an object before this one has its name. */
+    private static boolean isRepeated(byte[] bytes, int object, BsonElements field) {
+        BsonElements earlier = new BsonElements(bytes, object);
+        while (earlier.next() && earlier.nameStart() < field.nameStart()) {
+            if (Arrays.equals(
+                    bytes, earlier.nameStart(), earlier.valueStart(), bytes, field.nameStart(), field.valueStart()))
+                return true;
+        }
+        return false;
     }
 
     private static boolean areDifferent(byte[] bytes, int object) {

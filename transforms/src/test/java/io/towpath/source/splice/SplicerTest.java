@@ -212,6 +212,28 @@ class SplicerTest {
         }
     }
 
+    /** Names that look alike, the empty one, and more than are compared one by one. */
+    @Test
+    void onlyEqualNamesAreTheSame() {
+        byte[] pad = Raw.string("0", "x".repeat(3_000));
+        byte[][] many = new byte[100][];
+        for (int index = 0; index < many.length; index++) many[index] = Raw.int32("n%dn".formatted(index), 1);
+        byte[][] last = many.clone();
+        last[99] = Raw.string("n40n", "of another type");
+        byte[][] early = many.clone();
+        early[20] = Raw.int32("n3n", 1);
+        List<byte[]> different = List.of(
+                Raw.embedded("1", Raw.int32("abc", 1), Raw.int32("adc", 1), Raw.int32("", 1), Raw.int32("a", 1)),
+                Raw.embedded("1", many));
+        List<byte[]> twice = List.of(
+                Raw.embedded("1", Raw.int32("", 1), Raw.string("", "of another type")),
+                Raw.embedded("1", early),
+                Raw.embedded("1", last));
+        byte[] once = Raw.embedded("1", Raw.int32("a", 1));
+        for (byte[] element : different) assertTrue(isSpliced(Raw.array("l", pad, once), Raw.array("l", pad, element)));
+        for (byte[] element : twice) assertFalse(isSpliced(Raw.array("l", pad, once), Raw.array("l", pad, element)));
+    }
+
     /** Whether the last of these, each set by an update of its own, is a splice. */
     private boolean isSpliced(byte[]... fields) {
         boolean isSpliced = false;
