@@ -2,7 +2,6 @@ package io.towpath.debezium;
 
 import com.mongodb.MongoException;
 import io.debezium.DebeziumException;
-import io.debezium.connector.mongodb.MongoDbConnectorTask;
 import io.towpath.net.PemFiles;
 import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
@@ -40,7 +39,7 @@ public final class DebeziumStream implements AutoCloseable {
     /** Resume tokens of events that are too large, with their times. */
     private final Map<String, ClusterTime> oversized = new TreeMap<>();
 
-    private MongoDbConnectorTask task;
+    private DebeziumTask task;
     private QueuedBytes queue;
     private int attempts;
 
@@ -94,7 +93,7 @@ public final class DebeziumStream implements AutoCloseable {
             settings.put("cursor.pipeline.order", "user_first"); // Debezium's filter puts whole events together
         }
         queue = QueuedBytes.insteadOf(settings);
-        task = new MongoDbConnectorTask();
+        task = new DebeziumTask();
         task.initialize(context);
         task.start(settings);
     }
