@@ -31,14 +31,22 @@ from towpath.session import Session
 _PAUSE_S = 0.1
 
 
-def wait(pipeline: Pipeline, connect: Connect, topics: Topics, timeout: float, say: Callable[[str], None]) -> None:
+def wait(
+    pipeline: Pipeline,
+    connect: Connect,
+    topics: Topics,
+    timeout: float,
+    say: Callable[[str], None],
+    target: ClusterTime | None = None,
+) -> None:
     """Return once all that the source acknowledged before the call is at the destination.
 
-    `timeout` is in seconds. Raises `NotYet` with the last state when it expires, and `TowpathError` with the reason as
+    `timeout` is in seconds. With a `target`, which `source_time` returned, it waits for what was acknowledged before
+    that call instead. Raises `NotYet` with the last state when the time is over, and `TowpathError` with the reason as
     soon as a connector has failed. `say` receives a message at the start of each step.
     """
     waiting = _waiting(pipeline, connect, timeout, say)
-    target = _source_time(pipeline)
+    target = target or source_time(pipeline)
     requests_end = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
     _wait_captured(pipeline, waiting, target, say)
     if requests_end:
@@ -54,7 +62,7 @@ def wait_captured(pipeline: Pipeline, connect: Connect, timeout: float, say: Cal
 
     `timeout` and errors as for `wait`.
     """
-    _wait_captured(pipeline, _waiting(pipeline, connect, timeout, say), _source_time(pipeline), say)
+    _wait_captured(pipeline, _waiting(pipeline, connect, timeout, say), source_time(pipeline), say)
 
 
 def _waiting(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> Wait:
@@ -62,7 +70,7 @@ def _waiting(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable
     return Wait(connect, pipeline.connectors, timeout, late, pause=_PAUSE_S, failed_for=0, say=say)
 
 
-def _source_time(pipeline: Pipeline) -> ClusterTime:
+def source_time(pipeline: Pipeline) -> ClusterTime:
     """The source's time now, which passes at once also where nobody writes."""
     with connected(pipeline.source_uri, "source") as client:
         now = operation_time(client)

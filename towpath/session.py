@@ -7,22 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-from pymongo.errors import PyMongoError
-
 from connectors.control import missing, statuses
 from connectors.rest import Connect
 from towpath.config import loading as pipeline_file
-from towpath.errors import TowpathError
 from towpath.kafka.topics import Topics
 from towpath.mongo.client import kept_open
 from towpath.pipeline import Pipeline
-from verifier import VerifierError
-
-#: What a step fails with.
-ERRORS = (TowpathError, VerifierError, PyMongoError, OSError)
-#: Errors of reading a pipeline's state, which may be over at the next attempt.
-TROUBLE = (*ERRORS, KafkaException)
 
 #: Receives messages for people during an operation.
 Say = Callable[[str], None]
@@ -62,7 +52,7 @@ def opened(file: Path, content: str | None = None, say: Say = unsaid) -> Iterato
     pipeline = pipeline_file.read(file) if content is None else pipeline_file.parse(content, file)
     with (
         kept_open(),
+        Topics(pipeline.bootstrap, pipeline.kafka_client) as topics,  # connects in the background
         Connect(pipeline.connect_url, pipeline.connect_login) as connect,
-        Topics(pipeline.bootstrap, pipeline.kafka_client) as topics,
     ):
         yield Session(pipeline, connect, topics, file, say)

@@ -23,7 +23,7 @@ _VERBS = {
     "manifests": ("towpath.cli.manifests", "Print resources of Kubernetes, for Strimzi."),
     "deploy": ("towpath.cli.deploy", "Create or update topics and connectors."),
     "status": ("towpath.cli.status", "Show connectors, copy, lag, rate and dead letters."),
-    "wait": ("towpath.cli.control", "Wait until everything written so far is at the destination."),
+    "wait": ("towpath.cli.wait", "Wait until everything written so far is at the destination."),
     "verify": ("towpath.cli.verify", "Compare both sides byte for byte while they change."),
     "repair": ("towpath.cli.repair", "Re-read documents that differ, through the log."),
     "run": ("towpath.cli.run", "Supervise a pipeline: restart, verify, repair, compact."),

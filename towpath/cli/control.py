@@ -1,14 +1,12 @@
-"""`towpath pause`, `resume`, `restart` and `wait`"""
+"""`towpath pause`, `resume` and `restart`"""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
 
 from connectors.control import statuses, wait_running
-from towpath import barrier
 from towpath.bookkeeping import cutover, positions
 from towpath.cli.options import flag, opened, pipeline_argument, say
 from towpath.deploy import operator
@@ -147,23 +145,3 @@ def _accept_missed_deletes(session: Session) -> None:
         count = positions.accept_missed_deletes(client, session.pipeline)
     full_verdict.forget(session)
     say(f"{session.pipeline.name}: continues at {count} positions; deletes that were missed there stay missed")
-
-
-@click.command()
-@pipeline_argument
-@click.option("--timeout", default=300.0, help="Seconds before it gives up with exit code 1.")
-def wait(file: Path, timeout: float) -> None:
-    """Wait until everything that was written to the source before the call is at the destination.
-
-    Run it as a barrier, for example before you read from the destination. Writers may continue. It waits until nothing
-    is left to copy, until the log has passed the source's cluster time at the call, until all re-read requests are
-    answered, and until every partition is applied up to its end. It changes no document at the source; where its user
-    may, it adds a note to the oplog, so that the time of an idle source passes at once.
-
-    Exit codes: 0 caught up; 1 not caught up in time; 2 it cannot be done.
-    """
-    with opened(file) as session:
-        session.require_deployed()
-        start = time.monotonic()
-        barrier.wait(session.pipeline, session.connect, session.topics, timeout, say)
-        click.echo(f"{session.pipeline.name}: caught up after {time.monotonic() - start:.1f} s")

@@ -26,8 +26,8 @@ from towpath.deploy import operator
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.events import Check, CutoverNote, Gate, Switch, TimedEvent
 from towpath.mongo.write_block import MONGOSH_UNDO
-from towpath.session import ERRORS
 from towpath.state_files import alone
+from towpath.trouble import ERRORS
 
 _NOT_DONE, _TROUBLE = 1, 2
 _MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="red", bold=True)}

@@ -7,14 +7,16 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console, RenderableType
 
 from towpath import session
-from towpath.events import VERSION, Event, as_line
 from towpath.session import Session
+
+if TYPE_CHECKING:
+    from towpath.events import Event
 
 FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
 #: An option without a value.
@@ -43,6 +45,8 @@ def say(message: str) -> None:
 
 def print_json(event: Event | dict[str, Any]) -> None:
     """Print a line of `--json`."""
+    from towpath.events import VERSION, Event, as_line  # slow, and most verbs print none
+
     click.echo(event.line if isinstance(event, Event) else as_line({"v": VERSION, **event}), nl=False)
 
 

@@ -22,13 +22,14 @@ from towpath.cli.options import flag, json_option, opened, pipeline_argument, pr
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.events import Note, TimedEvent
 from towpath.pipeline import Listening
-from towpath.session import TROUBLE, Session
+from towpath.session import Session
 from towpath.state_files import alone
 from towpath.supervisor.children import Child, Events, Row, end
 from towpath.supervisor.dead_letters import DeadLetterRetries
 from towpath.supervisor.restarts import HangingTransactions
 from towpath.supervisor.services import Services
 from towpath.supervisor.supervisor import Supervisor
+from towpath.trouble import TROUBLE
 
 _TICK = 0.25  # seconds
 _GRACE = 20.0  # seconds in which its children may end

@@ -22,7 +22,7 @@ from towpath.errors import fields
 from towpath.log import bounds
 from towpath.log.source_offsets import Splices
 from towpath.schema import unreplicated
-from towpath.session import TROUBLE, Session
+from towpath.session import Session
 from towpath.status import log_figures, replay_states
 from towpath.status.collector import read_status
 from towpath.status.figures import RATE_WINDOW, Copied, Status
@@ -30,6 +30,7 @@ from towpath.status.log_figures import LogReport
 from towpath.status.replay_states import Replays
 from towpath.supervisor.restarts import lasting
 from towpath.text import duration, size
+from towpath.trouble import TROUBLE
 from towpath.verification.full_verdict import Verified
 
 _INTERVAL = 1.0  # seconds between two reads of --watch

@@ -24,7 +24,8 @@ from towpath.events import as_line
 from towpath.kafka.topics import Place
 from towpath.log import changed_keys
 from towpath.log.lag import pipeline_ends
-from towpath.session import ERRORS, Session
+from towpath.session import Session
+from towpath.trouble import ERRORS
 from towpath.verification import verdict_file
 from towpath.verification.run import RecentVerification
 from towpath.verification.scope import current_fields, pairs

@@ -38,7 +38,8 @@ from towpath.mongo.client import connected, open_two_connections, operation_time
 from towpath.pipeline import Pipeline
 from towpath.schema import apply
 from towpath.schema import plan as schema_plan
-from towpath.session import ERRORS, Say, Session, unsaid
+from towpath.session import Say, Session, unsaid
+from towpath.trouble import ERRORS
 
 SHORT_S, ROUNDS = 2.0, 5  # the pause begins once a comparison takes no longer than this, or after so many
 SWITCH_S = 10.0  # seconds for the final write, which cannot be undone; without it the destination is not primary

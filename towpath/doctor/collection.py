@@ -26,7 +26,8 @@ from towpath.doctor.redaction import Redaction
 from towpath.errors import TowpathError, fields
 from towpath.mongo.client import briefly
 from towpath.mongo.uri import without_credentials
-from towpath.session import TROUBLE, Session
+from towpath.session import Session
+from towpath.trouble import TROUBLE
 
 _VERBS = ("status", "check")
 _VERB_TIMEOUT = 120.0  # seconds

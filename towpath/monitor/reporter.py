@@ -23,9 +23,10 @@ from towpath.mongo.client import briefly
 from towpath.mongo.uri import without_credentials
 from towpath.preflight import log as oplogs
 from towpath.schema import unreplicated
-from towpath.session import TROUBLE, Session
+from towpath.session import Session
 from towpath.status import log_figures, replay_states
 from towpath.status.figures import RATE_WINDOW, Status
+from towpath.trouble import TROUBLE
 from towpath.verification import follow_state, verdict_file
 from towpath.verification.full_verdict import VerdictContext, Verified
 

@@ -14,10 +14,11 @@ from towpath.events import Gap, Note, State
 from towpath.log import bounds
 from towpath.monitor.board import Board
 from towpath.monitor.reporter import Known, Reporter
-from towpath.session import TROUBLE, Session, opened
+from towpath.session import Session, opened
 from towpath.status.collector import read_status
 from towpath.supervisor.children import Events
 from towpath.supervisor.supervisor import Supervisor
+from towpath.trouble import TROUBLE
 
 _INTERVAL = 2.0  # seconds, as of the supervisor
 _LAST_LOOK = 5.0  # seconds in which a look may end

@@ -19,7 +19,7 @@ from towpath.log import bounds
 from towpath.schema import unreplicated
 from towpath.schema.changes import SchemaChanges, Shown
 from towpath.schema.unreplicated import UnreplicatedDdl
-from towpath.session import TROUBLE, Session
+from towpath.session import Session
 from towpath.status import log_figures
 from towpath.status.collector import read_status
 from towpath.status.figures import Status
@@ -28,6 +28,7 @@ from towpath.supervisor.dead_letters import DeadLetterRetries
 from towpath.supervisor.restarts import Backoff, HangingTransactions, lasting
 from towpath.supervisor.services import Services
 from towpath.text import counted
+from towpath.trouble import TROUBLE
 from towpath.verification.full_verdict import VerdictContext, Verified
 
 _STATUS_INTERVAL, _STATUS_PAUSE = 2.0, 0.5  # seconds from one reading's beginning to the next, and between them

@@ -1,0 +1,32 @@
+"""`towpath wait`, which imports little: it is called often, and starts fast."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from towpath import barrier
+from towpath.cli.options import opened, pipeline_argument, say
+
+
+@click.command()
+@pipeline_argument
+@click.option("--timeout", default=300.0, help="Seconds before it gives up with exit code 1.")
+def wait(file: Path, timeout: float) -> None:
+    """Wait until everything that was written to the source before the call is at the destination.
+
+    Run it as a barrier, for example before you read from the destination. Writers may continue. It waits until nothing
+    is left to copy, until the log has passed the source's cluster time at the call, until all re-read requests are
+    answered, and until every partition is applied up to its end. It changes no document at the source; where its user
+    may, it adds a note to the oplog, so that the time of an idle source passes at once.
+
+    Exit codes: 0 caught up; 1 not caught up in time; 2 it cannot be done.
+    """
+    with opened(file) as session:
+        start = time.monotonic()
+        target = barrier.source_time(session.pipeline)  # first: capture passes it while everything else is asked
+        session.require_deployed()
+        barrier.wait(session.pipeline, session.connect, session.topics, timeout, say, target)
+        click.echo(f"{session.pipeline.name}: caught up after {time.monotonic() - start:.1f} s")
