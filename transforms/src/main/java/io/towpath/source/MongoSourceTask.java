@@ -1,6 +1,6 @@
 package io.towpath.source;
 
-import io.debezium.connector.mongodb.MongoDbConnectorTask;
+import io.debezium.connector.mongodb.Module;
 import io.towpath.connector.Closing;
 import io.towpath.connector.Requirements;
 import io.towpath.debezium.DebeziumStream;
@@ -285,6 +285,6 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
 
     @Override
     public String version() {
-        return new MongoDbConnectorTask().version();
+        return Module.version();
     }
 }
