@@ -44,7 +44,7 @@ class Checkout:
 
     def start_stack(self, options: StackOptions) -> Stack:
         """Start a stack whose processes have this version's settings; today's `towpath.stack.down` stops it."""
-        given = {name: value for name, value in asdict(options).items() if value is not None}
+        given = {name: value for name, value in asdict(options).items() if value}  # it may not know what is off
         words = {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
         code = (
             "import json, sys; from pathlib import Path; from towpath import stack; words = json.loads(sys.argv[1]);"
