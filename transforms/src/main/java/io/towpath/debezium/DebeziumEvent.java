@@ -1,20 +1,13 @@
 package io.towpath.debezium;
 
-import io.towpath.record.BsonBytes;
-import io.towpath.record.Change;
 import io.towpath.record.ClusterTime;
 import io.towpath.record.WholeBson;
-import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.apache.kafka.connect.data.Field;
 import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.errors.DataException;
 import org.apache.kafka.connect.source.SourceRecord;
-import org.bson.BsonArray;
-import org.bson.BsonDocument;
-import org.bson.BsonValue;
-import org.bson.RawBsonDocument;
 
 /**
  * A record of Debezium's about a document. A method whose part of the record is absent or malformed throws {@link DataException},
@@ -24,7 +17,7 @@ public final class DebeziumEvent {
     private final Map<String, ?> offset;
     private final Struct envelope;
     private final Struct source;
-    private RawBsonDocument before;
+    private UpdateCarrier carrier;
 
     private DebeziumEvent(Map<String, ?> offset, Struct envelope, Struct source) {
         this.offset = offset;
@@ -91,42 +84,29 @@ public final class DebeziumEvent {
     public boolean isOversized() {
         return operation().equals("u")
                 && envelope.getString("before") != null
-                && before().containsKey(CursorPipeline.OVERSIZED);
+                && carrier().isOversized();
     }
 
     /** {@code {_id: …}} of an update or a delete; in a sharded collection with the shard key. */
     byte[] documentKey() {
-        return BsonBytes.of(before().getDocument(CursorPipeline.KEY));
+        return carrier().key();
     }
 
-    Change.Update update() {
-        BsonDocument description = before().getDocument(CursorPipeline.DESCRIPTION);
-        List<String> unset = description.getArray("removedFields", new BsonArray()).stream()
-                .map(name -> name.asString().getValue())
-                .toList();
-        List<Change.Truncation> truncations = description.getArray("truncatedArrays", new BsonArray()).stream()
-                .map(BsonValue::asDocument)
-                .map(cut -> new Change.Truncation(
-                        cut.getString("field").getValue(),
-                        cut.getInt32("newSize").getValue()))
-                .toList();
-        return new Change.Update(description.getDocument("updatedFields", new BsonDocument()), unset, truncations);
+    /** The record's value of an update; empty when that changes nothing. */
+    Optional<byte[]> update() {
+        return carrier().update();
     }
 
     /** What {@link CursorPipeline} put into {@code fullDocumentBeforeChange}. */
-    private RawBsonDocument before() {
-        if (before != null) return before;
-        RawBsonDocument read = part(envelope, "before", String.class)
-                .map(this::bytes)
-                .map(RawBsonDocument::new)
-                .orElse(null);
-        if (read == null || !read.containsKey(CursorPipeline.KEY)) {
-            throw new DataException(
-                    "an update or a delete without the bytes of its key; set cursor.pipeline of the source connector to %s"
-                            .formatted(CursorPipeline.PIPELINE));
-        }
-        before = read;
-        return before;
+    private UpdateCarrier carrier() {
+        if (carrier == null)
+            carrier = part(envelope, "before", String.class)
+                    .map(this::bytes)
+                    .flatMap(UpdateCarrier::of)
+                    .orElseThrow(() -> new DataException(
+                            "an update or a delete without the bytes of its key; set cursor.pipeline of the source connector to %s"
+                                    .formatted(CursorPipeline.PIPELINE)));
+        return carrier;
     }
 
     private byte[] bytes(String text) {

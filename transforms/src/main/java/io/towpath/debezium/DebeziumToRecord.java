@@ -5,7 +5,6 @@ import io.towpath.connector.SourcePartition;
 import io.towpath.connector.TextHeaders;
 import io.towpath.connector.TopicSettings;
 import io.towpath.record.CanonicalKey;
-import io.towpath.record.Change;
 import io.towpath.record.ContractException;
 import io.towpath.record.RecordHeaders;
 import io.towpath.record.TopicNames;
@@ -98,10 +97,9 @@ public class DebeziumToRecord implements Transformation<SourceRecord> {
                     yield event.document()
                             .map(document -> toRecord(record, event, CanonicalKey.of(document), document))
                             .orElse(null);
-                Change.Update update = event.update();
-                yield update.isEmpty()
-                        ? null
-                        : toRecord(record, event, CanonicalKey.of(event.documentKey()), update.encode());
+                yield event.update()
+                        .map(update -> toRecord(record, event, CanonicalKey.of(event.documentKey()), update))
+                        .orElse(null);
             }
             case "d" -> toRecord(record, event, CanonicalKey.of(event.documentKey()), null);
             default -> throw new DataException("unknown op '%s' in Debezium's record".formatted(event.operation()));

@@ -1,7 +1,5 @@
 package io.towpath.record;
 
-import static java.nio.charset.StandardCharsets.UTF_8;
-
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -66,21 +64,6 @@ public sealed interface Change {
 
         @Override
         public byte[] encode() {
-            byte[] bytes = isOnlySet() ? encodeSet() : encodeParts();
-            return splices.isEmpty() ? bytes : Splice.append(bytes, splices);
-        }
-
-        private boolean isOnlySet() {
-            return unset.isEmpty() && truncations.isEmpty() && !set.isEmpty();
-        }
-
-        /** The most frequent update, without the copies that a buffer makes while it grows. */
-        private byte[] encodeSet() {
-            byte[] bytes = BsonBytes.of(set);
-            return BsonBytes.ofField(BsonElements.DOCUMENT, SET.getBytes(UTF_8), bytes, 0, bytes.length);
-        }
-
-        private byte[] encodeParts() {
             BsonDocument unsetPart = new BsonDocument();
             unset.forEach(path -> unsetPart.append(path, new BsonString("")));
             BsonDocument truncatePart = new BsonDocument();
@@ -88,7 +71,8 @@ public sealed interface Change {
             BsonDocument parts =
                     new BsonDocument(SET, set).append(UNSET, unsetPart).append(TRUNCATE, truncatePart);
             parts.values().removeIf(part -> part.asDocument().isEmpty());
-            return BsonBytes.of(parts);
+            byte[] bytes = BsonBytes.of(parts);
+            return splices.isEmpty() ? bytes : Splice.append(bytes, splices);
         }
     }
 
