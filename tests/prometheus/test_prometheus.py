@@ -216,7 +216,7 @@ def mended(pipeline: Pipeline, look: Monitor, folder: Path) -> Iterator[None]:
     pipeline.destination_client[pipeline.name].command({"collMod": "a", "validator": {}})
     resize_oplog(pipeline, 512 << 10)
     with Service(pipeline.file, "1s", folder / "compact"):
-        look.await_value("towpath_lag_records == 0")  # `run` restarts the sink
+        look.await_value(f'towpath_lag_records{{pipeline="{pipeline.name}"}} == 0')  # `run` restarts the sink
         pipeline.destination("b").drop()
         towpath("ddl", pipeline.file, "--accept")
         towpath("repair", pipeline.file)

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.awaited import until
 from towpath.stack import processes
 from towpath.stack.errors import FolderUnusable, PortInUse, ProcessDied
 from towpath.stack.processes import Process
@@ -87,7 +88,8 @@ def test_a_living_process_whose_pid_was_never_written_down_is_found_by_its_comma
     assert processes.adopted(unique).pid is None
     living = processes.spawn(unique)
     try:
-        assert processes.adopted(unique).pid == living.pid
+        found = until("process with its command", lambda: processes.adopted(unique).pid)  # none just after its exec
+        assert found == living.pid
     finally:
         processes.stop([living], 5)
 
