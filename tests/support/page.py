@@ -32,9 +32,9 @@ def differs(shown: list[str], printed: str) -> str | None:
     A line `…` stands for any lines. Numbers, also times and ports, may be others, and so may the width of columns;
     the processes of a stack may be ready in another order.
     """
-    lines = iter([alike(line) for line in printed.splitlines() if line.strip()])
+    lines = iter(_ready([alike(line) for line in printed.splitlines() if line.strip()]))
     loose = False
-    for line in shown:
+    for line in _ready(shown):
         if line.strip() == "…":
             loose = True
             continue
@@ -50,5 +50,10 @@ def differs(shown: list[str], printed: str) -> str | None:
 
 
 def alike(line: str) -> str:
-    line = re.sub(r"^\S+(?= is ready after )", "each", line)
     return " ".join(re.sub(r"\d[\d,.:]*", "0", line).split())
+
+
+def _ready(lines: list[str]) -> list[str]:
+    """The same lines, those of processes that are ready sorted among themselves."""
+    ready = iter(sorted(line for line in lines if " is ready after " in line))
+    return [next(ready) if " is ready after " in line else line for line in lines]
