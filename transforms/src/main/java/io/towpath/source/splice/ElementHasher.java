@@ -5,7 +5,6 @@ import java.nio.ByteBuffer;
 import java.security.DigestException;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
-import java.util.Arrays;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Optional;
@@ -17,8 +16,6 @@ import java.util.Set;
  */
 final class ElementHasher {
     private static final int BYTES = 32;
-    /** Up to so many names of an object are compared one by one. */
-    private static final int FEW_NAMES = 32;
 
     private final MessageDigest digest;
     private final byte[] result = new byte[BYTES];
@@ -88,10 +85,7 @@ final class ElementHasher {
             if (isArray && !isNamed(index, bytes, elements) || !hasPlainNames(bytes, elements)) return false;
             if (isArray) continue;
             long bit = 1L << nameHash(bytes, elements);
-            if ((seen & bit) != 0) {
-                if (index >= FEW_NAMES) mayRepeat = true;
-                else if (isRepeated(bytes, value.valueStart(), elements)) return false;
-            }
+            mayRepeat |= (seen & bit) != 0;
             seen |= bit;
         }
         return !mayRepeat || areDifferent(bytes, value.valueStart());
@@ -102,17 +96,6 @@ final class ElementHasher {
         int first = field.nameStart();
         int length = field.valueStart() - 1 - first;
         return 31 * (31 * length + bytes[first]) + bytes[first + Math.max(length - 1, 0)];
-    }
-
-    /** Whether a field of an object before this one has its name. */
-    private static boolean isRepeated(byte[] bytes, int object, BsonElements field) {
-        BsonElements earlier = new BsonElements(bytes, object);
-        while (earlier.next() && earlier.nameStart() < field.nameStart()) {
-            if (Arrays.equals(
-                    bytes, earlier.nameStart(), earlier.valueStart(), bytes, field.nameStart(), field.valueStart()))
-                return true;
-        }
-        return false;
     }
 
     private static boolean areDifferent(byte[] bytes, int object) {

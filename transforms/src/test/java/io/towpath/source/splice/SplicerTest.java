@@ -212,7 +212,7 @@ class SplicerTest {
         }
     }
 
-    /** Names that look alike, the empty one, and more than are compared one by one. */
+    /** Names that look alike, the empty one, and more than have hashes of their own. */
     @Test
     void onlyEqualNamesAreTheSame() {
         byte[] pad = Raw.string("0", "x".repeat(3_000));
