@@ -124,7 +124,7 @@ class Connect:
             self._client = httpx.Client(
                 base_url=self.url, timeout=_TIMEOUT, transport=transport, auth=login.basic, verify=verify
             )
-        except OSError as error:
+        except (OSError, httpx.InvalidURL) as error:
             raise self._unreachable(error) from error
 
     def __enter__(self) -> Connect:

@@ -24,7 +24,7 @@ from towpath.kafka.topics import Place, Topics
 from towpath.log import bounds, reread_requests
 from towpath.log.lag import applied, gaps, peek, pipeline_ends
 from towpath.log.source_offsets import SELECTION, CollectionCopy, SourceState, read_state
-from towpath.mongo.client import ANSWER_S, add_note, connected, operation_time
+from towpath.mongo.client import ANSWER_S, connected, passed_time
 from towpath.pipeline import ClusterTime, Pipeline
 from towpath.session import Session
 
@@ -41,12 +41,12 @@ def wait(
 ) -> None:
     """Return once all that the source acknowledged before the call is at the destination.
 
-    `timeout` is in seconds. With a `target`, which `source_time` returned, it waits for what was acknowledged before
+    `timeout` is in seconds. With a `target`, which `passed_time` returned, it waits for what was acknowledged before
     that call instead. Raises `NotYet` with the last state when the time is over, and `TowpathError` with the reason as
     soon as a connector has failed. `say` receives a message at the start of each step.
     """
     waiting = _waiting(pipeline, connect, timeout, say)
-    target = target or source_time(pipeline)
+    target = target or passed_time(pipeline.source_uri)
     requests_end = reread_requests.end(pipeline, topics, topics.all()) if pipeline.has_own_source else 0
     _wait_captured(pipeline, waiting, target, say)
     if requests_end:
@@ -62,20 +62,12 @@ def wait_captured(pipeline: Pipeline, connect: Connect, timeout: float, say: Cal
 
     `timeout` and errors as for `wait`.
     """
-    _wait_captured(pipeline, _waiting(pipeline, connect, timeout, say), source_time(pipeline), say)
+    _wait_captured(pipeline, _waiting(pipeline, connect, timeout, say), passed_time(pipeline.source_uri), say)
 
 
 def _waiting(pipeline: Pipeline, connect: Connect, timeout: float, say: Callable[[str], None]) -> Wait:
     late = "not caught up in time"
     return Wait(connect, pipeline.connectors, timeout, late, pause=_PAUSE_S, failed_for=0, say=say)
-
-
-def source_time(pipeline: Pipeline) -> ClusterTime:
-    """The source's time now, which passes at once also where nobody writes."""
-    with connected(pipeline.source_uri, "source") as client:
-        now = operation_time(client)
-        add_note(client)
-        return now
 
 
 def _wait_captured(pipeline: Pipeline, waiting: Wait, target: ClusterTime, say: Callable[[str], None]) -> None:

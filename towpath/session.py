@@ -50,6 +50,13 @@ def opened(file: Path, content: str | None = None, say: Say = unsaid) -> Iterato
     With `content` the file need not exist yet. Raises `BadPipelineFile`.
     """
     pipeline = pipeline_file.read(file) if content is None else pipeline_file.parse(content, file)
+    with of(pipeline, file, say) as session:
+        yield session
+
+
+@contextmanager
+def of(pipeline: Pipeline, file: Path, say: Say = unsaid) -> Iterator[Session]:
+    """As `opened`, for a pipeline that was read from `file`."""
     with (
         kept_open(),
         Topics(pipeline.bootstrap, pipeline.kafka_client) as topics,  # connects in the background

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console, RenderableType
-
-from towpath import session
-from towpath.session import Session
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from towpath.events import Event
+    from towpath.session import Session
 
 FILE, FOLDER = click.Path(path_type=Path, dir_okay=False), click.Path(path_type=Path, file_okay=False)
 #: An option without a value.
@@ -52,6 +51,8 @@ def print_json(event: Event | dict[str, Any]) -> None:
 
 def print_tables(*parts: RenderableType) -> None:
     """Print tables and text for people; without a terminal, no line is wrapped."""
+    from rich.console import Console  # slow, and most verbs print no tables
+
     console = Console()
     console.width = console.width if console.is_terminal else _WIDE
     console.print(*parts)
@@ -59,4 +60,6 @@ def print_tables(*parts: RenderableType) -> None:
 
 def opened(file: Path) -> AbstractContextManager[Session]:
     """The session of a pipeline file, closed at the end. Raises `BadPipelineFile`."""
+    from towpath import session  # slow, and `wait` has something to do before
+
     return session.opened(file, say=say)

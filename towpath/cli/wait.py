@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from towpath import barrier
-from towpath.cli.options import opened, pipeline_argument, say
+from towpath.cli.options import pipeline_argument, say
+from towpath.config import loading as pipeline_file
+from towpath.mongo.client import kept_open, passed_time
 
 
 @click.command()
@@ -24,9 +25,13 @@ def wait(file: Path, timeout: float) -> None:
 
     Exit codes: 0 caught up; 1 not caught up in time; 2 it cannot be done.
     """
-    with opened(file) as session:
-        start = time.monotonic()
-        target = barrier.source_time(session.pipeline)  # first: capture passes it while everything else is asked
-        session.require_deployed()
-        barrier.wait(session.pipeline, session.connect, session.topics, timeout, say, target)
-        click.echo(f"{session.pipeline.name}: caught up after {time.monotonic() - start:.1f} s")
+    start = time.monotonic()
+    pipeline = pipeline_file.read(file)
+    with kept_open():
+        target = passed_time(pipeline.source_uri)  # first: capture passes it during the imports below
+        from towpath import barrier, session
+
+        with session.of(pipeline, file, say) as opened:
+            opened.require_deployed()
+            barrier.wait(pipeline, opened.connect, opened.topics, timeout, say, target)
+    click.echo(f"{pipeline.name}: caught up after {time.monotonic() - start:.1f} s")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
 import platformdirs
 from pydantic import ValidationError
 
@@ -155,11 +154,11 @@ def _http(url: str, path: Path) -> str:
             where=str(path),
         )
     try:
-        parts = httpx.URL(url)
-        _ = urlsplit(url).port  # raises for one that is too large, which httpx finds only when it connects
-    except (httpx.InvalidURL, ValueError) as error:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port  # raises for one that is too large
+    except ValueError as error:
         raise BadPipelineFile(f"{shown(url)} is not a URL: {error}", where=f"{path}: [connect] url") from error
-    if parts.scheme not in ("http", "https") or not parts.host:
+    if parts.scheme not in ("http", "https") or not host:
         raise BadPipelineFile(
             f"{shown(url)} is not the URL of a Connect worker: http://host:8083", where=f"{path}: [connect] url"
         )

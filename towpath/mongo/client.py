@@ -337,6 +337,14 @@ def add_note(client: Client) -> None:
         client.admin.command("appendOplogNote", data={"from": "towpath"})
 
 
+def passed_time(uri: str) -> ClusterTime:
+    """The source's time now, which its change streams pass at once also where nobody writes."""
+    with connected(uri, "source") as client:
+        now = operation_time(client)
+        add_note(client)
+        return now
+
+
 def open_two_connections(client: Client) -> None:
     """Have the client hold two connections to the primary, for a thread that waits in a change stream and another one.
 
