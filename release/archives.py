@@ -15,7 +15,7 @@ _LEGAL = ("LICENSE", "release/NOTICE")
 _DOC = ("CHANGELOG.md", "README.md", *_LEGAL)
 _ETC = (
     "connectors/worker.properties",
-    *(f"towpath/stack/monitoring/{name}" for name in ("alerts.yaml", "board.json", "workers.yaml")),
+    *(f"towpath/stack/monitoring/{name}" for name in ("alerts.yaml", "board.json", "prometheus.yaml", "workers.yaml")),
 )
 
 

@@ -121,8 +121,11 @@ class _RawBatches(RawBatchCursor[Any]):
 
 
 _T = TypeVar("_T")
-#: Codes of a server that shuts down, starts, or is no longer the primary (MongoDB, error_codes.yml).
-_PASSING = frozenset({6, 7, 43, 89, 91, 133, 134, 175, 189, 237, 262, 9001, 10107, 11600, 11602, 13435, 13436})
+#: Codes of a server that shuts down, starts, or is no longer the primary, and from 8.0 on of one that is overloaded or
+#: changes its featureCompatibilityVersion (MongoDB, error_codes.yml).
+_PASSING = frozenset(
+    (6, 7, 43, 89, 91, 133, 134, 175, 189, 237, 262, 433, 449, 462, 9001, 10107, 11600, 11602, 13435, 13436, 10045600)
+)
 
 
 def is_passing(error: BaseException) -> bool:

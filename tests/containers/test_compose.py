@@ -1,14 +1,17 @@
-"""The same pipeline on containers: with the images of docker-compose.yml, or those that the environment names."""
+"""The pipeline of docker-compose.yml, by the commands of docs/how-to/containers.md, on images built from this checkout.
+
+COMPOSE_FILE may add tests/containers/images/stand-ins.yaml, where no image can be pulled: `scripts/test --containers`.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,8 @@ import docker  # type: ignore[import-untyped]
 import httpx
 import pytest
 import tenacity
+import yaml
 from pymongo import MongoClient, UpdateOne
-from testcontainers.compose import DockerCompose
 
 from tests.support import oracle, rest
 from tests.support.awaited import until
@@ -28,38 +31,51 @@ pytestmark = [
     pytest.mark.containers,
     pytest.mark.servers,
     pytest.mark.timeout(1200),
-]  # the images may have to be pulled
+]  # the images may have to be pulled and built
 
 ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "how-to" / "containers.md").read_text()
 CHECKED = {"source", "destination", "kafka", "connect"}
-DOCUMENTS = 300
+DOCUMENTS = 1000
 
 
-def compose_command() -> list[str]:
+def compose_command() -> str:
     """Compose of either generation: `docker compose`, or `docker-compose` 1.29. Empty where there is none."""
-    for command in (["docker", "compose"], ["docker-compose"]):
-        if shutil.which(command[0]) and not subprocess.run([*command, "version"], capture_output=True).returncode:
+    for command in ("docker compose", "docker-compose"):
+        words = command.split()
+        if shutil.which(words[0]) and not subprocess.run([*words, "version"], capture_output=True).returncode:
             return command
-    return []
+    return ""
 
 
-class Compose(DockerCompose):
-    """With the command that is there."""
+def on_the_page(block: int) -> list[str]:
+    """The commands of a `console` block, for the compose that is there: the older lacks --wait and wants a terminal."""
+    text = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[block]
+    commands: list[str] = re.findall(r"^\$ (.+)$", text, re.MULTILINE)
+    if (found := compose_command()) == "docker-compose":
+        commands = [re.sub(r"(compose (?:exec|run)) ", r"\1 -T ", line.replace(" --wait", "")) for line in commands]
+    return [line.replace("docker compose", found) for line in commands]
 
-    @cached_property
-    def compose_command_property(self) -> list[str]:
-        return compose_command()
+
+def shell(*commands: str) -> str:
+    """Run commands in one shell, until one fails; returns all that they print."""
+    script = "\n".join(["shopt -s expand_aliases", *commands])
+    words = ["bash", "-euc", script]
+    done = subprocess.run(words, cwd=ROOT, text=True, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert done.returncode == 0, f"{script}\nended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def engine() -> docker.DockerClient:
+    missing = pytest.fail if "TOWPATH_TEST_CONTAINERS" in os.environ else pytest.skip
     try:
         client = docker.from_env()
         client.ping()
     except docker.errors.DockerException as error:
-        pytest.skip(f"no Docker engine answers: {error}")
+        missing(f"no Docker engine answers: {error}")
     if not compose_command():
-        pytest.skip("a Docker engine answers, but there is neither `docker compose` nor `docker-compose`")
+        missing("a Docker engine answers, but there is neither `docker compose` nor `docker-compose`")
     return client
 
 
@@ -100,6 +116,9 @@ class Containers:
         until(f"a restart of {service}", lambda: self[service].attrs["State"]["StartedAt"] != before)
         self.wait_until_healthy()
 
+    def services(self) -> set[str]:
+        return set(self._all())
+
     def volumes(self) -> set[str]:
         """The names of all volumes that containers use, those without a name included."""
         mounts = (mount for container in self._all().values() for mount in container.attrs["Mounts"])
@@ -116,22 +135,15 @@ class Site:
     destination: str
     page: str
 
-    def compose(self, *arguments: str) -> str:
-        """Run compose; returns all that it prints."""
-        command = [*compose_command(), *arguments]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
-
     def fetched(self, url: str) -> str:
         """What a service answers inside."""
         program = f"import urllib.request; print(urllib.request.urlopen('{url}', timeout=30).read().decode())"
         answer = self.containers["run"].exec_run(["/opt/towpath/bin/python", "-c", program])
         return str(answer.output.decode())
 
-    def towpath(self, *arguments: str) -> str:
+    def towpath(self, arguments: str) -> str:
         """Run the tool in a container of its own; returns all that it prints."""
-        return self.compose("run", "--rm", "-T", "towpath", *arguments)
+        return shell(f"{compose_command()} run --rm -T towpath {arguments}")
 
 
 @pytest.fixture(scope="module")
@@ -153,17 +165,16 @@ def site(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
-        with Compose(ROOT, wait=False):
+        try:
+            shell(on_the_page(0)[0])
             containers = Containers(engine, project)
             containers.wait_until_healthy()
             source, destination = (
                 f"mongodb://127.0.0.1:{port}/?directConnection=true" for port in (source, destination)
             )
-            site = Site(project, containers, source, destination, f"http://127.0.0.1:{page}")
-            try:
-                yield site
-            finally:
-                site.compose("--profile", "run", "rm", "--stop", "--force", "run")
+            yield Site(project, containers, source, destination, f"http://127.0.0.1:{page}")
+        finally:
+            shell(f"{compose_command()} --profile monitor down --volumes")
 
 
 def ready(page: str) -> bool:
@@ -174,47 +185,69 @@ def ready(page: str) -> bool:
         return False
 
 
-def push(documents: Documents, value: float) -> None:
-    """Append a reading to the array of every document."""
-    documents.bulk_write([UpdateOne({"_id": n}, {"$push": {"readings": value}}) for n in range(DOCUMENTS)])
+def push(orders: Documents, line: float) -> None:
+    """Append to the array of every document."""
+    orders.bulk_write([UpdateOne({"_id": n}, {"$push": {"lines": line}}) for n in range(DOCUMENTS)])
 
 
 def test_both_sides_are_equal_also_after_services_were_killed_and_restarted(site: Site) -> None:
-    """The commands are those of docs/how-to/containers.md."""
     with MongoClient[dict[str, Any]](site.source) as source:
-        devices = source.get_database("shop").get_collection("devices")
-        devices.insert_many([{"_id": n, "name": f"device {n}", "readings": [0.5]} for n in range(DOCUMENTS)])
-        site.compose("--profile", "run", "up", "-d")
+        _, insert, run = on_the_page(0)
+        alias, wait, verify, down = on_the_page(1)
+        shell(insert, run)
         until("a pipeline that runs", lambda: ready(site.page))
-        assert "0 errors" in site.towpath("check", "shop.toml")
+        assert "same" in shell(alias, wait, verify)
+        assert "0 errors" in site.towpath("check shop.toml")
         assert "kafka_connect_worker_tasks" in site.fetched("http://connect:9404/metrics")
-        push(devices, 1.5)
-        devices.insert_one({"_id": "large", "readings": [], "filling": bytes(15_900_000)})
+        orders = source.get_database("shop").get_collection("orders")
+        push(orders, 1.5)
+        orders.insert_one({"_id": "large", "lines": [], "filling": bytes(15_900_000)})
         _assert_same(site, DOCUMENTS + 1)
 
-        push(devices, 2.5)
+        push(orders, 2.5)
         site.containers["connect"].kill()
-        push(devices, 3.5)
+        push(orders, 3.5)
         assert site.containers["connect"].status == "exited"
-        devices.delete_many({"_id": {"$gte": DOCUMENTS - 10}})
-        devices.insert_many([{"_id": f"new {n}", "readings": []} for n in range(20)])
-        devices.update_many({"_id": {"$type": "string"}}, {"$push": {"readings": 4.5}})
+        orders.delete_many({"_id": {"$gte": DOCUMENTS - 10}})
+        orders.insert_many([{"_id": f"new {n}", "lines": []} for n in range(20)])
+        orders.update_many({"_id": {"$type": "string"}}, {"$push": {"lines": 4.5}})
         site.containers["connect"].start()
         site.containers.wait_until_healthy()
         _assert_same(site, DOCUMENTS + 11)
-        assert devices.find_one({"_id": 0}) == {"_id": 0, "name": "device 0", "readings": [0.5, 1.5, 2.5, 3.5]}
+        assert orders.find_one({"_id": 0}) == {"_id": 0, "lines": [1, 1.5, 2.5, 3.5]}
 
         for service in sorted(CHECKED):
             site.containers.end(service)
-            devices.insert_one({"_id": service, "readings": []})
+            orders.insert_one({"_id": service, "lines": []})
         site.containers.end("run")  # with status 0, as when the machine restarts
         until("the page of the service that has come back", lambda: ready(site.page))
         _assert_same(site, DOCUMENTS + 15)
-    assert "same" in site.towpath("verify", "shop.toml")
+    assert "same" in site.towpath("verify shop.toml")
     named = {f"{site.project}_{name}" for name in ("source", "destination", "kafka", "towpath")}
     assert site.containers.volumes() == named
+    shell(down)
+    assert site.containers.services() == set()
 
 
 def _assert_same(site: Site, at_least: int) -> None:
-    site.towpath("wait", "shop.toml", "--timeout", "180")
-    oracle.assert_same(site.source, site.destination, ["shop.devices"], at_least=at_least)
+    site.towpath("wait shop.toml --timeout 180")
+    oracle.assert_same(site.source, site.destination, ["shop.orders"], at_least=at_least)
+
+
+def test_the_image_for_strimzi_has_the_plugin_where_its_workers_look(engine: docker.DockerClient) -> None:
+    name = "towpath-test/strimzi"
+    options = ["--network host", *(f"--build-arg {key}={image}" for key, image in bases().items())]
+    shell(f"docker build --target strimzi -t {name} {' '.join(options)} .")
+    listed = engine.containers.run(name, ["ls", "-R", "/opt/kafka/plugins/"], remove=True).decode()
+    for jar in ("towpath-transforms", "debezium-connector-mongodb", "mongo-kafka-connect"):
+        assert re.search(rf"^{jar}-\d.*jar$", listed, re.MULTILINE), listed
+
+
+def bases() -> dict[str, str]:
+    """Build arguments: Kafka's image stands in for Strimzi's, which has Kafka at the same place; others may, too."""
+    file = ROOT / "tests" / "containers" / "images" / "stand-ins.yaml"
+    if file.name in os.environ.get("COMPOSE_FILE", ""):
+        images: dict[str, str] = yaml.safe_load(file.read_text())["x-built"]["args"]
+        return images
+    [kafka] = re.findall(r"^ARG KAFKA_IMAGE=(.+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    return {"STRIMZI_IMAGE": kafka}

@@ -6,10 +6,11 @@ import re
 import subprocess
 import textwrap
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 
@@ -27,8 +28,8 @@ HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs" / "how-to" / "kubernetes.md").read_text()
 OPTIONS = Options("shop", "registry.example/towpath:1", "registry.example/towpath-strimzi:1")
 ARCHIVE = PluginArchive("https://example.org/towpath-mongodb-0.1.0.zip", "0123456789abcdef" * 8, "registry")
-#: What a KafkaConnect of API version v1 must have, which no class says.
-REQUIRED = ("replicas", "bootstrapServers", "groupId", "configStorageTopic", "offsetStorageTopic", "statusStorageTopic")
+#: Since 1.0 the classes of Strimzi's API need it; with an older one, those of the last version before it are checked.
+STRIMZI_JAVA = 21
 PASSWORD = "ver1y-s3cret"
 BASE = """
 name = "shop"
@@ -99,16 +100,41 @@ def with_login(folder: Path, more: str = "") -> Plan:
     return replace(plan, pipeline=replace(plan.pipeline, kafka_client=type(plan.pipeline.kafka_client)(settings)))
 
 
-@pytest.mark.servers  # starts a JVM
-def test_every_resource_fits_the_published_classes_of_its_api(folder: Path, tmp_path: Path) -> None:
-    classes = tmp_path / "classes"
-    maven = [tools.maven(), "-q", "-B", "-f", HERE / "pom.xml", "process-resources", f"-Dclasses={classes}"]
-    tools.run("bring the classes of the APIs", maven)
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The published classes of the APIs, and a Java that runs them."""
 
-    def read(text: str) -> subprocess.CompletedProcess[str]:
-        command = [tools.java(), "-cp", f"{classes}/*", HERE / "Strict.java"]
+    java: Path
+    folder: Path
+
+    def run(self, *arguments: str | Path, text: str = "") -> subprocess.CompletedProcess[str]:
+        command = [self.java, "-cp", f"{self.folder}/*", *arguments]
         return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
 
+
+def published(java: Path, folder: Path) -> Published:
+    """Those for this Java, which Maven brings."""
+    maven = [tools.maven(), "-q", "-B", "-f", HERE / "pom.xml", "process-resources", f"-Dclasses={folder}"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_HOME", str(java.parents[1]))
+        tools.run("bring the classes of the APIs", maven)
+    return Published(java, folder)
+
+
+@pytest.fixture
+def strimzi(tmp_path: Path) -> Published:
+    """Of Strimzi's newest version, with the newest Java here."""
+    homes = {}
+    for release in Path("/usr/lib/jvm").glob("*/release"):
+        if number := re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE):
+            homes[int(number[1])] = release.parent
+    if max(homes, default=0) < STRIMZI_JAVA:
+        pytest.skip(f"Strimzi's newest classes need a JDK {STRIMZI_JAVA} below /usr/lib/jvm")
+    return published(homes[max(homes)] / "bin" / "java", tmp_path / "classes")
+
+
+def all_forms(folder: Path) -> list[Resource]:
+    """Pipelines that together have everything that a resource may have."""
     listens = '[run]\nlisten = "0.0.0.0:9300"\n'
     pair = 'certificate = "../secrets/tls.pem"\nkey = "../secrets/tls.key"\n'
     tls = f'{listens}{pair}token_file = "../secrets/page.token"'
@@ -119,20 +145,70 @@ def test_every_resource_fits_the_published_classes_of_its_api(folder: Path, tmp_
         plan_of(folder, text='mode = "plain"' + BASE, rest='[capture]\nwhole_documents = ["shop.a"]'),
         with_login(folder),
     )
+    return [resource for plan in plans for resource in resources(plan)]
+
+
+@pytest.mark.servers  # starts a JVM
+def test_every_resource_fits_the_published_classes_of_its_api(folder: Path, tmp_path: Path) -> None:
+    api = published(tools.java().resolve(), tmp_path / "classes")
     [pod] = re.findall(
         r"^    ```yaml\n(    apiVersion: v1\n    kind: Pod\n.*?)^    ```", PAGE, re.MULTILINE | re.DOTALL
     )
-    made = [resource for plan in plans for resource in resources(plan)]
-    done = read(f"{as_yaml(made)}---\n{textwrap.dedent(pod)}")
+    made = all_forms(folder)
+    done = api.run(HERE / "Strict.java", text=f"{as_yaml(made)}---\n{textwrap.dedent(pod)}")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == len(made) + 1 == 5 * 11 + 2
     misspelt = as_yaml(made[:3]).replace("groupId:", "groupID:")
-    assert 'Unrecognized field "groupID"' in read(misspelt).stderr
+    assert 'Unrecognized field "groupID"' in api.run(HERE / "Strict.java", text=misspelt).stderr
+
+
+def closed(schema: Any) -> Any:
+    """A schema of Kubernetes that takes no unknown field, as `kubectl apply` asks the server."""
+    if isinstance(schema, list):
+        return [closed(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inside = {key: closed(inner) for key, inner in schema.items()}
+    has_all = schema.get("type") == "object" and isinstance(schema.get("properties"), dict)
+    if has_all and not schema.get("x-kubernetes-preserve-unknown-fields"):
+        inside["additionalProperties"] = False
+    return inside
+
+
+@pytest.mark.servers  # starts a JVM
+def test_the_resources_of_strimzi_fit_its_custom_resource_definitions(
+    strimzi: Published, folder: Path, tmp_path: Path
+) -> None:
+    """With what they require, and the values that they allow."""
+    classes = {"KafkaConnect": "connect.KafkaConnect", "KafkaConnector": "connector.KafkaConnector"}
+    files = [f"io.strimzi.api.kafka.model.{name}={tmp_path}/{kind}.yaml" for kind, name in classes.items()]
+    done = strimzi.run("io.strimzi.crdgenerator.CrdGenerator", "--yaml", *files)
+    assert done.returncode == 0, done.stderr
+    schemas = {}
+    for kind in classes:
+        definition = yaml.safe_load((tmp_path / f"{kind}.yaml").read_text())
+        [version] = [version for version in definition["spec"]["versions"] if version["name"] == "v1"]
+        schemas[kind] = jsonschema.Draft202012Validator(closed(version["schema"]["openAPIV3Schema"]))
+    made = [resource for resource in all_forms(folder) if resource["kind"] in schemas]
+    assert len(made) == 5 * 3 + 1
+    for resource in made:
+        faults = [fault.message for fault in schemas[resource["kind"]].iter_errors(resource)]
+        assert faults == [], resource["metadata"]["name"]
+
+    connect = as_yaml([made[0]])
+    wrong = {
+        "groupId:": ("groupID:", "'groupId' is a required property"),
+        "type: jmxPrometheusExporter": ("type: jmx", "'jmx' is not one of"),
+        "replicas: 2": ("replicas: two", "'two' is not of type 'integer'"),
+        "mountPath:": ("mountpath:", "'mountpath' was unexpected"),
+    }
+    for right, (written, words) in wrong.items():
+        resource = yaml.safe_load(connect.replace(right, written))
+        assert any(words in fault.message for fault in schemas["KafkaConnect"].iter_errors(resource)), written
 
 
 def test_a_kafkaconnect_has_what_its_api_and_the_connectors_require(folder: Path) -> None:
     spec = of_kind(resources(plan_of(folder)), "KafkaConnect")
-    assert all(spec[key] for key in REQUIRED)
     assert spec["config"]["exactly.once.source.support"] == "enabled"
     assert spec["config"]["connector.client.config.override.policy"] == "All"
     assert spec["config"]["config.providers.file.param.allowed.paths"] == "/mnt/towpath"

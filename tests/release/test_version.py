@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-POMS = ("towpath/stack/versions/pom.xml", "towpath/stack/parts/pom.xml", "transforms/pom.xml")
+POMS = subprocess.check_output(["git", "ls-files", "*pom.xml"], cwd=ROOT, text=True).split()
 _POM = "{http://maven.apache.org/POM/4.0.0}"
 _SEMANTIC = r"(?:0|[1-9]\d*)(?:\.(?:0|[1-9]\d*)){2}"
 
@@ -22,11 +24,30 @@ def test_the_version_is_a_semantic_one_and_the_one_that_is_installed() -> None:
     assert metadata.version("towpath") == VERSION
 
 
+def versions_in(pom: Path) -> list[str]:
+    root = ElementTree.parse(pom).getroot()
+    versions = [root.findtext(f"{_POM}version"), root.findtext(f"{_POM}parent/{_POM}version")]
+    return [version for version in versions if version]
+
+
 @pytest.mark.parametrize("pom", POMS)
 def test_every_pom_has_the_version_of_the_project(pom: str) -> None:
-    root = ElementTree.parse(ROOT / pom).getroot()
-    versions = [root.findtext(f"{_POM}version"), root.findtext(f"{_POM}parent/{_POM}version")]
-    assert [version for version in versions if version] == [VERSION]
+    assert versions_in(ROOT / pom) == [VERSION]
+
+
+def test_the_command_of_the_release_page_sets_the_version_in_all_of_them(tmp_path: Path) -> None:
+    [command] = re.findall(r"`(sed -i [^`]+)`", (ROOT / "docs" / "releasing.md").read_text())
+    for file in ("pyproject.toml", *POMS):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    words = command.replace("OLD", VERSION).replace("NEW", "98.7.6")
+    subprocess.run(["sh", "-euc", words], cwd=tmp_path, check=True)
+    assert tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["version"] == "98.7.6"
+    assert [versions_in(tmp_path / pom) for pom in POMS] == [["98.7.6"]] * len(POMS)
+    changed = subprocess.check_output(["git", "diff", "--numstat"], cwd=tmp_path, text=True).splitlines()
+    assert [line.split("\t")[:2] for line in changed] == [["1", "1"]] * (len(POMS) + 1)
 
 
 def test_the_changelog_goes_from_what_is_not_released_down_through_the_versions() -> None:

@@ -87,13 +87,19 @@ def compared(pipeline: Pipeline) -> None:
     assert pipeline.status()["dead_letters"] == 0
 
 
+def kill_the_worker(pipeline: Pipeline) -> None:
+    embedded.restart(pipeline.addresses.secrets.parent, "connect-0", signal.SIGKILL)
+
+
 def findings(pipeline: Pipeline, expect: int) -> list[dict[str, str]]:
     lines = towpath("check", pipeline.write(), "--json", expect=expect).stdout.splitlines()
     return [found for line in lines if "finding" in (found := json.loads(line))]
 
 
-def test_a_source_of_5_0_is_copied_and_streamed_and_told_what_it_lacks(tmp_path: Path, seed: int) -> None:
-    with pipeline_of(Pair("5.0.4", "6.0.27"), tmp_path) as pipeline:
+def test_a_source_of_5_0_is_copied_streamed_and_replayed_and_told_what_it_lacks(tmp_path: Path, seed: int) -> None:
+    """The short form of the core: across the end of the worker as well."""
+    pair = Pair("5.0.4", "6.0.27")
+    with pipeline_of(pair, tmp_path) as pipeline:
         workload, _ = fill(pipeline, seed)
         with_ddl = replace(pipeline, settings=Settings(extra="[ddl]"))
         (error,) = [one for one in findings(with_ddl, 1) if one["level"] == "error"]
@@ -103,14 +109,18 @@ def test_a_source_of_5_0_is_copied_and_streamed_and_told_what_it_lacks(tmp_path:
         assert any("`status` will not show drops" in words for words in warned)
         with Writer(workload, per_second=300) as writer:
             pipeline.deploy()
-            writer.wait_for(500)
+            writer.wait_for(300)
+            kill_the_worker(pipeline)
+            writer.wait_for(writer.applied + 300)
         compared(pipeline)
         found = log.records(pipeline.addresses.bootstrap, pipeline.topic("mixed"))
         assert all(abs(one.time_ms - int(one.contract["at"])) < 60_000 for one in found), "the source's clock"
         towpath("prepare", pipeline.file)
         towpath("verify", pipeline.file)
+        replayed(pipeline, pair, tmp_path)
         said = towpath("cutover", pipeline.file, "--dry-run", "--block-writes", expect=1).stdout
         assert "stop the applications' writes yourself (--stop-with" in said, said
+        restored_in_the_other_direction(pipeline)
 
 
 @pytest.mark.long
@@ -200,7 +210,7 @@ def copied_and_streamed(pipeline: Pipeline, workload: Workload) -> None:
     with Writer(workload, per_second=300) as writer:
         pipeline.deploy()
         writer.wait_for(300)
-        embedded.restart(pipeline.addresses.secrets.parent, "connect-0", signal.SIGKILL)
+        kill_the_worker(pipeline)
         writer.wait_for(writer.applied + 1500)
         pipeline.source("users").update_many({}, {"$set": {"n": 1}})
         pipeline.source("users").delete_many({"_id": {"$gte": 2900}})
@@ -231,6 +241,30 @@ def replayed(pipeline: Pipeline, pair: Pair, folder: Path) -> None:
         towpath("replay", pipeline.file, "--destination", third.uri)
         namespaces = list(map(pipeline.namespace, COLLECTIONS))
         oracle.assert_same(pipeline.addresses.source, third.uri, namespaces, at_least=3000)
+
+
+def restored_in_the_other_direction(pipeline: Pipeline) -> None:
+    """What was relaxed of indexes, at the source as a destination: nothing is deployed for it."""
+    back = replace(
+        pipeline,
+        name="back",
+        file=pipeline.file.with_name("back.toml"),
+        addresses=replace(
+            pipeline.addresses, source=pipeline.addresses.destination, destination=pipeline.addresses.source
+        ),
+        source_client=pipeline.destination_client,
+        destination_client=pipeline.source_client,
+    )
+    users = back.source("users")
+    users.create_index("email", name="by email", unique=True)
+    users.create_index("until", name="expired", expireAfterSeconds=3600)
+    documents = [{"_id": n, "email": f"e{n}"} for n in range(10)]
+    for collection in (users, back.destination("users")):
+        collection.insert_many(documents)
+    towpath("prepare", back.write(), "--indexes", "now")
+    assert "unique" not in indexes(back, back.destination_client)[back.namespace("users")]["by email"]
+    towpath("prepare", back.file, "--final")
+    assert indexes(back, back.destination_client) == indexes(back, back.source_client)
 
 
 def switched(pipeline: Pipeline, writer: AcknowledgedWriter, folder: Path) -> None:

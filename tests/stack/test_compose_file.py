@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,19 @@ def test_the_default_images_have_the_versions_of_the_embedded_stack_and_none_flo
     assert re.search(rf"^ARG STRIMZI_IMAGE=strimzi/kafka:\S+-kafka-{version('kafka.version')}$", DOCKERFILE, re.M)
     bases = {"${PYTHON_IMAGE}", "${KAFKA_IMAGE}", "${STRIMZI_IMAGE}"}
     assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == bases
+
+
+def test_services_are_on_an_ordinary_network_which_outlives_each_of_them() -> None:
+    assert "network_mode" not in COMPOSE
+
+
+def test_a_worker_without_the_plugin_ends_at_once_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "towpath").mkdir()
+    settings = {"CONNECT_BOOTSTRAP_SERVERS": "kafka:9092", "CONNECT_PLUGIN_PATH": f"/nowhere,{tmp_path}"}
+    command, environment = [ROOT / "release" / "connect"], os.environ | settings
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"there is no towpath-transforms-*.jar below /nowhere,{tmp_path}: ")
 
 
 def test_every_image_can_be_replaced_from_the_environment() -> None:

@@ -27,6 +27,7 @@ def test_a_server_that_comes_back_is_told_once_and_waited_for():
     ("error", "kind", "words"),
     [
         (AutoReconnect("gone"), ServerLost, "cannot read it: gone"),
+        (OperationFailure("rate exceeded", 462), ServerLost, "cannot read it: rate exceeded"),
         (OperationFailure("no right", 13), VerifierError, "cannot read it: the server refused: no right"),
     ],
 )

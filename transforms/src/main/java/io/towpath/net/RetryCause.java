@@ -117,6 +117,7 @@ public enum RetryCause {
                     ResourceExhausted,
                     AdmissionQueueOverflow,
                     RateLimitExceeded,
+                    IngressRequestRateLimitExceeded,
                     AtlasError, // over the quota of its tier, mostly
                     QuotaExceeded,
                     OutOfDiskSpace -> RESOURCES;

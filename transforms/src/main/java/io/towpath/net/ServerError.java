@@ -86,6 +86,7 @@ public enum ServerError {
     MigrationBlockingOperationCoordinatorCleaningUp(406, Retry.WRITE),
     UpdatesStillPending(412, Retry.WRITE),
     StaleConfig(13388, Retry.READ_AND_WRITE),
+    InterruptedDueToFCVChange(10045600, Retry.READ_AND_WRITE),
     // Overload.
     TooManyLocks(208, Retry.WRITE),
     TooManyLogicalSessions(261, Retry.WRITE),
@@ -93,8 +94,9 @@ public enum ServerError {
     TemporarilyUnavailable(365, Retry.WRITE),
     TransactionTooLargeForCache(388, Retry.SMALLER_WRITE),
     ResourceExhausted(402, Retry.WRITE),
-    AdmissionQueueOverflow(433, Retry.WRITE),
-    RateLimitExceeded(449, Retry.WRITE),
+    AdmissionQueueOverflow(433, Retry.READ_AND_WRITE),
+    RateLimitExceeded(449, Retry.READ_AND_WRITE),
+    IngressRequestRateLimitExceeded(462, Retry.READ_AND_WRITE),
     // Permission and room to write: a missing role, a quota, a full disk, a write block.
     UserNotFound(11, Retry.WRITE),
     Unauthorized(13, Retry.WRITE),

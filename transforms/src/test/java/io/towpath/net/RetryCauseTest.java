@@ -34,6 +34,7 @@ class RetryCauseTest {
         "371, PERMISSION",
         "12501, RESOURCES",
         "388, RESOURCES",
+        "462, RESOURCES",
         "251, OTHER",
         "121, OTHER",
         "99999, OTHER"

@@ -1,0 +1,29 @@
+package io.towpath.net;
+
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.mongodb.MongoCommandException;
+import com.mongodb.ServerAddress;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class ReadFaultTest {
+    @ParameterizedTest
+    @ValueSource(ints = {6, 43, 91, 112, 189, 262, 433, 449, 462, 10107, 11602, 10045600})
+    void anElectionAnUpgradeOrAnOverloadedServerPasses(int code) {
+        assertTrue(ReadFault.isTransient(command(code)));
+    }
+
+    @ParameterizedTest
+    @ValueSource(ints = {2, 13, 26, 50, 286, 411})
+    void anErrorAboutTheReadDoesNot(int code) {
+        assertFalse(ReadFault.isTransient(command(code)));
+    }
+
+    private static MongoCommandException command(int code) {
+        return new MongoCommandException(new BsonDocument("code", new BsonInt32(code)), new ServerAddress());
+    }
+}
