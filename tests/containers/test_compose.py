@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 import tenacity
 import yaml
 from pymongo import MongoClient, UpdateOne
+from testcontainers.compose import DockerCompose
 
 from tests.support import oracle, rest
 from tests.support.awaited import until
@@ -64,6 +66,14 @@ def shell(*commands: str) -> str:
     done = subprocess.run(words, cwd=ROOT, text=True, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     assert done.returncode == 0, f"{script}\nended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
+
+
+class Compose(DockerCompose):
+    """With the command that is there."""
+
+    @cached_property
+    def compose_command_property(self) -> list[str]:
+        return compose_command().split()
 
 
 @pytest.fixture(scope="module")
@@ -165,16 +175,16 @@ def site(engine: docker.DockerClient, tmp_path_factory: pytest.TempPathFactory) 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
-        try:
-            shell(on_the_page(0)[0])
+        with Compose(ROOT, build=True, wait=compose_command() == "docker compose"):
             containers = Containers(engine, project)
             containers.wait_until_healthy()
             source, destination = (
                 f"mongodb://127.0.0.1:{port}/?directConnection=true" for port in (source, destination)
             )
-            yield Site(project, containers, source, destination, f"http://127.0.0.1:{page}")
-        finally:
-            shell(f"{compose_command()} --profile monitor down --volumes")
+            try:
+                yield Site(project, containers, source, destination, f"http://127.0.0.1:{page}")
+            finally:
+                shell(f"{compose_command()} --profile monitor down --volumes")
 
 
 def ready(page: str) -> bool:
@@ -192,7 +202,8 @@ def push(orders: Documents, line: float) -> None:
 
 def test_both_sides_are_equal_also_after_services_were_killed_and_restarted(site: Site) -> None:
     with MongoClient[dict[str, Any]](site.source) as source:
-        _, insert, run = on_the_page(0)
+        up, insert, run = on_the_page(0)
+        assert "up -d --build" in up  # as Compose has done
         alias, wait, verify, down = on_the_page(1)
         shell(insert, run)
         until("a pipeline that runs", lambda: ready(site.page))
