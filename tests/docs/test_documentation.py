@@ -4,6 +4,7 @@ import re
 import textwrap
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import pytest
@@ -162,6 +163,15 @@ def test_the_tour_names_the_files_of_each_step():
     rows = [line for line in ARCHITECTURE.splitlines() if re.match(r"\| \d+ \|", line)]
     assert len(rows) == 10
     assert [row for row in rows if not PATH.search(row) and not JAVA_FILE.search(row)] == []
+
+
+def test_every_picture_is_on_a_page_and_every_drawing_says_what_it_shows():
+    folder = ROOT / "docs" / "pictures"
+    text = "".join(page.read_text() for page in PAGES)
+    assert [picture.name for picture in folder.iterdir() if f"pictures/{picture.name})" not in text] == []
+    for drawing in folder.glob("*.svg"):
+        title = ElementTree.parse(drawing).find("{http://www.w3.org/2000/svg}title")
+        assert title is not None and title.text, drawing.name
 
 
 def test_the_index_of_the_documentation_lists_every_page():
