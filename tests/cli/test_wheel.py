@@ -96,9 +96,18 @@ def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(wheel: Path, tmp
     (cache / "mongod").mkdir(parents=True)
     (cache / "mongod" / mongod.name).symlink_to(mongod)
     path.mkdir()
-    for program, place in {"java": tools.java(), "python3": sys._base_executable, **{name: shutil.which(name) for name in _PROGRAMS}}.items():
+    for program, place in {
+        "java": tools.java(),
+        "python3": sys._base_executable,
+        **{name: shutil.which(name) for name in _PROGRAMS},
+    }.items():
         (path / program).symlink_to(str(place))
-    own = {"PATH": f"{folder / 'venv' / 'bin'}:{path}", "XDG_STATE_HOME": str(tmp_path / "state"), "TOWPATH_CACHE": str(cache), "PIP_NO_COMPILE": "1"}
+    own = {
+        "PATH": f"{folder / 'venv' / 'bin'}:{path}",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "TOWPATH_CACHE": str(cache),
+        "PIP_NO_COMPILE": "1",
+    }
     environment = _environment() | own
     assert shutil.which("mvn", path=own["PATH"]) is None
 

@@ -68,7 +68,7 @@ def test_a_key_that_a_page_names_without_its_section_is_there(page):
 
 
 def test_an_unknown_key_is_found():
-    text = "Set `copy_treads`, `split_cache = 0` or `[capture] copy_order = \"id\"`, not `copy_threads`."
+    text = 'Set `copy_treads`, `split_cache = 0` or `[capture] copy_order = "id"`, not `copy_threads`.'
     assert unknown_keys(text) == {"copy_treads", "split_cache"}
 
 

@@ -16,9 +16,39 @@ _BLOCK = re.compile(r"^ *```(console|sh)\n(.*?)^ *```", re.M | re.S)
 _BETWEEN = re.compile(r"\|\||&&|[|;]|\$?\(")
 #: The shell's own, usual tools, and those of MongoDB, Kafka, Prometheus, containers and Kubernetes.
 _PROGRAMS = {
-    *". alias awk cat cp curl cut echo export grep head id jq kill sort umask".split(),
-    *"apt-get docker java kubectl openssl pip python python3 sha256sum sha512sum systemctl unzip".split(),
-    *"kafka-acls.sh kafka-transactions.sh mongosh prometheus promtool towpath".split(),
+    *(
+        ".",
+        "alias",
+        "awk",
+        "cat",
+        "cp",
+        "curl",
+        "cut",
+        "echo",
+        "export",
+        "grep",
+        "head",
+        "id",
+        "jq",
+        "kill",
+        "sort",
+        "umask",
+    ),
+    *(
+        "apt-get",
+        "docker",
+        "java",
+        "kubectl",
+        "openssl",
+        "pip",
+        "python",
+        "python3",
+        "sha256sum",
+        "sha512sum",
+        "systemctl",
+        "unzip",
+    ),
+    *("kafka-acls.sh", "kafka-transactions.sh", "mongosh", "prometheus", "promtool", "towpath"),
 }
 
 

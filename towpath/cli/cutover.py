@@ -62,7 +62,12 @@ _MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="re
     help="Largest lag, in seconds, with which a cutover may begin.",
 )
 @click.option("--verified-within", default="24h", callback=duration, help="Largest age of the last full verification.")
-@flag("--no-reverse-pipeline", "--no-way-back", "no_reverse_pipeline", help="Create no reverse pipeline: nothing is written to the source afterwards.")
+@flag(
+    "--no-reverse-pipeline",
+    "--no-way-back",
+    "no_reverse_pipeline",
+    help="Create no reverse pipeline: nothing is written to the source afterwards.",
+)
 @click.option("--timeout", default=120.0, help="Seconds that a step before the pause may take.")
 @click.option("--max-pause", default="30s", callback=duration, help="Longest time that writes may stop.")
 @click.option("--report", type=FILE, help="Write an HTML report of the cutover.")
@@ -98,7 +103,9 @@ def cutover(
     if goes_back and undoes:
         raise click.UsageError("give one of --back and --undo")
     if goes_back and no_reverse_pipeline:
-        raise click.UsageError("--no-reverse-pipeline belongs to the cutover; a cutover with it cannot fail back with --back")
+        raise click.UsageError(
+            "--no-reverse-pipeline belongs to the cutover; a cutover with it cannot fail back with --back"
+        )
     if undoes and dry_run:
         raise click.UsageError(
             "give one of --undo and --dry-run: --dry-run checks readiness, which --undo does not need"
@@ -188,7 +195,9 @@ class _Command:
             raise Refused("cannot fail back: the source is primary")
         assert self.sides.marker is not None
         if not self.sides.marker.has_back:
-            raise Refused("cannot fail back: the cutover was made with --no-reverse-pipeline, so there is no reverse pipeline")
+            raise Refused(
+                "cannot fail back: the cutover was made with --no-reverse-pipeline, so there is no reverse pipeline"
+            )
         self._refuse_dry_run("over")
         if not self.dry_run:
             self.sides.take()
