@@ -253,6 +253,28 @@ class Replayed(Event):
 
 # cutover
 
+#: What people read where the name, which programs read, is not of today's vocabulary.
+_LABELS = {
+    "reading again": "re-read requests",
+    "set aside": "dead letters",
+    "collections": "schema changes",
+    "way back": "reverse pipeline",
+    "forms": "schema privileges",
+    "making the way back ready": "preparing the reverse pipeline",
+    "beginning the way back": "starting the reverse pipeline",
+    "putting the destination right": "restoring the destination's schema",
+    "making the source a destination": "relaxing the source's schema",
+    "stopping the way back's sink": "stopping the reverse pipeline's sink",
+    "putting the source right": "restoring the source's schema",
+    "making the destination one again": "relaxing the destination's schema",
+    "removing the way back": "removing the reverse pipeline",
+}
+
+
+def label(name: str) -> str:
+    """The name of a line of the gate, or of a step of a cutover, for people."""
+    return _LABELS.get(name, name)
+
 
 @dataclass(frozen=True, slots=True)
 class Check:

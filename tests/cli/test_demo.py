@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
+from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from tests.support.page import commands
+from towpath.cli import demo
 from towpath.cli.demo import progress_line
+from towpath.status.figures import Copied, Status
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+#: What was seen of a demo, once a second: documents copied, lag, rate.
+LOOKS = [(0, 0, 0.0), (0, 0, 0.0), (9_551, 4_215, 441.0), (20_651, 16_261, 2_068.0), (20_651, 9_000, 2_311.0)]
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 def test_elsewhere_than_on_a_terminal_there_is_a_line_for_each_step_only(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,3 +59,34 @@ def test_on_a_terminal_one_line_changes(monkeypatch: pytest.MonkeyPatch) -> None
     assert "    done; 1/s" in written
     assert "\x1b[2K" in written  # the line before is erased
     assert written.count("\n") == 1
+
+
+def test_what_a_demo_has_seen_makes_no_line_twice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = iter(LOOKS)
+
+    def look(*_: object) -> Status:
+        copied, lag, rate = next(looks)
+        copy = (Copied("mail.messages", copied, 20_651),)
+        return Status("demo", "exactly-once", "running", copied == 20_651, lag, 1.0, rate, (), copy)
+
+    monkeypatch.setattr(demo, "read_status", look)
+    monkeypatch.setattr(demo, "time", Clock())
+    with progress_line() as show:
+        demo._show_progress(Mock(), 2, show)
+    lines = capsys.readouterr().err.splitlines()
+    assert next(looks, None) is None
+    assert lines == [
+        "    initial copy: starting; lag 0 records, 1.0 s; 0 records/s",
+        "    initial copy: mail.messages 9,551 of 20,651; lag 4,215 records, 1.0 s; 441 records/s",
+        "    initial copy done; lag 16,261 records, 1.0 s; 2,068 records/s",
+    ]
+
+
+def test_the_readme_shows_each_step_once() -> None:
+    """Progress in other figures only would be a line that the demo does not print."""
+    (shown,) = (command.output for command in commands(README) if command.text == "scripts/demo")
+    lines = [line.split(";")[0] for line in shown if line.strip() != "…"]
+    assert len(lines) == len(set(lines)) > 15
+    assert [line[:3] for line in lines if re.match(r"\d/6 ", line)] == [f"{step}/6" for step in range(1, 7)]

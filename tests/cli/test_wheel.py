@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from release import archives
+from release import archives, sbom
 from tests.support.page import Command, commands, differs
 from towpath.stack import parts, tools
 
@@ -30,6 +30,7 @@ _NOT_INSTALLED = {"tests", "docs", "release", "scripts"}
 _MADE = shutil.ignore_patterns("__pycache__", "*.egg-info", "target", ".*", "build", "dist")
 
 PAGE = (_ROOT / "docs" / "tutorial.md").read_text()
+INSTALL = "\n".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.M | re.S))
 COMMANDS = commands(PAGE)
 #: All that the page needs besides Python and Java.
 _PROGRAMS = ("bash", "awk", "grep")
@@ -44,17 +45,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(_ROOT, copy, ignore=_MADE)
     _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", made, copy])
     (found,) = made.glob("*.whl")
-    return found
-
-
-@pytest.fixture
-def programs(wheel: Path, tmp_path: Path) -> Path:
-    """The programs of a virtual environment that holds nothing but the wheel and what it needs."""
-    _run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"])
-    found = tmp_path / "venv" / "bin"
-    # not the slow way, by ensurepip; and nothing is compiled that nobody imports
-    pip = [sys.executable, "-m", "pip", "--python", str(found / "python")]
-    _run([*pip, "install", "--quiet", "--no-compile", wheel, "pip"])
     return found
 
 
@@ -91,9 +81,12 @@ def _script(given: list[Command]) -> str:
     return "\n".join(["status=0", "exec 2>&1", *lines])
 
 
-def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(programs: Path, tmp_path: Path) -> None:
+def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(wheel: Path, tmp_path: Path) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
+    shutil.copy(wheel, folder)
+    constraints = folder / f"towpath-{version('towpath')}-constraints.txt"
+    constraints.write_text("".join(f"{line}\n" for line in sbom.installed()))
     scripts = re.findall(r'^```python\n("""(\w+\.py) .*?)^```', PAGE, re.M | re.S)
     for text, name in scripts:
         (folder / name).write_text(text)
@@ -103,9 +96,18 @@ def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(programs: Path, 
     (cache / "mongod").mkdir(parents=True)
     (cache / "mongod" / mongod.name).symlink_to(mongod)
     path.mkdir()
-    for program, place in {"java": tools.java(), **{name: shutil.which(name) for name in _PROGRAMS}}.items():
+    for program, place in {
+        "java": tools.java(),
+        "python3": sys._base_executable,
+        **{name: shutil.which(name) for name in _PROGRAMS},
+    }.items():
         (path / program).symlink_to(str(place))
-    own = {"PATH": f"{programs}:{path}", "XDG_STATE_HOME": str(tmp_path / "state"), "TOWPATH_CACHE": str(cache)}
+    own = {
+        "PATH": f"{folder / 'venv' / 'bin'}:{path}",
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+        "TOWPATH_CACHE": str(cache),
+        "PIP_NO_COMPILE": "1",
+    }
     environment = _environment() | own
     assert shutil.which("mvn", path=own["PATH"]) is None
 
@@ -121,6 +123,8 @@ def test_an_installed_wheel_does_the_tutorial_as_its_page_shows(programs: Path, 
             check=False,
         ).stdout
 
+    assert "pip install towpath" in INSTALL
+    run("bash", "-euc", INSTALL, timeout=240)
     assert version("towpath") in run("towpath", "--version", timeout=60)
     assert "_TOWPATH_COMPLETE" in run("towpath", "completion", "bash", timeout=60)
     try:

@@ -1,4 +1,4 @@
-"""A pipeline with only the rights of docs/how-to/secure.md runs, and nothing of what is secret gets out."""
+"""A pipeline with only the rights of docs/reference/roles.md runs, and nothing of what is secret gets out."""
 
 from __future__ import annotations
 

@@ -523,7 +523,7 @@ FIGURES: tuple[Figure, ...] = (
     ),
     known(
         "MongoDB: the default of periodicNoopIntervalSecs",
-        "docs/how-to/secure.md: up to 10 s (`periodicNoopIntervalSecs`)",
+        "docs/reference/roles.md: up to 10 s (`periodicNoopIntervalSecs`)",
     ),
     known(
         "MongoDB: decimal128 and $toHashedIndexKey",

@@ -47,10 +47,18 @@ def _verb(name: str, parent: click.Context) -> Iterator[str]:
         return
     yield f"## {context.command_path.removeprefix('towpath ')}\n"
     yield f"```text\n{' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n```\n"
-    yield from (f"{' '.join(part.split())}\n" for part in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")))
+    yield from map(_paragraph, re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")))
     options = [one for one in command.get_params(context) if isinstance(one, click.Option) and not one.hidden]
     rows = [_option(one, context) for one in options if "--help" not in one.opts]
-    yield "\n".join(["| option | |", "|---|---|", *rows]) + "\n"
+    if rows:
+        yield "\n".join(["| option | |", "|---|---|", *rows]) + "\n"
+
+
+def _paragraph(text: str) -> str:
+    """As click shows it: the lines of a paragraph that begins with `\\b` stay as they are."""
+    if text.startswith("\b\n"):
+        return f"```text\n{text[2:]}\n```\n"
+    return f"{' '.join(text.split())}\n"
 
 
 def _option(option: click.Option, context: click.Context) -> str:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.page import commands
 from tests.support.pipeline import Pipeline, towpath
+from towpath.stack import tools
 from towpath.stack.parts import parts
 
 pytestmark = pytest.mark.servers
@@ -26,16 +28,31 @@ def code(page: str, language: str) -> str:
 
 
 def write(folder: Path) -> None:
+    """The programs, and the folders of the archives of a release, as the tutorial unpacks them."""
     (folder / "update.py").write_text(code((DOCS / "design" / "record.md").read_text(), "python"))
     (folder / "follow.py").write_text(code(PAGE, "python"))
     (folder / "FollowLog.java").write_text(code(PAGE, "java"))
+    found = parts(print)
+    for jars, place in ((found.libs, "kafka/towpath-kafka-1/libs"), (found.plugins / "towpath", "plugins/one-1/lib")):
+        (folder / place).parent.mkdir(parents=True)
+        (folder / place).symlink_to(jars)
 
 
-def printed(command: list[str], pipeline: Pipeline, folder: Path) -> dict[int, object]:
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    command = [*command, pipeline.addresses.bootstrap, pipeline.topic("orders")]
+def printed(program: str, pipeline: Pipeline, folder: Path) -> dict[int, object]:
+    """What the page's command of this program prints for the collection."""
+    (command,) = (command.text for command in commands(PAGE) if command.text.startswith(program))
+    shown = "127.0.0.1:9092 shop.shop.orders"
+    assert shown in command
+    path = f"{Path(sys.executable).parent}:{Path(tools.java()).parent}:{os.environ['PATH']}"
+    command = command.replace(shown, f"{pipeline.addresses.bootstrap} {pipeline.topic('orders')}")
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+        ["bash", "-c", command],
+        cwd=folder,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return {document["_id"]: document for document in map(json.loads, done.stdout.splitlines())}
@@ -62,7 +79,5 @@ def test_both_readers_print_the_documents_of_the_collection(pipeline: Pipeline, 
     assert records.count("$splice") > 10
     stored = {document["_id"]: document for document in orders.find()}
     assert len(stored) == 38
-    found = parts(print)
-    classpath = f"{found.libs}/*:{found.plugins}/towpath/*"
-    assert printed(["python", "follow.py"], pipeline, tmp_path) == stored
-    assert printed([str(found.java), "-cp", classpath, "FollowLog.java"], pipeline, tmp_path) == stored
+    assert printed("python", pipeline, tmp_path) == stored
+    assert printed("java", pipeline, tmp_path) == stored

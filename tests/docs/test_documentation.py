@@ -4,6 +4,7 @@ import re
 import textwrap
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import pytest
@@ -27,6 +28,12 @@ SAVED = re.compile(r"Save (?:this|it) as `([\w.]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 #: A command in a `console` block, with the lines that it goes on in, or in backticks.
 COMMAND = re.compile(r"(?:^\s*\$ |`)towpath ((?:[^`\n#|\\]|\\\n)+)", re.M)
+#: Words with an underscore that no file and no output of ours has.
+OTHER_NAMES = {
+    "read_committed",  # Kafka
+    *("as_json", "offsets_for_times", "record_ids", "skip_to_end"),  # of the code
+    *("check_ids", "ignore_field_order", "lost_for", "range_bytes"),  # of the verifier as a library
+}
 FILE = re.compile(r"^( *)```toml\n(.*?)^\1```", re.M | re.S)
 
 
@@ -43,6 +50,26 @@ def options():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_name_no_option_that_is_not_there(page):
     assert set(re.findall(r"`\[(\w+)\] (\w+)`", page.read_text())) <= set(options())
+
+
+def unknown_keys(text):
+    """What looks like a key of the pipeline file, or of our JSON and metrics, and is none."""
+    known = {key for _, key in options()}
+    printed = "".join((ROOT / "docs" / page).read_text() for page in ("json.md", "metrics.md", "prometheus.md"))
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.M | re.S))
+    set_keys = {found[1] for span in spans if (found := re.fullmatch(r"(?:\[\w+\] )?(\w+) = .+", span))}
+    words = {span for span in spans if re.fullmatch(r"[a-z]+(_[a-z0-9]+)+", span)}
+    return (set_keys - known) | (words - known - OTHER_NAMES - set(re.findall(r"\w+", printed)))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_key_that_a_page_names_without_its_section_is_there(page):
+    assert unknown_keys(page.read_text()) == set()
+
+
+def test_an_unknown_key_is_found():
+    text = 'Set `copy_treads`, `split_cache = 0` or `[capture] copy_order = "id"`, not `copy_threads`.'
+    assert unknown_keys(text) == {"copy_treads", "split_cache"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -136,6 +163,15 @@ def test_the_tour_names_the_files_of_each_step():
     rows = [line for line in ARCHITECTURE.splitlines() if re.match(r"\| \d+ \|", line)]
     assert len(rows) == 10
     assert [row for row in rows if not PATH.search(row) and not JAVA_FILE.search(row)] == []
+
+
+def test_every_picture_is_on_a_page_and_every_drawing_says_what_it_shows():
+    folder = ROOT / "docs" / "pictures"
+    text = "".join(page.read_text() for page in PAGES)
+    assert [picture.name for picture in folder.iterdir() if f"pictures/{picture.name})" not in text] == []
+    for drawing in folder.glob("*.svg"):
+        title = ElementTree.parse(drawing).find("{http://www.w3.org/2000/svg}title")
+        assert title is not None and title.text, drawing.name
 
 
 def test_the_index_of_the_documentation_lists_every_page():

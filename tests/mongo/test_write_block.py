@@ -35,7 +35,7 @@ _BLOCKED = 371  # UserWritesBlocked in MongoDB's error_codes.yml
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Client]]:
-    """User → client, on a replica set of one with access control and with the role of docs/how-to/secure.md."""
+    """User → client, on a replica set of one with access control and with the role of docs/reference/roles.md."""
     role, root = documented_roles()["towpathBlocker"], mongod.Root("root", "secret")
     bypass = [{"resource": {"cluster": True}, "actions": ["bypassWriteBlockingMode"]}]
     with (

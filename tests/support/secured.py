@@ -1,4 +1,4 @@
-"""A secured stack with the users of one pipeline, who may do what docs/how-to/secure.md says and no more."""
+"""A secured stack with the users of one pipeline, who may do what docs/reference/roles.md says and no more."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.certificates import Authority, Secrets, secure, subject, user
 from towpath import stack as embedded
 from towpath.stack.security import Security
 
-_PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "secure.md").read_text()
+_PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "roles.md").read_text()
 #: The pipeline of the page's commands.
 NAME = "shop"
 #: What the page calls the workers' group, and what it is in the embedded stack.
@@ -48,8 +48,8 @@ def documented_roles() -> dict[str, list[dict[str, Any]]]:
 
 
 def documented_acls() -> list[AclBinding]:
-    """What the `kafka-acls` commands of the page allow."""
-    lines = [line for line in _PAGE.replace("\\\n", "").splitlines() if line.startswith("kafka-acls --add")]
+    """What the `kafka-acls.sh` commands of the page allow."""
+    lines = [line for line in _PAGE.replace("\\\n", "").splitlines() if line.startswith("kafka-acls.sh --add")]
     return [binding for line in lines for binding in _acls(shlex.split(line)[2:])]
 
 

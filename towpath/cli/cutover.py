@@ -24,7 +24,7 @@ from towpath.cutover.steps import CutoverOptions, NotUndone, undo, undone
 from towpath.cutover.writes import hook
 from towpath.deploy import operator
 from towpath.errors import Overtaken, Refused, TowpathError, fields
-from towpath.events import Check, CutoverNote, Gate, Switch, TimedEvent
+from towpath.events import Check, CutoverNote, Gate, Switch, TimedEvent, label
 from towpath.mongo.write_block import MONGOSH_UNDO
 from towpath.state_files import alone
 from towpath.trouble import ERRORS
@@ -62,7 +62,12 @@ _MARKS = {True: click.style("ok ", fg="green"), False: click.style("red", fg="re
     help="Largest lag, in seconds, with which a cutover may begin.",
 )
 @click.option("--verified-within", default="24h", callback=duration, help="Largest age of the last full verification.")
-@flag("--no-way-back", help="Create no reverse pipeline: nothing is written to the source afterwards.")
+@flag(
+    "--no-reverse-pipeline",
+    "--no-way-back",
+    "no_reverse_pipeline",
+    help="Create no reverse pipeline: nothing is written to the source afterwards.",
+)
 @click.option("--timeout", default=120.0, help="Seconds that a step before the pause may take.")
 @click.option("--max-pause", default="30s", callback=duration, help="Longest time that writes may stop.")
 @click.option("--report", type=FILE, help="Write an HTML report of the cutover.")
@@ -79,7 +84,7 @@ def cutover(
     quiet: bool,
     max_lag: float,
     verified_within: timedelta,
-    no_way_back: bool,
+    no_reverse_pipeline: bool,
     timeout: float,
     max_pause: timedelta,
     report: Path | None,
@@ -97,8 +102,10 @@ def cutover(
     """
     if goes_back and undoes:
         raise click.UsageError("give one of --back and --undo")
-    if goes_back and no_way_back:
-        raise click.UsageError("--no-way-back belongs to the cutover; a cutover with it cannot fail back with --back")
+    if goes_back and no_reverse_pipeline:
+        raise click.UsageError(
+            "--no-reverse-pipeline belongs to the cutover; a cutover with it cannot fail back with --back"
+        )
     if undoes and dry_run:
         raise click.UsageError(
             "give one of --undo and --dry-run: --dry-run checks readiness, which --undo does not need"
@@ -115,9 +122,9 @@ def cutover(
         if not dry_run:
             stack.enter_context(alone(session.pipeline.name, "cutover"))
         sides = read_sides(
-            session, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_way_back
+            session, stack, goes_forward=not (undoes or goes_back), undoes=undoes, has_back=not no_reverse_pipeline
         )
-        command = _Command(sides, options, reporter, dry_run, report, has_back=not no_way_back)
+        command = _Command(sides, options, reporter, dry_run, report, has_back=not no_reverse_pipeline)
         command.undo() if undoes else command.go_back() if goes_back else command.cut_over()
 
 
@@ -126,9 +133,9 @@ def _print_event(event: TimedEvent) -> None:
     if not isinstance(event, Gate):
         click.echo(event.words)
         return
-    width = max((len(check.name) for check in event.checks), default=0)
+    width = max((len(label(check.name)) for check in event.checks), default=0)
     for check in event.checks:
-        click.echo(f"{_MARKS[check.good]}  {check.name:<{width}}  {check.found}")
+        click.echo(f"{_MARKS[check.good]}  {label(check.name):<{width}}  {check.found}")
         if check.advice and not check.good:
             click.echo(f"     {'':<{width}}  → {check.advice}")
 
@@ -188,7 +195,9 @@ class _Command:
             raise Refused("cannot fail back: the source is primary")
         assert self.sides.marker is not None
         if not self.sides.marker.has_back:
-            raise Refused("cannot fail back: the cutover was made with --no-way-back, so there is no reverse pipeline")
+            raise Refused(
+                "cannot fail back: the cutover was made with --no-reverse-pipeline, so there is no reverse pipeline"
+            )
         self._refuse_dry_run("over")
         if not self.dry_run:
             self.sides.take()
@@ -223,7 +232,7 @@ class _Command:
     def _report_gate(self, checks: list[Check]) -> None:
         self.reporter.report(Gate(words="", checks=checks))
         if failed := red(checks):
-            names = ", ".join(check.name for check in failed)
+            names = ", ".join(label(check.name) for check in failed)
             self._fail(f"not started, nothing is changed: {names} {'is' if len(failed) == 1 else 'are'} red")
         if self.dry_run:
             self._report_end("everything is ready; nothing was started")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from towpath.events import Step, TimedEvent
+from towpath.events import Step, TimedEvent, label
 from towpath.session import Say
 
 
@@ -30,12 +30,12 @@ class Reporter:
     @contextmanager
     def step(self, name: str) -> Iterator[dict[str, int]]:
         """Time a step. Its event contains the counts `documents` and `commands` that the body puts into the dict."""
-        self.say(f"{name} …")
-        self.current_step = name
+        self.current_step = label(name)
+        self.say(f"{self.current_step} …")
         start, figures = time.monotonic(), dict[str, int]()
         yield figures
         seconds = round(time.monotonic() - start, 3)
         counts = "".join(f", {count:,} {unit}" for unit, count in figures.items())
         documents, commands = figures.get("documents"), figures.get("commands")
-        words = f"{name}: {seconds:.1f} s{counts}"
+        words = f"{label(name)}: {seconds:.1f} s{counts}"
         self.report(Step(words=words, step=name, seconds=seconds, documents=documents, commands=commands))

@@ -203,7 +203,7 @@ def _reverse_pipeline(readiness: Readiness) -> Result:
     errors = [finding for finding in findings if finding.level == "error"]
     words = "; ".join(f"{error.subject}: {error.finding}" for error in errors[:_SHOWN])
     advice = "; ".join(error.advice for error in errors[:_SHOWN])
-    return not errors, words or f"can be created ({reverse.file.name})", f"{advice}; or --no-way-back"
+    return not errors, words or f"can be created ({reverse.file.name})", f"{advice}; or --no-reverse-pipeline"
 
 
 def _commands(readiness: Readiness) -> Result:

@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import ChainableUndefined, Environment, PackageLoader
 from markupsafe import Markup
 
+from towpath.events import label
 from towpath.text import counted, duration, size
 
 _TEMPLATES = Environment(
@@ -78,6 +79,7 @@ _TEMPLATES.filters |= {
     "clock": _clock,
     "counted": counted,
     "duration": duration,
+    "label": label,
     "mark": lambda state: _MARKS.get(state, "warn"),
 }
 

@@ -9,6 +9,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from towpath import state_files
 from towpath.errors import TowpathError
+from towpath.events import label
 
 _TEMPLATES = Environment(
     loader=ChoiceLoader([PackageLoader("towpath.cli.report", "."), PackageLoader("towpath.monitor", "static")]),
@@ -18,6 +19,7 @@ _TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 _TEMPLATES.filters["number"] = lambda number: f"{number:,}"
+_TEMPLATES.filters["label"] = label
 _TEMPLATES.filters["clock"] = lambda at: at.strftime("%H:%M:%S.%f")[:-3]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from towpath.cli import report
 from towpath.cutover.sides import Sides
-from towpath.events import CutoverNote, Gate, Switch, TimedEvent
+from towpath.events import CutoverNote, Gate, Switch, TimedEvent, label
 from towpath.events import Step as StepDone
 from towpath.mongo.uri import without_credentials
 from towpath.text import utc
@@ -83,7 +83,7 @@ def _steps(events: Sequence[TimedEvent]) -> Iterator[Step]:
     for step in steps:
         figures = ", ".join(f"{count:,} {name}" for name, count in step.figures.items())
         left = (_start(step) - first).total_seconds() * percent
-        yield Step(step.step, figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
+        yield Step(label(step.step), figures, step.seconds, left, step.seconds * percent, step.reported_at > stopped)
 
 
 def _start(step: StepDone) -> datetime:
