@@ -17,6 +17,8 @@ from towpath.pipeline import Pipeline
 from towpath.schema.apply import build_progress
 from towpath.text import duration
 
+#: In place of schema changes, where they could not be read.
+UNREAD = "schema changes in the log are unknown: the destination, which holds them, does not answer"
 _LATEST = 5  # changes that are over
 _VERBS = {
     "create": "create",
