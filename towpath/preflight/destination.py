@@ -80,17 +80,7 @@ def _existing(inventory: Inventory) -> tuple[Collection, ...]:
 def kinds(inventory: Inventory) -> Iterator[Finding]:
     """Every existing target can hold the documents."""
     for collection in _existing(inventory):
-        if not _has_its_collation(inventory, collection):
-            yield from kind(collection, inventory.pipeline)
-
-
-def _has_its_collation(inventory: Inventory, target: Collection) -> bool:
-    """Whether a schema change has made a collection with the collation of its source, of which a finding warns."""
-    return (target.kind, "collation" in target.options) == ("collection", True) and any(
-        "collation" in collection.options and preconditions.is_replicated(inventory, collection)
-        for collection in inventory.collections
-        if inventory.pipeline.renames.destination(collection.namespace) == target.namespace
-    )
+        yield from kind(collection, inventory.pipeline)
 
 
 def contents(inventory: Inventory) -> Iterator[Finding]:
