@@ -1,7 +1,8 @@
-"""What `run` and `status` say of a schema change that waits for a decision, until it is over."""
+"""What `run`, `status` and the page say of a schema change that waits for a decision, until it is over."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,11 @@ from tests.schema.test_changes_in_log import LOGGED, change
 from tests.status.test_screens import status
 from tests.supervisor.test_supervising import FILE
 from towpath.cli.status import exit_status
+from towpath.cutover import gate
 from towpath.errors import MongoUnreachable
 from towpath.events import Ddl, TimedEvent
+from towpath.monitor.board import ddl_waiting
+from towpath.monitor.reporter import Reporter
 from towpath.schema.changes import SchemaChanges, Shown
 from towpath.session import opened
 from towpath.status import collector
@@ -107,3 +111,15 @@ def test_what_is_not_read_is_not_taken_for_nothing(monkeypatch: pytest.MonkeyPat
     assert collector._Collector(LOGGED, connect, topics).changes is None
     plain = replace(PIPELINE, mode="plain")
     assert collector._Collector(plain, connect, topics).changes == SchemaChanges()
+
+
+def test_the_page_keeps_what_was_known_while_the_destination_does_not_answer(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "known", lambda *_: [])
+    monkeypatch.setattr(Reporter, "_verdicts", lambda *_, **__: {})
+    reporter = Reporter(run.supervisor.session, _slow={"oplog": None, "ddl": []}, _slow_at=time.monotonic())
+    waiting = [
+        ddl_waiting(reporter.report(status(changes=found), 0.0)) for found in (changes(), None, SchemaChanges(), None)
+    ]
+    assert waiting == [1, 1, 0, 0]
