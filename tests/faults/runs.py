@@ -137,12 +137,15 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
             pipeline.deploy()
             with Ending(pipeline.file) as ending:
                 with closing(SourceOffsets(site, pipeline)) as offsets:
-                    struck = tuple(_written(_scene(site, pipeline, offsets), plan, writers))
+                    scene = Scene(site, pipeline, COLLECTIONS, LARGE, offsets, pipeline.file.parent)
+                    struck = tuple(_written(scene, plan, writers))
                 pipeline.wait(240)
             _assert_tasks_run(site, pipeline)
         letters = log.records(pipeline.addresses.bootstrap, f"{pipeline.name}.dead-letters")
         assert not letters, f"{len(letters)} records were set aside: {letters[0]}"
         pipeline.assert_same(*COLLECTIONS, LARGE, at_least=plan.documents // 4)
+        for check in scene.checks:
+            check()
         if "[ddl]" in plan.settings.extra:
             site.destination[pipeline.name].drop_collection(END)
             definitions.assert_same(site.source, site.destination, [pipeline.name])
@@ -150,10 +153,6 @@ def run(site: Site, plan: Plan, hits: Hits, folder: Path) -> Result:
     for strike, one in zip(plan.strikes, struck, strict=True):
         (hits.hit if one.hit else hits.missed)[strike.pair] += 1
     return Result(struck, writers[0].applied, events, ending.ended)
-
-
-def _scene(site: Site, pipeline: Pipeline, offsets: SourceOffsets) -> Scene:
-    return Scene(site, pipeline, COLLECTIONS, LARGE, offsets, pipeline.file.parent)
 
 
 def _written(scene: Scene, plan: Plan, writers: tuple[Writer, Writer]) -> Iterator[Struck]:

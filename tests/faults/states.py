@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.support.awaited import until
 from tests.support.mongod import MongodSizes
 from tests.support.pipeline import Pipeline, Settings
 from tests.support.progress import State as Stage
+from tests.support.workload.versions import VERSION
 from towpath.log import reread_requests
 from towpath.session import opened
 
@@ -54,6 +55,8 @@ class Scene:
     """After which a fault comes that waits for no state."""
     blind: bool = False
     """The fault to come takes the destination away: nobody there can be asked right after it."""
+    checks: list[Callable[[], None]] = field(default_factory=list)
+    """What has to be true once all is applied."""
 
     def total(self) -> int:
         return progress.total(self.pipeline)
@@ -230,41 +233,156 @@ def _ends(pipeline: Pipeline) -> int:
 _DDL = Settings(extra='[ddl]\ndrop = "apply"')
 _OTHER_SIDE = frozenset(("source",))
 _BUILD = "hangAfterStartingIndexBuild"
+_FILL = 40  # documents of a collection that is renamed or dropped
+_BEGUN_S = 3  # for so long its command waits, until the note behind it is held up
 
 
-def _stored(scene: Scene, name: str) -> dict[str, Any]:
-    """What the destination has stored of the build of the index of this name."""
-    found = scene.site.destination["towpath"]["schema_changes"].find_one(
-        {"_id.pipeline": scene.pipeline.name, "change.indexes.name": name}
-    )
-    return found or {}
+class _Change:
+    """A schema change, made anew for each strike, of an index or a collection with a name of its own."""
+
+    kind = ""
+    command = ""
+    """What makes it at the destination. The build of an index is held up in its midst instead."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.name = scene, f"i{time.monotonic_ns()}"
+
+    def prepare(self) -> None:
+        """What has to be there before, at both sides."""
+
+    def make(self) -> None:
+        """Make it at the source."""
+        raise NotImplementedError
+
+    def is_made(self) -> bool:
+        """Whether the destination has it."""
+        raise NotImplementedError
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"change.ns": self.scene.pipeline.namespace(self.name)}
+
+    def stored(self) -> dict[str, Any]:
+        """What the destination has stored of it."""
+        of_kind = {"_id.pipeline": self.scene.pipeline.name, "change.ddl": self.kind}
+        return self.scene.site.destination["towpath"]["schema_changes"].find_one(of_kind | self.about) or {}
+
+    def is_in(self, state: str) -> bool:
+        return bool(self.stored().get("state") == state)
+
+    def stands(self) -> bool:
+        """Whether a partition is still at it."""
+        positions, change = self.scene.site.destination["towpath"]["offsets"], self.stored()["_id"]["id"]
+        return positions.count_documents({"_id.pipeline": self.scene.pipeline.name, "barrier": change}) > 0
+
+    def hold(self, client: raw.Client, seconds: float) -> None:
+        """All partitions stand at it, and it is begun. It goes on after these seconds, or when a build is let go."""
+        if self.command:
+            _held_up(client, self.command, seconds=seconds)
+        else:
+            client.admin.command("configureFailPoint", _BUILD, mode="alwaysOn")
+        self.make()
+        until("change that is being made", lambda: self.stored().get("state") in ("running", "done"), 60, 0.02)
+        if not self.is_in("running"):
+            raise Missed(f"the change is {self.stored()}")
+
+    def hold_note(self, client: raw.Client, where: str) -> None:
+        """It is made, and what is written of that to a collection is held up."""
+        self.hold(client, _BEGUN_S)
+        _held_up(client, "update", "findAndModify", namespace=f"towpath.{where}")
+        client.admin.command("configureFailPoint", _BUILD, mode="off")
 
 
-def _stands(scene: Scene, change: dict[str, Any]) -> bool:
-    """Whether a partition is still at this change."""
-    positions = scene.site.destination["towpath"]["offsets"]
-    return positions.count_documents({"_id.pipeline": scene.pipeline.name, "barrier": change["_id"]["id"]}) > 0
+class _Build(_Change):
+    kind = "createIndexes"
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"change.indexes.name": self.name}
+
+    def make(self) -> None:
+        built = self.scene.pipeline.source(self.scene.collections[0])
+        built.create_index("n", name=self.name, partialFilterExpression={"n": self.name})
+
+    def is_made(self) -> bool:
+        return self.name in self.scene.pipeline.destination(self.scene.collections[0]).index_information()
 
 
-@contextmanager
-def _changing(scene: Scene, reach: Callable[[raw.Client, str], Holds]) -> Iterator[Holds]:
-    """An index is built at the source, and `reach` has come to a state of that at the destination's primary."""
-    site, name = scene.site, f"i{time.monotonic_ns()}"
-    until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
-    until(
-        "end of earlier changes", lambda: not _is_changing(scene), 120, 0.1
-    )  # what holds up this one would hold those
-    primary = site.primary("destination")
-    with site.direct(primary, 70_000) as client:
-        try:
-            holds = reach(client, name)
-            end = time.monotonic() + _HELD_S - 0.5
-            releasing = threading.Timer(_HELD_S, _release, (site, primary))
-            releasing.start()
-            yield lambda: time.monotonic() < end and (scene.blind or holds())
-            releasing.join()
-        finally:
-            _release(site, primary)
+class _OfCollection(_Change):
+    """Of a new collection. Its uuid at the destination shows whether it was made once."""
+
+    before: object
+
+    def prepare(self) -> None:
+        self.fill(self.name, 1)
+        there = self.scene.pipeline.destination(self.name)
+        until("documents of the new collection", lambda: there.count_documents({}) == _FILL, 60, 0.05)
+        self.before = self.uuid(self.name)
+
+    def fill(self, name: str, version: int) -> None:
+        self.scene.pipeline.source(name).insert_many([{"_id": number, VERSION: version} for number in range(_FILL)])
+
+    def uuid(self, name: str) -> object:
+        """None where there is no such collection."""
+        found = self.scene.site.destination[self.scene.pipeline.name].list_collections(filter={"name": name})
+        return next((it["info"]["uuid"] for it in found), None)
+
+    def is_made(self) -> bool:
+        return self.uuid(self.name) != self.before
+
+
+class _Rename(_OfCollection):
+    kind, command = "rename", "renameCollection"
+
+    def make(self) -> None:
+        new = f"{self.name}-new"
+        self.scene.pipeline.source(self.name).rename(new)
+        self.scene.pipeline.source(new).insert_one({"_id": "after", VERSION: 1})
+
+        def is_the_same() -> None:
+            assert self.uuid(new) == self.before
+            self.scene.pipeline.assert_same(new, at_least=_FILL + 1)
+
+        self.scene.checks.append(is_the_same)
+
+
+class _Drop(_OfCollection):
+    kind, command = "drop", "drop"
+
+    def make(self) -> None:
+        self.scene.pipeline.source(self.name).drop()
+        self.fill(self.name, 2)
+
+        def is_another() -> None:
+            assert self.stored()["uuid"] == self.before != self.uuid(self.name)
+            self.scene.pipeline.assert_same(self.name, at_least=_FILL)
+
+        self.scene.checks.append(is_another)
+
+
+def _changing(kind: type[_Change], reach: Callable[[_Change, raw.Client], Holds]) -> Callable[[Scene], Reached]:
+    """A schema change of this kind is made, and `reach` comes to a state of it at the destination's primary."""
+
+    @contextmanager
+    def reached(scene: Scene) -> Iterator[Holds]:
+        site, change = scene.site, kind(scene)
+        until("stream", lambda: scene.offsets.state() == "stream", 120, 0.1)
+        change.prepare()
+        # what holds up this one would hold up earlier ones
+        until("end of earlier changes", lambda: not _is_changing(scene), 120, 0.1)
+        primary = site.primary("destination")
+        with site.direct(primary, 70_000) as client:
+            try:
+                holds = reach(change, client)
+                end = time.monotonic() + _HELD_S - 0.5
+                releasing = threading.Timer(_HELD_S, _release, (site, primary))
+                releasing.start()
+                yield lambda: time.monotonic() < end and (scene.blind or holds())
+                releasing.join()
+            finally:
+                _release(site, primary)
+
+    return reached
 
 
 def _is_changing(scene: Scene) -> bool:
@@ -282,92 +400,65 @@ def _release(site: Site, node: str) -> None:
             client.admin.command("configureFailPoint", point, mode="off")
 
 
-def _build(scene: Scene, name: str) -> None:
-    scene.pipeline.source(scene.collections[0]).create_index("n", name=name, partialFilterExpression={"n": name})
-
-
-def _held_up(client: raw.Client, *commands: str, namespace: str | None = None) -> int:
-    """The server keeps these commands waiting; how often it has done so before."""
-    data = {"failCommands": list(commands), "blockConnection": True, "blockTimeMS": _HELD_S * 1000}
+def _held_up(client: raw.Client, *commands: str, namespace: str | None = None, seconds: float = _HELD_S) -> None:
+    """The server keeps these commands waiting for so long."""
+    data = {"failCommands": list(commands), "blockConnection": True, "blockTimeMS": int(seconds * 1000)}
     within = {} if namespace is None else {"namespace": namespace}
-    point = client.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=data | within)
-    return int(point["count"])
+    client.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=data | within)
 
 
-@contextmanager
-def _first_arrived(scene: Scene) -> Iterator[Holds]:
+def _first_arrived(change: _Change, client: raw.Client) -> Holds:
     """One task's partitions are at the change; the other one's commit is held up."""
+    data = {"failCommands": ["commitTransaction"], "blockConnection": True, "blockTimeMS": _HELD_S * 1000}
+    client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
+    change.make()
 
-    def reach(client: raw.Client, name: str) -> Holds:
-        data = {"failCommands": ["commitTransaction"], "blockConnection": True, "blockTimeMS": _HELD_S * 1000}
-        client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
-        _build(scene, name)
+    def holds() -> bool:
+        stored = change.stored()
+        return stored.get("state") == "waiting" and 0 < stored["arrived"] < stored["expected"]
 
-        def holds() -> bool:
-            stored = _stored(scene, name)
-            return stored.get("state") == "waiting" and 0 < stored["arrived"] < stored["expected"]
-
-        end = time.monotonic() + _HELD_S - 1
-        while not holds():
-            if time.monotonic() > end:
-                raise Missed("the commit of all tasks was held up, or of none")
-            time.sleep(0.01)
-        return holds
-
-    with _changing(scene, reach) as holds:
-        yield holds
+    end = time.monotonic() + _HELD_S - 1
+    while not holds():
+        if time.monotonic() > end:
+            raise Missed("the commit of all tasks was held up, or of none")
+        time.sleep(0.01)
+    return holds
 
 
-def _build_held(scene: Scene, client: raw.Client, name: str) -> None:
-    """All partitions stand at the change, whose build goes on once the fail point is off."""
-    client.admin.command("configureFailPoint", _BUILD, mode="alwaysOn")
-    _build(scene, name)
-    until("change that is being made", lambda: _stored(scene, name).get("state") == "running", 60, 0.02)
-
-
-@contextmanager
-def _all_arrived(scene: Scene) -> Iterator[Holds]:
+def _all_arrived(change: _Change, client: raw.Client) -> Holds:
     """The change is being made."""
-
-    def reach(client: raw.Client, name: str) -> Holds:
-        _build_held(scene, client, name)
-        return lambda: _stored(scene, name).get("state") == "running"
-
-    with _changing(scene, reach) as holds:
-        yield holds
+    change.hold(client, _HELD_S)
+    return lambda: change.is_in("running")
 
 
-@contextmanager
-def _done_not_noted(scene: Scene) -> Iterator[Holds]:
-    """The index is there, and the note of it is held up."""
-
-    def reach(client: raw.Client, name: str) -> Holds:
-        _build_held(scene, client, name)
-        _held_up(client, "update", "findAndModify", namespace="towpath.schema_changes")
-        client.admin.command("configureFailPoint", _BUILD, mode="off")
-        there = scene.pipeline.destination(scene.collections[0])
-        until("index", lambda: name in there.index_information(), 30, 0.01)
-        return lambda: _stored(scene, name).get("state") == "running"
-
-    with _changing(scene, reach) as holds:
-        yield holds
+def _done_not_noted(change: _Change, client: raw.Client) -> Holds:
+    """The destination has the change, and the note of it is held up."""
+    change.hold_note(client, "schema_changes")
+    until("effect", change.is_made, 30, 0.01)
+    return lambda: change.is_in("running")
 
 
-@contextmanager
-def _noted(scene: Scene) -> Iterator[Holds]:
+def _noted(change: _Change, client: raw.Client) -> Holds:
     """The change is done, and the partitions are held up at it."""
-
-    def reach(client: raw.Client, name: str) -> Holds:
-        _build_held(scene, client, name)
-        _held_up(client, "update", "findAndModify", namespace="towpath.offsets")
-        client.admin.command("configureFailPoint", _BUILD, mode="off")
-        until("change that is done", lambda: _stored(scene, name).get("state") == "done", 30, 0.01)
-        return lambda: _stands(scene, _stored(scene, name))
-
-    with _changing(scene, reach) as holds:
-        yield holds
+    change.hold_note(client, "offsets")
+    until("change that is done", lambda: change.is_in("done"), 30, 0.01)
+    return change.stands
 
 
+def _ddl_states() -> Iterator[State]:
+    """The states of a barrier, at changes that build, move and remove."""
+    for prefix, kind in (("ddl", _Build), ("rename", _Rename), ("drop", _Drop)):
+        for words, reach in _REACHED.items():
+            reached = _changing(kind, reach)
+            yield State(f"{prefix} {words}", reached, at_broker=False, never=_OTHER_SIDE, settings=_DDL)
+
+
+_REACHED = {
+    "first arrived": _first_arrived,
+    "all arrived": _all_arrived,
+    "done not noted": _done_not_noted,
+    "noted": _noted,
+}
 _COMPACTED = '[log]\ncompact = true\ncompaction_lag = "120s"\ndelete_retention = "3600s"'
 
 STATES: dict[str, State] = {
@@ -384,10 +475,7 @@ STATES: dict[str, State] = {
         State("reading again", _reading_again),
         State("transaction", _in_transaction, at_broker=False),
         State("compaction", _compacting, settings=Settings(extra=_COMPACTED)),
-        State("ddl first arrived", _first_arrived, at_broker=False, never=_OTHER_SIDE, settings=_DDL),
-        State("ddl all arrived", _all_arrived, at_broker=False, never=_OTHER_SIDE, settings=_DDL),
-        State("ddl done not noted", _done_not_noted, at_broker=False, never=_OTHER_SIDE, settings=_DDL),
-        State("ddl noted", _noted, at_broker=False, never=_OTHER_SIDE, settings=_DDL),
+        *_ddl_states(),
         State("verify", _verifying, at_broker=False),
         State(
             "replay",

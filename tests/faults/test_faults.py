@@ -178,10 +178,10 @@ def test_a_copy_during_which_the_source_has_another_primary_goes_on(there: Site,
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("change", ["ddl", "rename", "drop"])
 @pytest.mark.parametrize("fault", ["worker-kill", "broker-kill", "destination-primary-kill"])
 def test_a_schema_change_is_made_once_whatever_is_killed_at_each_of_its_states(
-    there: Site, tmp_path: Path, seed: int, fault: str
+    there: Site, tmp_path: Path, seed: int, fault: str, change: str
 ) -> None:
-    states = ("ddl first arrived", "ddl all arrived", "ddl done not noted", "ddl noted")
-    for number, state in enumerate(states):
-        strike(there, tmp_path / str(number), seed, (fault, state))
+    states = ("first arrived", "all arrived", "done not noted", "noted")
+    strike(there, tmp_path, seed, *((fault, f"{change} {state}") for state in states))

@@ -1,11 +1,23 @@
 """What privileges, as MongoDB 6.0.5 lists them, are enough for."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from towpath.mongo.privileges import DDL_DESTINATION_ACTIONS, DESTINATION_ACTIONS, SOURCE_ACTIONS, Privileges
-from towpath.preflight import destination
+from connectors.rest import Connect
+from tests.schema.test_changes_in_log import LOGGED
+from towpath.deploy.inventory import Inventory
+from towpath.kafka.topics import Topics
+from towpath.mongo.privileges import (
+    DDL_DESTINATION_ACTIONS,
+    DESTINATION_ACTIONS,
+    SOURCE_ACTIONS,
+    Privileges,
+    privileges,
+)
+from towpath.pipeline import Pipeline
+from towpath.preflight import destination, source
 
 READ = ["changeStream", "collStats", "find", "listCollections", "listIndexes"]
 WRITE = [*READ, "insert", "remove", "update"]
@@ -77,3 +89,20 @@ def test_what_schema_changes_need_beyond_documents_is_named_for_each_database() 
     assert list(destination.schema_changes(enough, ["shop.orders"])) == []
     one = Privileges("u@admin", (grant([*WRITE, *missing], db="shop", collection="orders"),))
     assert len(list(destination.schema_changes(one, ["shop.orders"]))) == 1
+
+
+def test_what_schema_changes_need_at_the_source_is_named() -> None:
+    reader = Privileges(
+        "u@admin", (grant([action for action in READ if action != "listIndexes"], db="", collection=""),)
+    )
+
+    def found(pipeline: Pipeline) -> list[tuple[str, str, str]]:
+        with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
+            inventory = Inventory(pipeline, connect, topics)
+            inventory.source._answers[privileges] = reader
+            return [(finding.level, finding.finding, finding.advice) for finding in source.privileged(inventory)]
+
+    [(level, finding, advice)] = found(LOGGED)
+    assert (level, advice) == ("error", reader.grant([("readAnyDatabase", "admin")]))
+    assert "u@admin may not listIndexes in every database" in finding
+    assert [level for level, *_ in found(replace(LOGGED, ddl=None))] == ["ok"]

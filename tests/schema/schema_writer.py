@@ -1,26 +1,32 @@
 """A seeded writer that changes documents at full speed, and in between the collections that they are in.
 
-It knows which lives each name has had (see `tests.support.lives`). One writer, one thread: what happens is the same
-with the same seed.
+It knows which lives each name has had (see `tests.support.lives`). One thread makes collections and documents, in the
+same order with the same seed. Another one beside it changes documents.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import count
 from random import Random
+from threading import Event
 from typing import Any
 
-from pymongo import DeleteOne, ReplaceOne, UpdateOne
+from pymongo import DeleteOne, InsertOne, ReplaceOne, UpdateOne
 from pymongo.errors import BulkWriteError, OperationFailure
 
 from tests.support import raw
 from tests.support.lives import MARK, mark
 
 IDS, BULK = 150, 100
+BESIDE = range(1000, 1010)
+"""The `_id`s that only the thread beside changes: of one document, no version is written before an earlier one."""
+_OURS = {"_id": {"$lte": IDS}}
+_BESIDE_EVERY_S = 0.01
 _LATE = datetime(2200, 1, 1, tzinfo=UTC)
 INDEXES: dict[str, dict[str, Any]] = {
     "plain": {"key": {"n": 1}},
@@ -51,7 +57,10 @@ class SchemaWriter:
         """Namespace → its lives."""
         self.done: dict[str, int] = defaultdict(int)
         """Operation → how often it was done."""
+        self.affected = names[0]
+        """What the last schema change was about."""
         self._outside = outside
+        self._beside = Random(f"beside {seed}")
         self._lives, self._versions = count(1), count(1)
         self._life: dict[str, int] = {}
         """The collections that exist, and the life of each."""
@@ -71,6 +80,7 @@ class SchemaWriter:
             "dropIndexes": self._drop_indexes,
             "dropIndexes *": self._drop_all_indexes,
             "collMod": self._modify,
+            "collMod of the pre- and post-images": self._modify_images,
             "collMod of an index": self._modify_index,
             "rename": self._rename,
             "rename onto another": self._rename_onto,
@@ -102,13 +112,46 @@ class SchemaWriter:
                 self.done[name] += 1
                 return name
 
+    @contextmanager
+    def beside(self) -> Iterator[list[int]]:
+        """Until the exit of the `with`, a thread changes documents whatever schema change there is just then.
+
+        It makes no document, as that could make a collection. Yields, in a list, how often it has written.
+        """
+        stop, written = Event(), [0]
+
+        def write() -> None:
+            while not stop.wait(_BESIDE_EVERY_S):
+                alive = [(name, life) for name, life in list(self._life.items()) if name in self.names]
+                if alive:
+                    written[0] += self._change_beside(*self._beside.choice(alive))
+
+        with ThreadPoolExecutor(1) as threads:
+            running = threads.submit(write)
+            try:
+                yield written
+            finally:
+                stop.set()
+            running.result(60)
+
+    def _change_beside(self, namespace: str, life: int) -> int:
+        def change() -> dict[str, Any]:
+            return {"$set": {**mark(life, next(self._versions)), "n": self._beside.randrange(10)}}
+
+        of_life = {f"{MARK}.life": life}
+        updates = [UpdateOne({"_id": identity, **of_life}, change()) for identity in BESIDE]
+        with suppress(BulkWriteError, OperationFailure):  # as the schema change may end it
+            return self._of(namespace).bulk_write(updates).modified_count
+        return 0
+
     def never(self) -> list[str]:
         return [name for name in self.operations if not self.done[name]]
 
     def bulk(self, namespace: str) -> None:
         life = self._alive(namespace)
         with suppress(BulkWriteError):  # a duplicate of a unique index, say
-            self._of(namespace).bulk_write([self._write(life) for _ in range(BULK)], ordered=False)
+            beside = [InsertOne(self._document(identity, life)) for identity in BESIDE]
+            self._of(namespace).bulk_write([*(self._write(life) for _ in range(BULK)), *beside], ordered=False)
 
     def _write(self, life: int) -> Any:
         random, identity = self.random, self.random.randrange(IDS)
@@ -160,7 +203,10 @@ class SchemaWriter:
 
     def _pick(self, *, exists: bool) -> str | None:
         found = [name for name in self.names if (name in self._life) == exists]
-        return self.random.choice(found) if found else None
+        if not found:
+            return None
+        self.affected = self.random.choice(found)
+        return self.affected
 
     def _create(self) -> bool:
         if (namespace := self._pick(exists=False)) is None:
@@ -219,7 +265,10 @@ class SchemaWriter:
             for index in self._of(namespace).list_indexes()
             if index["name"] in (only or INDEXES)
         ]
-        return self.random.choice(sorted(found)) if found else None
+        if not found:
+            return None
+        self.affected, index = self.random.choice(sorted(found))
+        return self.affected, index
 
     def _drop_indexes(self) -> bool:
         if not (found := self._with_index() or (self._create_indexes() and self._with_index())):
@@ -240,9 +289,16 @@ class SchemaWriter:
             (
                 {"validator": {"n": {"$lt": 100}}, "validationLevel": "strict", "validationAction": "error"},
                 {"validator": {}},
-                {"changeStreamPreAndPostImages": {"enabled": bool(self.random.randrange(2))}},
             )
         )
+        self._database(namespace).command({"collMod": namespace.split(".", 1)[1], **change})
+        return True
+
+    def _modify_images(self) -> bool:
+        if (namespace := self._pick(exists=True)) is None:
+            return False
+        images = self._of(namespace).options().get("changeStreamPreAndPostImages", {"enabled": False})
+        change = {"changeStreamPreAndPostImages": {"enabled": not images["enabled"]}}
         self._database(namespace).command({"collMod": namespace.split(".", 1)[1], **change})
         return True
 
@@ -343,14 +399,14 @@ class SchemaWriter:
 
     def _merge(self) -> bool:
         of, to = self._pick(exists=True), self._pick(exists=self.random.random() < 0.5)
-        if of is None or to is None or of == to or self._of(of).find_one({}) is None:  # of nothing it makes nothing
+        if of is None or to is None or of == to or self._of(of).find_one(_OURS) is None:  # of nothing it makes nothing
             return False
         if to not in self._life:
             self._begin(to, next(self._lives))
         new = mark(self._life[to], next(self._versions))
         database, name = to.split(".", 1)
         into = {"db": database, "coll": name}
-        self._of(of).aggregate([{"$set": new}, {"$merge": {"into": into, "whenMatched": "replace"}}])
+        self._of(of).aggregate([{"$match": _OURS}, {"$set": new}, {"$merge": {"into": into, "whenMatched": "replace"}}])
         return True
 
     def _transaction(self) -> bool:

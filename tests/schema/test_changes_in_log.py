@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import bson
@@ -167,6 +167,37 @@ def test_what_is_refused_after_all_is_shown_again() -> None:
     assert refused.line().endswith("--skip shop.a")
     assert not Shown(change(state="refused", decision="skip"), ()).is_stuck
     assert not Shown(change(decision="apply"), ()).is_stuck  # a drop that is about to be made
+
+
+def test_what_is_refused_stays_refused_while_it_is_tried_again() -> None:
+    before = datetime(2023, 11, 14, tzinfo=UTC)
+    retried = Shown(change(state="running", reason="exists (code 86)", refused=before), ("shop.a",), Progress(1, 4))
+    assert retried.is_stuck
+    line = retried.line("shop.toml")
+    assert line.startswith("schema change refused: drop shop.a; it is being tried again; 1 of 4 (25 %); for ")
+    assert "exists (code 86); later changes of shop.a wait; run: towpath ddl shop.toml --apply shop.a" in line
+    assert (retried.as_json("f")["state"], len(retried.as_json("f")["commands"])) == ("refused", 2)
+    assert chosen([retried], "shop.a") == [retried.change]
+    refused = Shown(change(state="refused", reason="exists (code 86)", refused=before), ("shop.a",))
+    assert refused.is_stuck
+    assert "tried again" not in refused.line()
+    assert not Shown(change(state="done", refused=before), ()).is_stuck
+
+
+def test_trouble_that_lasts_is_to_be_settled() -> None:
+    def stuck(progress: Progress | None = None, *, minutes: int = 6, **more: Any) -> bool:
+        began = datetime.now(UTC) - timedelta(minutes=minutes)
+        shown = Shown(change(**{"state": "running", "reason": "no quorum", "began": began, **more}), (), progress)
+        assert bool(shown.as_json("f")["commands"]) is shown.is_stuck
+        return shown.is_stuck
+
+    assert stuck()
+    assert stuck(Progress(0, 0))
+    assert not stuck(minutes=4)
+    assert not stuck(reason="")
+    assert not stuck(Progress(3, 4)), "the build goes on after the trouble"
+    assert not stuck(decision="skip")
+    assert not stuck(began=None, state="waiting")
 
 
 def test_a_change_that_waits_for_partitions_can_be_named_if_no_other_is_meant() -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -114,15 +114,17 @@ def test_every_schema_change_is_made_in_its_place_while_documents_change(
     with LivesWatch(pipeline.destination_client, pipeline.name) as watch:
         twice.deploy()
         pipeline.wait()  # rows of the copy may be later than the schema changes behind them
-        writer.write(BULKS // 2)
-        embedded.restart(stack.directory, workers.FIRST)
-        writer.write(BULKS // 2)
-        while left := writer.never():
-            writer.change()
-            writer.bulk(twice.names[0])
-            print(f"not done yet: {left}")
+        with writer.beside() as written:
+            writer.write(BULKS // 2)
+            embedded.restart(stack.directory, workers.FIRST)
+            writer.write(BULKS // 2)
+            while left := writer.never():
+                writer.change()
+                writer.bulk(writer.affected)
+                print(f"not done yet: {left}")
         pipeline.wait(180)
-    print(dict(writer.done))
+    print(dict(writer.done), f"and {written[0]} changes beside")
+    assert written[0] > 100
     assert not any_in(pipeline, "held", "refused", "waiting", "running"), changes(pipeline)[-1]
     twice.assert_sides_same(at_least=100)
     watch.seen(writer.order, at_least=500)
@@ -155,6 +157,7 @@ def test_a_drop_is_held_and_a_refused_change_waits_while_other_collections_go_on
     assert held["namespace"] == pipeline.namespace("old")
     assert held["holds_up"] == [pipeline.namespace("old")]
     until("document of another collection", lambda: pipeline.destination("other").find_one({"_id": "flows"}))
+    assert "1 schema change to settle" in towpath("ddl", pipeline.file, expect=1).stdout
     late = towpath("wait", pipeline.file, "--timeout", "2", expect=1).stderr
     assert f"the schema change drop of {pipeline.namespace('old')} is held" in late
     assert pipeline.destination("old").count_documents({}) == 50
@@ -173,14 +176,60 @@ def test_a_drop_is_held_and_a_refused_change_waits_while_other_collections_go_on
     pipeline.source("more").create_index("u", name="u")
     pipeline.source("more").insert_one({"_id": "behind"})
     refused = until("refused index", lambda: stuck(pipeline, "refused"))
-    assert "dropIndexes" in refused["reason"] or "u" in refused["reason"]
+    place = f'db.getSiblingDB("{pipeline.name}")'
+    assert f'; to mend it: {place}.runCommand({{"dropIndexes": "more", "index": ["u"]}})' in refused["reason"]
     assert pipeline.destination("more").find_one({"_id": "behind"}) is None
     towpath("ddl", pipeline.file, "--apply", pipeline.namespace("more"))
     assert until("index that is refused again", lambda: stuck(pipeline, "refused"))["decision"] == "apply"
-    pipeline.destination("more").drop_index("u")
+    pipeline.destination_client[pipeline.name].command({"dropIndexes": "more", "index": ["u"]})
     pipeline.wait()
     assert pipeline.destination("more").index_information()["u"].get("sparse") is None
     assert pipeline.destination("more").find_one({"_id": "behind"})
+    a_ttl_index_that_was_made_and_changed_is_restored(pipeline)
+    a_capped_collection_does_not_stop_a_deployment(pipeline)
+    a_database_is_dropped_collection_by_collection(pipeline)
+
+
+def a_ttl_index_that_was_made_and_changed_is_restored(pipeline: Pipeline) -> None:
+    def expiry() -> int | None:
+        found: int | None = pipeline.destination("other").index_information()["at_1"].get("expireAfterSeconds")
+        return found
+
+    pipeline.source("other").create_index("at", expireAfterSeconds=3600)
+    index = {"name": "at_1", "expireAfterSeconds": 7200}
+    pipeline.source_client[pipeline.name].command({"collMod": "other", "index": index})
+    pipeline.wait()
+    assert expiry() is None
+    said = towpath("prepare", pipeline.file, "--final", expect=1).stderr
+    assert f"{pipeline.namespace('kept')}: the collection is only at the destination" in said
+    assert expiry() == 7200
+
+
+def a_capped_collection_does_not_stop_a_deployment(pipeline: Pipeline) -> None:
+    pipeline.source_client[pipeline.name].create_collection("capped", capped=True, size=4096)
+    pipeline.wait()
+    assert "capped" in pipeline.destination_client[pipeline.name].list_collection_names()
+    text = pipeline.file.read_text()
+    pipeline.file.write_text(text.replace("[ddl]", '[ddl]\ndrop = "apply"'))
+    assert "towpath.ddl.drop" in towpath("deploy", pipeline.file, "--dry-run").stderr
+    pipeline.file.write_text(text)
+
+
+def a_database_is_dropped_collection_by_collection(pipeline: Pipeline) -> None:
+    pipeline.source_client[pipeline.name].create_collection("view", viewOn="other")
+    pipeline.wait()
+    there, names = pipeline.destination_client[pipeline.name], ["capped", "more", "old", "other"]
+    assert set(there.list_collection_names()) == {*names, "kept", "view", "system.views"}
+    pipeline.source_client.drop_database(pipeline.name)
+    until("drop of the view", lambda: "view" not in there.list_collection_names())
+    until("held drops", lambda: sum(it["state"] == "held" for it in changes(pipeline)) == len(names))
+    assert set(there.list_collection_names()) >= set(names)
+    towpath("ddl", pipeline.file, "--apply", pipeline.namespace("more"), expect=1)  # the others are held
+    until("drop of one", lambda: "more" not in there.list_collection_names())
+    for number, name in enumerate(("capped", "old", "other")):
+        towpath("ddl", pipeline.file, "--skip", pipeline.namespace(name), expect=int(number < 2))
+    pipeline.wait()
+    assert set(there.list_collection_names()) >= {"kept", "capped", "old", "other"}
 
 
 def test_a_change_that_no_partition_waits_for_any_more_can_be_skipped(make_pipeline: MakePipeline) -> None:
@@ -232,10 +281,10 @@ def third(tmp_path: Path) -> Iterator[tuple[str, raw.Client]]:
 
 
 @contextmanager
-def builds_held(client: raw.Client) -> Iterator[None]:
-    """Index builds that begin at a server go on only at the end of the `with`."""
-    point = "hangAfterStartingIndexBuild"
-    client.admin.command("configureFailPoint", point, mode="alwaysOn")
+def builds_held(client: raw.Client, at: Mapping[str, Any]) -> Iterator[None]:
+    """Index builds of a server go on behind a document with these fields only at the end of the `with`."""
+    point = "hangIndexBuildDuringCollectionScanPhaseBeforeInsertion"
+    client.admin.command("configureFailPoint", point, mode="alwaysOn", data={"fieldsToMatch": at})
     try:
         yield
     finally:
@@ -252,14 +301,17 @@ def test_an_index_build_holds_up_its_collection_only_and_goes_on_over_a_pause(
         pipeline.source(name).insert_many([{"_id": n, "n": n} for n in range(200)])
     pipeline.deploy()
     pipeline.wait()
-    with builds_held(pipeline.destination_client):
+    with builds_held(pipeline.destination_client, {"n": 150}):
         pipeline.source("built").create_index("n")
         pipeline.source("built").insert_one({"_id": "behind"})
         pipeline.source("other").insert_one({"_id": "flows"})
         until("running build", lambda: any_in(pipeline, "running"))
         until("document of another collection", lambda: pipeline.destination("other").find_one({"_id": "flows"}))
-        [running] = [it for it in pipeline.status()["schema_changes"] if it["state"] == "running"]
-        assert "build indexes on" in running["words"]
+        running = until("progress", lambda: [it for it in pipeline.status()["schema_changes"] if it["total"]])[0]
+        assert (running["state"], running["total"]) == ("running", 200)
+        assert running["done"] < 200
+        assert f"build indexes on {pipeline.namespace('built')} (n_1); {running['done']} of 200 (" in running["words"]
+        assert running["holds_up"] == [pipeline.namespace("built")]
         towpath("pause", pipeline.file)
         towpath("resume", pipeline.file)
         pipeline.source("other").insert_one({"_id": "flows again"})
@@ -345,7 +397,9 @@ def test_a_point_in_time_has_the_schema_of_that_time_and_the_new_topic_alone_reb
     pipeline.wait()
     source("b").insert_one({"_id": "between"})
     before_drop = pipeline.source_client.admin.command("ping")["operationTime"]
+    pipeline.source_client[pipeline.name].create_collection("d", validator={"of": "d"}, validationAction="warn")
     source("d").insert_many([{"_id": n, "of": "d"} for n in range(30)])
+    source("d").create_index("of", name="of", sparse=True)
     source("d").rename("e")
     source("d").insert_one({"_id": "again"})
     source("b").drop_index("early_1")
@@ -370,6 +424,10 @@ def test_a_point_in_time_has_the_schema_of_that_time_and_the_new_topic_alone_reb
     client.drop_database(pipeline.name)
     towpath("replay", pipeline.file, "--destination", uri, "--only", pipeline.namespace("e"))
     assert client[pipeline.name].list_collection_names() == ["e"]
+    of_both = [definitions.definitions(side, [pipeline.name]) for side in (pipeline.source_client, client)]
+    assert of_both[0][pipeline.namespace("e")] == of_both[1][pipeline.namespace("e")]
+    assert of_both[1][pipeline.namespace("e")][1]["validator"] == {"of": "d"}
+    assert "of" in of_both[1][pipeline.namespace("e")][2]
     oracle.assert_same(pipeline.addresses.source, uri, [pipeline.namespace("e")], at_least=30)
     said = towpath("replay", pipeline.file, "--rebuild", "--only", pipeline.namespace("e"), "--yes", expect=2).stderr
     assert f"add --only {pipeline.namespace('d')}," in said
@@ -387,6 +445,7 @@ def test_a_description_that_was_refused_is_shown_and_others_are_not(make_pipelin
         assert [change.id for change in latest(client, config, 5)] == ["2", "1"]
 
 
+@pytest.mark.long
 def test_the_build_of_an_index_on_a_million_documents_holds_up_no_other_collection(make_pipeline: MakePipeline) -> None:
     pipeline = make_pipeline(ddl())
     built, other = pipeline.source("built"), pipeline.source("other")
@@ -405,13 +464,14 @@ def test_the_build_of_an_index_on_a_million_documents_holds_up_no_other_collecti
     while any_in(pipeline, "waiting", "running"):
         seen, begun = seen + 1, time.monotonic()
         other.update_one({"_id": 0}, {"$set": {"seen": seen}})
-        if seen == 1:
+        if not progress_seen:
             shown = [it for it in pipeline.status()["schema_changes"] if it["state"] == "running"]
             progress_seen |= {it["total"] for it in shown if it["total"]}
         until("change of the other", lambda: pipeline.destination("other").find_one({"seen": seen}), 60, 0.01)  # noqa: B023
         slowest = max(slowest, time.monotonic() - begun)
     print(f"{seen} changes beside the build, the slowest {slowest:.2f} s; {progress_seen}")
     assert seen > 1
+    assert progress_seen == {1_000_000}
     assert slowest < 5
     pipeline.wait(300)
     definitions.assert_same(pipeline.source_client, pipeline.destination_client, [pipeline.name])
@@ -429,11 +489,19 @@ def test_schema_changes_go_back_after_a_cutover_and_on_after_the_fail_back(make_
     source("orders").create_index("at", name="expires", expireAfterSeconds=3600)
     pipeline.deploy()
     pipeline.wait()
+    source("orders").create_index("since", name="since", expireAfterSeconds=3600)
+    for name in ("expires", "since"):
+        change = {"name": name, "expireAfterSeconds": 7200}
+        pipeline.source_client[pipeline.name].command({"collMod": "orders", "index": change})
+    pipeline.wait()
+    assert not any("expireAfterSeconds" in index for index in destination("orders").index_information().values())
     towpath("verify", pipeline.file)
     back = pipeline.file.with_name(f"{pipeline.file.stem}-back.toml")
     try:
         towpath("cutover", pipeline.file, *limits)
-        assert destination("orders").index_information()["unique"]["unique"]
+        restored = destination("orders").index_information()
+        assert restored["unique"]["unique"]
+        assert [restored[name]["expireAfterSeconds"] for name in ("expires", "since")] == [7200, 7200]
         destination("orders").create_index([("u", -1)], name="made at the destination")
         destination("old").rename("new")
         destination("orders").insert_one({"_id": "there", "u": "x"})

@@ -1,7 +1,7 @@
 """What MongoSink stores of the schema changes in the log, in the collection `schema_changes` of the database `towpath`.
 
-`{_id: {pipeline, id}, t, at, change, namespace, state, reason, since, began, ended, arrived, expected, uuid}`, from the
-moment the first partition arrives at the change. The tool writes `decision` only, which the sink carries out.
+`{_id: {pipeline, id}, t, at, change, namespace, state, reason, refused, since, began, ended, arrived, expected, uuid}`,
+from the moment the first partition arrives at the change. The tool writes `decision` only, which the sink carries out.
 """
 
 from __future__ import annotations
@@ -47,8 +47,11 @@ class SchemaChange:
     topics: Mapping[str, int]
     """Topic → its partitions: where later records wait for it."""
     state: State
+    """A refused one stays refused while it is tried again."""
+    is_retried: bool
+    """Whether it was refused and is being tried again now."""
     reason: str
-    """Why it is held or refused; else what it is doing, or empty."""
+    """Why it is held or refused, or what is in the way of one that runs; else empty."""
     decision: Decision | None
     since: datetime | None
     """When the first partition arrived; `began`: when the sink began to make it."""
@@ -61,7 +64,8 @@ class SchemaChange:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> SchemaChange:
         """From a document of `towpath.schema_changes`."""
-        change = document["change"]
+        change, state = document["change"], document["state"]
+        is_retried = state == "running" and document.get("refused") is not None
         return cls(
             id=str(document["_id"]["id"]),
             time=str(document["t"]),
@@ -72,7 +76,8 @@ class SchemaChange:
             is_snapshot=bool(change.get("snapshot")),
             indexes=tuple(str(index["name"]) for index in change.get("indexes", ()) if "name" in index),
             topics={str(topic): int(count) for topic, count in change.get("topics", {}).items()},
-            state=document["state"],
+            state="refused" if is_retried else state,
+            is_retried=is_retried,
             reason=str(document.get("reason") or ""),
             decision=document.get("decision"),
             since=_time(document.get("since")),

@@ -21,7 +21,9 @@ from towpath.cli.options import flag, json_option, opened, pipeline_argument, pr
 from towpath.errors import fields
 from towpath.log import bounds
 from towpath.log.source_offsets import Splices
+from towpath.pipeline import Pipeline
 from towpath.schema import unreplicated
+from towpath.schema.changes import UNREAD
 from towpath.session import Session
 from towpath.status import log_figures, replay_states
 from towpath.status.collector import read_status
@@ -58,14 +60,20 @@ def status(file: Path, watch: bool, as_json: bool) -> None:
                 print_json(_as_json(session, current))
             else:
                 print_tables(_screen(session, current))
-    if current is None or current.state != "running" or current.breaks or current.changes.stuck:
-        raise click.exceptions.Exit(2 if current is None else 1)
+    raise click.exceptions.Exit(exit_status(session.pipeline, current))
+
+
+def exit_status(pipeline: Pipeline, status: Status | None) -> int:
+    if status is None or (status.changes is None and pipeline.ddl):
+        return 2
+    stuck = status.changes.stuck if status.changes else ()
+    return 1 if status.state != "running" or status.breaks or stuck else 0
 
 
 def _as_json(session: Session, status: Status) -> dict[str, Any]:
     reports = Verified.read(session, status.topic_ids).as_json() | replay_states.report(session).as_json()
     reports |= {"ddl": unreplicated.as_json(session, status.ddl)}
-    reports |= {"schema_changes": status.changes.as_json(session.file)}
+    reports |= {"schema_changes": status.changes and status.changes.as_json(session.file)}
     return status.as_json() | reports | {"log": log_figures.report(session, status.ends).as_json()}
 
 
@@ -117,8 +125,14 @@ def _screen(session: Session, status: Status) -> RenderableType:
         Verified.read(session, status.topic_ids),
         replay_states.report(session),
         log_figures.report(session, status.ends),
-        [*(shown.line(session.file) for shown in status.changes.open), *unreplicated.lines(session, status.ddl)],
+        [*_changes(session, status), *unreplicated.lines(session, status.ddl)],
     )
+
+
+def _changes(session: Session, status: Status) -> list[str]:
+    if status.changes is None:
+        return [UNREAD] if session.pipeline.ddl else []
+    return [shown.line(session.file) for shown in status.changes.open]
 
 
 #: Collections or causes with a line of their own; the rest is counted.
@@ -218,7 +232,7 @@ def _numbers(status: Status) -> Iterator[tuple[str, str]]:
         yield "lag", f"{status.lag_records:,} records, {status.lag_seconds:.1f} s"
     yield "rate", f"{status.records_per_second:,.0f} records/s into the log, over {RATE_WINDOW} s"
     yield from _splices(status.splices)
-    for shown in status.changes.latest[:1]:
+    for shown in status.changes.latest[:1] if status.changes else ():
         ended = f" at {shown.change.ended:%Y-%m-%d %H:%M:%S} UTC" if shown.change.ended else ""
         yield "schema", f"last change {shown.change.state}: {shown.description}{ended}"
     for waiting in status.waiting:

@@ -29,6 +29,7 @@ from towpath.mongo.privileges import privileges
 from towpath.preflight.everything import everything
 from towpath.schema import plan, unreplicated
 from towpath.schema.apply import Step
+from towpath.schema.changes import UNREAD
 from towpath.session import Session
 from towpath.status.collector import read_status
 from towpath.status.figures import Status
@@ -163,11 +164,14 @@ def _dead_letters(readiness: Readiness) -> Result:
 
 
 def _ddl(readiness: Readiness) -> Result:
+    logged, advice = readiness.known_status.changes, f"towpath ddl {readiness.session.file}"
+    if logged is None:
+        return False, UNREAD, advice
     changes = unreplicated.unsettled(readiness.session, readiness.known_status.ddl, remember=False)
-    shown = [shown.line(readiness.session.file) for shown in readiness.known_status.changes.open]
+    shown = [shown.line(readiness.session.file) for shown in logged.open]
     shown += [change.line for change in changes]
     words = "; ".join(shown[:_SHOWN]) or "no DDL that the other side has not followed"
-    return not shown, words, f"towpath ddl {readiness.session.file}"
+    return not shown, words, advice
 
 
 def verified(readiness: Readiness) -> Result:

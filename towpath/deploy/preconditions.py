@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
-from connectors.configs import plugins
+from connectors.configs import DDL, plugins
 from towpath.bookkeeping import cutover
 from towpath.deploy.inventory import DESTINATION_SET, SOURCE_SET, Configurations, Inventory
 from towpath.deploy.other_pipelines import loops, writers
@@ -59,9 +60,18 @@ def names(inventory: Inventory) -> Iterator[Finding]:
 
 
 def kinds(inventory: Inventory) -> Iterator[Finding]:
-    """Every collection is of a supported kind."""
+    """Every collection is of a supported kind. One that schema changes in the log have brought is only warned of."""
     for collection in inventory.collections:
-        yield from kind(collection, inventory.pipeline)
+        for finding in kind(collection, inventory.pipeline):
+            yield replace(finding, level="warning") if is_replicated(inventory, collection) else finding
+
+
+def is_replicated(inventory: Inventory, collection: Collection) -> bool:
+    """Whether a deployed connector captures the collection together with its schema changes."""
+    if collection.kind != "collection" or "connect" in inventory.unreachable:
+        return False
+    config = inventory.deployed.get(_captured_by(inventory.deployed, collection.namespace) or "")
+    return (config or {}).get(DDL) == "true"
 
 
 def kind(collection: Collection, pipeline: Pipeline) -> Iterator[Finding]:

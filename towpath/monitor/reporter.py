@@ -97,6 +97,9 @@ class Reporter:
         figures = status.as_json()
         if figures["cutover"]:
             del figures["cutover"]["token"]
+        changes = self._last.get("schema_changes", [])  # they stay while the destination is down
+        if status.changes is not None:
+            changes = status.changes.as_json(self.session.file)
         oplog, uncaptured = self._slow["oplog"], round(status.uncaptured_seconds)
         self._last = {
             **self._identity(),
@@ -105,7 +108,7 @@ class Reporter:
             "errors": [*figures["errors"], *errors],
             **self._slow,
             "oplog": oplog and oplog | {"remaining_seconds": max(0, oplog["window_seconds"] - uncaptured)},
-            "schema_changes": status.changes.as_json(self.session.file),
+            "schema_changes": changes,
             **verdicts,
             "at": round(time.time(), 3),
             "look_seconds": round(time.monotonic() - began, 3),

@@ -163,8 +163,9 @@ def build_progress(client: Client, database: str, name: str) -> tuple[int, int]:
     """
     match = {"command.createIndexes": name, "command.$db": database, "progress": {"$exists": True}}
     for scope in ({"allUsers": True}, {}):
+        operations = {**scope, "idleConnections": True}  # a build that waits counts as idle
         try:
-            builds = list(client.admin.aggregate([{"$currentOp": scope}, {"$match": match}]))
+            builds = list(client.admin.aggregate([{"$currentOp": operations}, {"$match": match}]))
         except OperationFailure:
             continue
         progress: Mapping[str, Any] = builds[0]["progress"] if builds else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,10 @@ from towpath.pipeline import Pipeline
 from towpath.schema.apply import build_progress
 from towpath.text import duration
 
+#: In place of schema changes, where they could not be read.
+UNREAD = "schema changes in the log are unknown: the destination, which holds them, does not answer"
 _LATEST = 5  # changes that are over
+_PATIENCE = timedelta(minutes=5)  # in which a server's trouble passes
 _VERBS = {
     "create": "create",
     "collMod": "change",
@@ -48,7 +51,15 @@ class Shown:
     def is_stuck(self) -> bool:
         """Whether it waits for a decision, or for the end of what refuses it, also after the decision to make it."""
         decisions = (None,) if self.change.state == "held" else (None, "apply")
-        return self.change.state in STUCK and self.change.decision in decisions
+        return (self.change.state in STUCK or self._has_lasting_trouble) and self.change.decision in decisions
+
+    @property
+    def _has_lasting_trouble(self) -> bool:
+        """Whether it began long ago, and what was in its way last is no build that goes on since."""
+        change, builds = self.change, self.progress is not None and self.progress.total > 0
+        if change.state != "running" or not change.reason or change.began is None or builds:
+            return False
+        return datetime.now(UTC) - change.began > _PATIENCE
 
     @property
     def description(self) -> str:
@@ -69,6 +80,8 @@ class Shown:
         change, parts = self.change, list[str]()
         if change.state == "waiting":
             parts.append(f"{change.arrived} of {change.expected} partitions have come to it")
+        if change.is_retried:
+            parts.append("it is being tried again")
         if self.progress is not None and self.progress.total:
             share = 100 * self.progress.done // self.progress.total
             parts.append(f"{self.progress.done:,} of {self.progress.total:,} ({share} %)")
@@ -170,7 +183,8 @@ def _shown(client: Client, pipeline: Pipeline, change: SchemaChange) -> Shown:
 
 def _progress(client: Client, pipeline: Pipeline, change: SchemaChange) -> Progress | None:
     """Of the index build that a change is, or begins with; None where none runs."""
-    if change.state != "running" or not change.indexes or change.kind == "dropIndexes":
+    runs = change.state == "running" or change.is_retried
+    if not runs or not change.indexes or change.kind == "dropIndexes":
         return None
     target = pipeline.renames.destination(change.to) if change.to else change.destination
     return Progress(*build_progress(client, *target.split(".", 1)))

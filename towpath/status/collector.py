@@ -38,7 +38,7 @@ class _Collector:
         self.errors: list[dict[str, str]] = []
         self.ids: Mapping[str, str] | None = None
         self.existing: dict[str, Topic] = topics.all()  # first: without Kafka, some requests to Connect block for 90 s
-        self.changes = SchemaChanges()
+        self.changes: SchemaChanges | None = None
         self.positions, self.tasks, self.cutover = self.sink()
         changes = change_topics(pipeline, self.existing)
         requests = [self.existing[name] for name in (pipeline.request_topic,) if name in self.existing]
@@ -75,6 +75,7 @@ class _Collector:
         """
         if not self.pipeline.exactly_once:
             committed = self.topics.committed(self.pipeline.sink_group)
+            self.changes = SchemaChanges()
             return {place: Applied(offset, 0) for place, offset in committed.items()}, (), None
         try:
             with briefly(self.pipeline.destination_uri, "destination") as client:

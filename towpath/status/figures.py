@@ -59,8 +59,8 @@ class Status:
     tasks: tuple[TaskState, ...] = ()
     ddl: tuple[Ddl, ...] = ()
     """Schema changes at the source; somebody may have made them at the destination meanwhile."""
-    changes: SchemaChanges = field(default_factory=SchemaChanges)
-    """Schema changes in the log that are not made yet, or were made lately."""
+    changes: SchemaChanges | None = field(default_factory=SchemaChanges)
+    """Schema changes in the log that are not made yet, or were made lately; None while the destination is down."""
     splices: Splices = field(default_factory=Splices)
     """Of all source connectors."""
     cutover: Cutover | None = None

@@ -17,7 +17,7 @@ from towpath.errors import KafkaUnreachable, NoSuchConnector, TowpathError, fiel
 from towpath.events import Ddl, Failed, Gap, Note, Repair, Restart, RunEnd, State
 from towpath.log import bounds
 from towpath.schema import unreplicated
-from towpath.schema.changes import SchemaChanges, Shown
+from towpath.schema.changes import UNREAD, SchemaChanges, Shown
 from towpath.schema.unreplicated import UnreplicatedDdl
 from towpath.session import Session
 from towpath.status import log_figures
@@ -54,7 +54,7 @@ class Supervisor:
     """Connector → commands to run, where no restart helps."""
     ddl: tuple[UnreplicatedDdl, ...] = ()
     stuck: Mapping[str, Shown] = field(default_factory=dict)
-    """Schema changes that wait for a decision, by id."""
+    """Schema changes that waited for a decision at some time and are not over, by id, as they were then."""
     verdict_context: VerdictContext | None = None
     """What verdicts are compared with; None before it was first read."""
     log: log_figures.LogReport | None = None
@@ -134,9 +134,13 @@ class Supervisor:
             why = f"re-read requests wait for {waiting.connector}: {waiting.reason}" if waiting.reason else ""
             self._report_trouble(f"requests {waiting.connector}", why)
 
-    def _report_changes(self, changes: SchemaChanges) -> None:
+    def _report_changes(self, changes: SchemaChanges | None) -> None:
+        if changes is None:
+            return
         file, before = self.session.file, self.stuck
-        self.stuck = {shown.change.id: shown for shown in changes.stuck}  # first: an event may be the last thing done
+        found = {shown.change.id: shown if shown.is_stuck else before.get(shown.change.id) for shown in changes.open}
+        # first: an event may be the last thing done
+        self.stuck = {id: shown for id, shown in found.items() if shown is not None}
         for id, shown in self.stuck.items():
             if id not in before or before[id].change.state != shown.change.state:
                 fields = ("id", "time", "kind", "namespace", "to", "state", "reason", "commands", "words")
@@ -232,7 +236,8 @@ class Supervisor:
         yield from self.services.rows()
         for line, differs in self._verified().lines():
             yield "verified", line, "red" if differs else ""
-        for shown in self.status.changes.open if self.status else ():
+        changes = self.status and self.status.changes
+        for shown in changes.open if changes else self.stuck.values():
             yield "ddl", shown.line(self.session.file), "red" if shown.is_stuck else ""
         for change in self.ddl:
             yield "ddl", change.line, "yellow"
@@ -262,13 +267,15 @@ class Supervisor:
         to_do = self.dead_letters.remaining or self.ddl or self.stuck or self.remedies
         is_well = running and not (to_do or differs or broken)
         status = None if self.unreachable else self.status
-        exit_status = 2 if status is None else 0 if is_well else 1
+        unread = status is not None and status.changes is None and self.session.pipeline.ddl is not None
+        exit_status = 2 if status is None or unread else 0 if is_well else 1
         restarts = sum(self.restarts.values())
         parts = [
             f"state unknown: {self.unreachable or 'ended too soon'}" if status is None else _state(status),
             counted(restarts, "restart"),
             f"{counted(self.dead_letters.remaining, 'refused document')}, {self.dead_letters.repaired:,} repaired",
             *([f"{counted(len(self.ddl), 'schema change')} not replicated"] if self.ddl else []),
+            *([UNREAD] if unread else []),
             *(shown.line(self.session.file) for shown in self.stuck.values()),
             *(f"to do: {command}" for command in self.remedies.values()),
             *([bounds.describe(self.status.breaks)] if self.status and self.status.breaks else []),

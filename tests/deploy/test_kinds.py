@@ -1,0 +1,41 @@
+"""Collections that no copy can read, of which schema changes in the log may have brought one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from connectors.configs import definitions
+from connectors.rest import Connect
+from tests.schema.test_changes_in_log import LOGGED
+from towpath.deploy import preconditions
+from towpath.deploy.inventory import Inventory
+from towpath.errors import ConnectUnreachable
+from towpath.kafka.topics import Topics
+from towpath.mongo.client import Collection
+from towpath.pipeline import Copy
+
+PIPELINE = replace(LOGGED, copy=Copy("towpath", 4, "primary", 0, 0))
+CAPPED = Collection("shop.capped", "collection", {"capped": True, "size": 4096}, "1")
+COLLATED = Collection("shop.collated", "collection", {"collation": {"locale": "en", "strength": 2}}, "2")
+SERIES = Collection("shop.series", "timeseries", {}, "3")
+BEFORE, WITH_DDL = definitions(replace(PIPELINE, ddl=None)), definitions(PIPELINE)
+
+
+def levels(source: Collection, deployed: Mapping[str, dict[str, str]], *, unreachable: bool = False) -> list[str]:
+    with Connect("http://127.0.0.1:1") as connect, Topics("127.0.0.1:1") as topics:
+        inventory = Inventory(PIPELINE, connect, topics)
+        inventory.__dict__.update(collections=(source,), deployed=deployed)
+        if unreachable:
+            inventory.unreachable = {"connect": ConnectUnreachable("no answer")}
+        return [finding.level for finding in preconditions.kinds(inventory)]
+
+
+def test_a_first_deployment_is_refused_and_a_later_one_warns_of_what_came_through_the_log() -> None:
+    for collection in (CAPPED, COLLATED):
+        assert levels(collection, {}) == ["error"]
+        assert levels(collection, BEFORE) == ["error"], "nothing was in the log"
+        assert levels(collection, WITH_DDL) == ["warning"]
+        assert levels(collection, WITH_DDL, unreachable=True) == ["error"]
+        assert levels(replace(collection, namespace="crm.new"), WITH_DDL) == ["error"], "it is to be copied"
+    assert levels(SERIES, WITH_DDL) == ["error"], "it is not captured"
