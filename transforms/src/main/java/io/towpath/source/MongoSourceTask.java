@@ -138,7 +138,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
     private void begin(String selection) {
         ClusterTime now = source.now();
         if (settings.copies()) {
-            ledger.begin(selection, now, source.namespaces(SourceCluster.selection(configuration)));
+            ledger.begin(selection, now, source.comparableNamespaces(SourceCluster.selection(configuration)));
         } else {
             ledger.begin(selection, now.next(), List.of());
             ledger.beginStream();
@@ -158,7 +158,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
             startRecords.addAll(ledger.copyAgain(settings.resnapshot(), source.namespaces(included)));
             return;
         }
-        List<String> everything = source.namespaces(SourceCluster.selection(configuration));
+        List<String> everything = source.comparableNamespaces(SourceCluster.selection(configuration));
         if (!everything.stream().allMatch(settings.isResnapshot())) {
             throw new ConnectException(
                     "TWP-HISTORY-LOST: the changes of all collections since %s are missing: a resnapshot of some would leave the others as they were then. Run `towpath resnapshot PIPELINE` without --only"
