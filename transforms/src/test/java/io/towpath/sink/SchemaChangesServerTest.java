@@ -31,6 +31,7 @@ import java.util.TreeMap;
 import java.util.function.BooleanSupplier;
 import java.util.function.ToLongFunction;
 import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.sink.SinkRecord;
@@ -39,6 +40,7 @@ import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonInt64;
 import org.bson.BsonString;
+import org.bson.BsonValue;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -51,6 +53,7 @@ class SchemaChangesServerTest extends DestinationTest {
     private static final String DESTINATION = "towpath_ddl_destination";
     private static final int PARTITIONS = 4;
     private static final List<String> COLLECTIONS = List.of("a", "b", "c", "v");
+    private static final String HANG = "{configureFailPoint: 'hangAfterStartingIndexBuild', mode: '%s'}";
     private static final String[] DROPS = {SinkSettings.DDL_DROP, "apply"};
 
     private SchemaSource source;
@@ -72,6 +75,7 @@ class SchemaChangesServerTest extends DestinationTest {
     @AfterEach
     void end() {
         server.fail("off", "");
+        server.onAdmin(HANG.formatted("off"));
         server.onAdmin("{setParameter: 1, transactionLifetimeLimitSeconds: 60}");
         if (sinks != null) sinks.close();
         source.database.drop();
@@ -193,7 +197,7 @@ class SchemaChangesServerTest extends DestinationTest {
     @Test
     void eachKindIsMadeInTheOrderOfTheLog() {
         start(DROPS);
-        source.create("a", "{collation: {locale: 'de'}, validator: {x: {$type: 'int'}}}");
+        source.create("a", "{validator: {x: {$type: 'int'}}}");
         for (int id = 0; id < 20; id++) source.insert("a", id);
         source.createIndex("a", "{key: {x: 1}, name: 'x', unique: true}");
         source.createIndex("a", "{key: {t: 1}, name: 't', expireAfterSeconds: 5000, collation: {locale: 'simple'}}");
@@ -247,6 +251,20 @@ class SchemaChangesServerTest extends DestinationTest {
                 "a", "{clusteredIndex: {key: {_id: 1}, unique: true}, changeStreamPreAndPostImages: {enabled: true}}");
         source.insert("a", 1);
         drain();
+        assertSame();
+    }
+
+    @Test
+    void inOnePartitionACollectionKeepsItsCollation() {
+        begin(1);
+        start();
+        source.create("a", "{collation: {locale: 'en', strength: 2}}");
+        source.createIndex("a", "{key: {x: 1}, name: 'x', collation: {locale: 'simple'}}");
+        source.insert("a", "A");
+        source.delete("a", "A");
+        source.insert("a", "a"); // the same _id by the collation
+        drain();
+        assertEquals(1, at("a").countDocuments());
         assertSame();
     }
 
@@ -425,35 +443,69 @@ class SchemaChangesServerTest extends DestinationTest {
         until("refused", () -> isIn(index, "refused"));
         String reason = state(index).getString("reason").getValue();
         assertTrue(reason.contains("IndexKeySpecsConflict") && reason.contains("\"dropIndexes\": \"a\""), reason);
+        BsonValue first = state(index).get("refused");
+        decide(index, "apply");
+        until(
+                "refused again",
+                () -> is("refused") && !state(index).get("refused").equals(first));
         source.insert("b", 1);
         until("others flow", () -> at("b").countDocuments() == 1);
         assertEquals(0, at("a").countDocuments());
         destination.getCollection("a").dropIndex("x");
-        decide(index, "apply");
+        decide(index, "apply"); // changes nothing: it is decided
         drain();
         assertSame();
+        Duration decided = Duration.ofMillis(state(index).getDateTime("ended").getValue()
+                - first.asDateTime().getValue());
+        assertTrue(decided.toSeconds() < 20, () -> "not tried again soon: " + decided);
     }
 
     @Test
-    void aRefusedChangeThatIsTriedAgainRunsAndIsNotSkippedMeanwhile() {
+    void aCollationOfWhichPartitionsDoNotKeepTheOrderIsRefused() {
+        start();
+        source.create("a", "{collation: {locale: 'en', strength: 2}, validator: {x: {$gte: 0}}}");
+        String create = source.lastId;
+        source.insert("a", 1);
+        until("refused", () -> isIn(create, "refused"));
+        String reason = state(create).getString("reason").getValue();
+        assertTrue(reason.contains("TWP-COLLATION"), reason);
+        destination.runCommand(BsonDocument.parse(
+                reason.substring(reason.indexOf("runCommand(") + "runCommand(".length(), reason.length() - 1)));
+        decide(create, "apply");
+        drain();
+        assertTrue(isIn(create, "done"));
+        BsonDocument made = listed(destination).get("a");
+        assertEquals(BsonDocument.parse("{x: {$gte: 0}}"), made.get("validator"));
+        assertFalse(made.containsKey("collation"));
+        source.rename("a", "b");
+        source.replace("b", 3);
+        drain();
+        assertEquals(3, at("b").countDocuments());
+    }
+
+    @Test
+    void aRefusedChangeThatIsTriedAgainRunsAndIsNotSkippedMeanwhile() throws Exception {
         server.requireTestCommands();
         start();
-        source.create("a", "{}");
+        source.insert("a", 1);
         drain();
         destination.getCollection("a").createIndex(BsonDocument.parse("{z: 1}"), new IndexOptions().name("x"));
-        source.createIndex("a", "{key: {x: 1}, name: 'x'}");
+        source.createIndex("a", "{key: {x: 1}, name: 'x'}", false);
         String index = source.lastId;
         until("refused", () -> isIn(index, "refused"));
         destination.getCollection("a").dropIndex("x");
-        server.fail(
-                "{times: 1}",
-                "appName: 'sink', failCommands: ['createIndexes'], blockConnection: true, blockTimeMS: 3000");
+        server.onAdmin(HANG.formatted("alwaysOn"));
         decide(index, "apply");
         until("running", () -> isIn(index, "running"));
-        assertFalse(state(index).containsKey("reason"));
+        assertTrue(state(index).getString("reason").getValue().contains("IndexKeySpecsConflict"));
+        assertTrue(state(index).isDateTime("refused"));
+        assertTrue(sinks.refused() > 0);
         decide(index, "skip");
+        server.onAdmin(HANG.formatted("off"));
+        source.run("{createIndexes: 'a', indexes: [{key: {x: 1}, name: 'x'}]}");
         drain();
         assertTrue(isIn(index, "done"));
+        assertFalse(state(index).containsKey("reason") || state(index).containsKey("refused"));
         assertSame();
     }
 
@@ -515,6 +567,22 @@ class SchemaChangesServerTest extends DestinationTest {
     }
 
     @Test
+    void aDestinationThatNeverIsAsItWasPlannedForIsARefusal() {
+        server.requireTestCommands();
+        start();
+        source.insert("a", 1);
+        server.fail("alwaysOn", "appName: 'sink', failCommands: ['renameCollection'], errorCode: 48");
+        source.rename("a", "b");
+        String rename = newest(Kind.RENAME);
+        until("refused", () -> isIn(rename, "refused"));
+        assertTrue(state(rename).getString("reason").getValue().contains("NamespaceExists"));
+        server.fail("off", "");
+        decide(rename, "apply");
+        drain();
+        assertSame();
+    }
+
+    @Test
     void aChangeThatTheUserMayNotMakeIsRefusedUntilItMay() {
         server.requireTestCommands();
         start();
@@ -543,10 +611,8 @@ class SchemaChangesServerTest extends DestinationTest {
         start();
         source.insert("a", 1);
         drain();
-        server.fail(
-                "{times: 1}",
-                "appName: 'sink', failCommands: ['createIndexes'], blockConnection: true, blockTimeMS: 3000");
-        source.createIndex("a", "{key: {x: 1}, name: 'x'}");
+        server.onAdmin(HANG.formatted("alwaysOn"));
+        source.createIndex("a", "{key: {x: 1}, name: 'x'}", false);
         source.insert("a", 2);
         until("running", () -> is("running"));
         String index = source.lastId;
@@ -554,6 +620,8 @@ class SchemaChangesServerTest extends DestinationTest {
         until("others flow", () -> at("b").countDocuments() == 50);
         assertTrue(isIn(index, "running"));
         assertEquals(1, at("a").countDocuments());
+        server.onAdmin(HANG.formatted("off"));
+        source.run("{createIndexes: 'a', indexes: [{key: {x: 1}, name: 'x'}]}");
         drain();
         assertSame();
     }
@@ -561,11 +629,10 @@ class SchemaChangesServerTest extends DestinationTest {
     @Test
     void anIndexBuildThatIsCutOffIsContinuedByTheNextOwner() {
         server.requireTestCommands();
-        String hang = "{configureFailPoint: 'hangAfterStartingIndexBuild', mode: '%s'}";
         start();
         for (int id = 0; id < 100; id++) source.insert("a", id);
         drain();
-        server.onAdmin(hang.formatted("alwaysOn"));
+        server.onAdmin(HANG.formatted("alwaysOn"));
         try {
             source.createIndex("a", "{key: {x: 1}, name: 'x'}", false);
             String index = source.lastId;
@@ -576,11 +643,41 @@ class SchemaChangesServerTest extends DestinationTest {
             until("others flow", () -> at("b").countDocuments() == 20);
             assertTrue(isIn(index, "running"), () -> state(index).toString());
         } finally {
-            server.onAdmin(hang.formatted("off"));
+            server.onAdmin(HANG.formatted("off"));
         }
         source.run("{createIndexes: 'a', indexes: [{key: {x: 1}, name: 'x'}]}");
         drain();
         assertSame();
+    }
+
+    @Test
+    void manyIndexBuildsHoldUpNoOtherChange() {
+        begin(1);
+        List<String> built = IntStream.range(0, 17).mapToObj(n -> "i" + n).toList();
+        List<String> all = new ArrayList<>(built);
+        all.add("a");
+        sinks = new SchemaSinks(collection, source, all, 1);
+        for (String name : built) source.insert(name, 1);
+        drain();
+        server.onAdmin(HANG.formatted("alwaysOn"));
+        for (String name : built) source.createIndex(name, "{key: {x: 1}, name: 'x'}", false);
+        until(
+                "running",
+                () -> unfinished().stream()
+                                .filter(SchemaChangesServerTest::runs)
+                                .count()
+                        >= 16);
+        source.create("a", "{}");
+        String create = source.lastId;
+        until("made", () -> isIn(create, "done"));
+        assertTrue(unfinished().size() >= 16, () -> unfinished().toString());
+        server.onAdmin(HANG.formatted("off"));
+        drain();
+        assertEquals(List.of(), unfinished());
+    }
+
+    private static boolean runs(BsonDocument stored) {
+        return stored.getString("state").getValue().equals("running");
     }
 
     private static boolean isBuilding() {
