@@ -180,12 +180,17 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
         before.put(SELECTION, ledger.selection());
         Predicate<String> wasSelected = SourceCluster.selection(before);
         Predicate<String> isSelected = SourceCluster.selection(configuration);
-        List<String> added = settings.copies() ? source.namespaces(isSelected.and(wasSelected.negate())) : List.of();
+        List<String> added = settings.copies() ? added(isSelected.and(wasSelected.negate())) : List.of();
         List<String> dropped = ledger.rows().copies().keySet().stream()
                 .filter(isSelected.negate())
                 .toList();
         startRecords.addAll(ledger.reselect(selection, added, dropped));
         schema.ifPresent(changes -> changes.select(isSelected.and(wasSelected.negate())));
+    }
+
+    /** While the stream goes on, rows are read as of its position, and no event is compared with them. */
+    private List<String> added(Predicate<String> isNew) {
+        return ledger.isStreaming() ? source.namespaces(isNew) : source.comparableNamespaces(isNew);
     }
 
     @Override
