@@ -27,6 +27,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.BiConsumer;
 import java.util.function.Predicate;
 import org.apache.kafka.connect.errors.ConnectException;
 import org.bson.BsonDocument;
@@ -47,6 +48,7 @@ public final class SourceCluster implements AutoCloseable {
             "collection.include.list", "collection.exclude.list", "database.include.list", "database.exclude.list");
 
     private static final int REPORTS_SCHEMA_CHANGES = 6;
+    private static final String SIMPLE = "simple";
     /** Instead of the client's, which keeps documents as Debezium needs them. */
     private static final CodecRegistry REGISTRY = MongoClientSettings.getDefaultCodecRegistry();
 
@@ -117,8 +119,20 @@ public final class SourceCluster implements AutoCloseable {
                 .runCommand(new BsonDocument(command, new BsonInt32(1)), BsonDocument.class);
     }
 
+    /**
+     * As {@link #namespaces}, for a copy whose rows are compared with events by their {@code _id}s. Throws {@link ConnectException} where
+     * these do not compare by their bytes.
+     */
+    public List<String> comparableNamespaces(Predicate<String> selection) {
+        return namespaces(selection, SourceCluster::requireSimpleCollation);
+    }
+
     /** The existing collections that a selection includes, without views and system collections. */
     public List<String> namespaces(Predicate<String> selection) {
+        return namespaces(selection, (namespace, collection) -> {});
+    }
+
+    private List<String> namespaces(Predicate<String> selection, BiConsumer<String, BsonDocument> check) {
         List<String> namespaces = new ArrayList<>();
         for (String database : client.listDatabaseNames()) {
             for (BsonDocument collection :
@@ -127,7 +141,7 @@ public final class SourceCluster implements AutoCloseable {
                 String namespace = database + "." + name;
                 boolean isStored = collection.getString("type").getValue().equals("collection");
                 if (!isStored || name.startsWith("system.") || !selection.test(namespace)) continue;
-                requireSimpleCollation(namespace, collection);
+                check.accept(namespace, collection);
                 TopicNames.of(topicPrefix, namespace);
                 namespaces.add(namespace);
             }
@@ -181,15 +195,28 @@ public final class SourceCluster implements AutoCloseable {
 
     /** Throws {@link ConnectException} where {@code _id}s do not compare by their bytes. */
     private static void requireSimpleCollation(String namespace, BsonDocument collection) {
-        String locale = collection
-                .getDocument("options", new BsonDocument())
-                .getDocument("collation", new BsonDocument())
-                .getString("locale", new BsonString("simple"))
-                .getValue();
-        if (!locale.equals("simple"))
+        String locale = collation(collection);
+        if (!locale.equals(SIMPLE))
             throw new ConnectException(
                     "TWP-COLLATION: %s cannot be captured: its default collation (%s) treats different _ids as equal; exclude it"
                             .formatted(namespace, locale));
+    }
+
+    /** The locale of a collection's default collation. */
+    private static String collation(BsonDocument collection) {
+        return collection
+                .getDocument("options", new BsonDocument())
+                .getDocument("collation", new BsonDocument())
+                .getString("locale", new BsonString(SIMPLE))
+                .getValue();
+    }
+
+    /** Whether the server orders the collection's {@code _id}s as their bytes are. */
+    public boolean hasSimpleCollation(String namespace) {
+        MongoNamespace name = new MongoNamespace(namespace);
+        return collections(name.getDatabaseName(), new BsonDocument("name", new BsonString(name.getCollectionName())))
+                .stream()
+                .allMatch(collection -> collation(collection).equals(SIMPLE));
     }
 
     /** Throws {@link ConnectException} for expressions that are valid in Java but not at the server, which filters the stream by them. */

@@ -37,15 +37,21 @@ public final class SilentServers implements ClusterListener {
     /** For a response to the monitor, which tries again at once when there is another primary. */
     private static final long PATIENCE_S = 3;
 
+    private static final Executor LATER = CompletableFuture.delayedExecutor(PATIENCE_S, TimeUnit.SECONDS);
+
     private final Sockets sockets;
     private final String side;
     private final Map<ClusterId, ClusterDescription> known = new ConcurrentHashMap<>();
-    private final Executor later = CompletableFuture.delayedExecutor(PATIENCE_S, TimeUnit.SECONDS);
+    private final Executor later;
 
-    /** @param sockets of the clients that this listens to */
-    SilentServers(Sockets sockets, String side) {
+    /**
+     * @param sockets of the clients that this listens to
+     * @param later runs what it is given once a server has had time to respond
+     */
+    SilentServers(Sockets sockets, String side, Executor later) {
         this.sockets = sockets;
         this.side = side;
+        this.later = later;
     }
 
     /**
@@ -62,7 +68,7 @@ public final class SilentServers implements ClusterListener {
             boolean hasTls = uri.getSslEnabled() == null ? original.isEnabled() : uri.getSslEnabled();
             ssl.enabled(true).context(sockets.context(hasTls ? Optional.of(tls(original)) : Optional.empty()));
         });
-        settings.applyToClusterSettings(cluster -> cluster.addClusterListener(new SilentServers(sockets, side)));
+        settings.applyToClusterSettings(cluster -> cluster.addClusterListener(new SilentServers(sockets, side, LATER)));
     }
 
     private static SSLContext tls(SslSettings settings) {

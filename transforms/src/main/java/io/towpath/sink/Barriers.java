@@ -34,8 +34,10 @@ import org.apache.kafka.connect.sink.SinkTaskContext;
 final class Barriers implements AutoCloseable {
     /** How often the destination is asked how the changes are. */
     private static final long LOOK_MS = 200;
-    /** While a change is made here, which mostly takes little time: how soon to see whether it is. */
-    private static final long MAKING_MS = 20;
+    /** While a change is made here, or partitions have just come to it: mostly the rest takes little time. */
+    private static final long SOON_MS = 20;
+
+    private static final long NEW_NS = TimeUnit.SECONDS.toNanos(1);
 
     private final SinkSettings settings;
     private final SinkTaskContext context;
@@ -43,6 +45,8 @@ final class Barriers implements AutoCloseable {
     private final SchemaChanges changes;
     private final Map<TopicPartition, Barrier> standing = new HashMap<>();
     private long nextLookNs = System.nanoTime();
+    /** When the last partition came to a change. */
+    private long arrivedNs = nextLookNs - NEW_NS;
     /** When to look again if a change that is made here has come further. */
     private long nextNewsNs = nextLookNs;
 
@@ -112,7 +116,12 @@ final class Barriers implements AutoCloseable {
         if (barriers.isEmpty()) return;
         standing.putAll(barriers);
         context.pause(barriers.keySet().toArray(TopicPartition[]::new));
-        nextLookNs = System.nanoTime();
+        arrivedNs = System.nanoTime();
+        nextLookNs = arrivedNs;
+    }
+
+    private boolean isNew() {
+        return System.nanoTime() - arrivedNs < NEW_NS;
     }
 
     /** These partitions are read from their positions, or by another task. */
@@ -133,20 +142,20 @@ final class Barriers implements AutoCloseable {
             metrics.schemaChanges(0, 0, changes.made());
             return Moved.NOTHING;
         }
-        context.timeout(changes.isMaking() ? MAKING_MS : LOOK_MS);
+        context.timeout(changes.isMaking() || isNew() ? SOON_MS : LOOK_MS);
         long now = System.nanoTime();
         if (now - (changes.hasNews() ? nextNewsNs : nextLookNs) < 0) return Moved.NOTHING;
         try {
             Moved moved = moved(client, offsets);
             metrics.schemaChanges(changes.waiting(), changes.refused(), changes.made());
-            if (changes.isMaking()) context.timeout(MAKING_MS);
+            if (changes.isMaking()) context.timeout(SOON_MS);
             return moved;
         } catch (MongoException error) {
             metrics.retried(error);
             return Moved.NOTHING;
         } finally {
-            nextNewsNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(MAKING_MS);
-            nextLookNs = now + TimeUnit.MILLISECONDS.toNanos(LOOK_MS);
+            nextNewsNs = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(SOON_MS);
+            nextLookNs = isNew() ? nextNewsNs : now + TimeUnit.MILLISECONDS.toNanos(LOOK_MS);
         }
     }
 

@@ -3,6 +3,7 @@ package io.towpath.sink;
 import io.towpath.connector.MetricsBean;
 import io.towpath.connector.RetryCounts;
 import io.towpath.net.RetryCause;
+import java.util.EnumMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -164,18 +165,24 @@ final class SinkMetrics implements AutoCloseable {
 
         /** @param documents that the bulk inserted, found or deleted */
         WriteCounts plus(Waves.Bulk bulk, int documents) {
-            long[] kinds = new long[Write.Kind.values().length];
+            Map<Write.Kind, Long> kinds = new EnumMap<>(Write.Kind.class);
             long expected = 0;
             long size = 0;
             long splices = 0;
             for (Write write : bulk.writes()) {
-                kinds[write.kind().ordinal()]++;
+                kinds.merge(write.kind(), 1L, Long::sum);
                 if (!write.mayMiss()) expected++;
                 size += write.bytes();
                 splices += write.lengths().size();
             }
             long without = Math.max(0, expected - documents);
-            return plus(new WriteCounts(kinds[0], kinds[1], kinds[2], size, without, splices));
+            return plus(new WriteCounts(
+                    kinds.getOrDefault(Write.Kind.INSERT, 0L),
+                    kinds.getOrDefault(Write.Kind.CHANGE, 0L),
+                    kinds.getOrDefault(Write.Kind.DELETE, 0L),
+                    size,
+                    without,
+                    splices));
         }
 
         WriteCounts plus(WriteCounts more) {

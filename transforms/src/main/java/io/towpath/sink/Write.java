@@ -38,9 +38,9 @@ record Write(
 
     /** The classes that the server takes in bulk, in the order in which a wave sends them. */
     enum Kind {
+        DELETE("delete", "deletes"),
         INSERT("insert", "documents"),
-        CHANGE("update", "updates"),
-        DELETE("delete", "deletes");
+        CHANGE("update", "updates");
 
         private final String command;
         private final String writes;

@@ -138,7 +138,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
     private void begin(String selection) {
         ClusterTime now = source.now();
         if (settings.copies()) {
-            ledger.begin(selection, now, source.namespaces(SourceCluster.selection(configuration)));
+            ledger.begin(selection, now, source.comparableNamespaces(SourceCluster.selection(configuration)));
         } else {
             ledger.begin(selection, now.next(), List.of());
             ledger.beginStream();
@@ -158,7 +158,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
             startRecords.addAll(ledger.copyAgain(settings.resnapshot(), source.namespaces(included)));
             return;
         }
-        List<String> everything = source.namespaces(SourceCluster.selection(configuration));
+        List<String> everything = source.comparableNamespaces(SourceCluster.selection(configuration));
         if (!everything.stream().allMatch(settings.isResnapshot())) {
             throw new ConnectException(
                     "TWP-HISTORY-LOST: the changes of all collections since %s are missing: a resnapshot of some would leave the others as they were then. Run `towpath resnapshot PIPELINE` without --only"
@@ -180,12 +180,17 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
         before.put(SELECTION, ledger.selection());
         Predicate<String> wasSelected = SourceCluster.selection(before);
         Predicate<String> isSelected = SourceCluster.selection(configuration);
-        List<String> added = settings.copies() ? source.namespaces(isSelected.and(wasSelected.negate())) : List.of();
+        List<String> added = settings.copies() ? added(isSelected.and(wasSelected.negate())) : List.of();
         List<String> dropped = ledger.rows().copies().keySet().stream()
                 .filter(isSelected.negate())
                 .toList();
         startRecords.addAll(ledger.reselect(selection, added, dropped));
         schema.ifPresent(changes -> changes.select(isSelected.and(wasSelected.negate())));
+    }
+
+    /** While the stream goes on, rows are read as of its position, and no event is compared with them. */
+    private List<String> added(Predicate<String> isNew) {
+        return ledger.isStreaming() ? source.namespaces(isNew) : source.comparableNamespaces(isNew);
     }
 
     @Override

@@ -101,6 +101,14 @@ final class SchemaSinks implements AutoCloseable {
         }
     }
 
+    /** How many changes the tasks show as refused. */
+    long refused() throws Exception {
+        long refused = 0;
+        for (Member member : members)
+            refused += ((Number) member.task.metrics().get("SchemaChangesRefused")).longValue();
+        return refused;
+    }
+
     /** A task is gone without a word, and another one takes its place. */
     Member kill(int number) {
         Member killed = members.remove(number);

@@ -26,6 +26,7 @@ import org.bson.BsonBoolean;
 import org.bson.BsonDocument;
 import org.bson.BsonInt32;
 import org.bson.BsonString;
+import org.bson.BsonValue;
 
 /**
  * A source of changes, and its log: what is done to its database is appended to the log as a source connector would, under the name of
@@ -78,6 +79,12 @@ final class SchemaSource {
         append(collection, id, "c", BsonBytes.of(document));
     }
 
+    void insert(String collection, String id) {
+        BsonDocument document = new BsonDocument("_id", new BsonString(id));
+        database.getCollection(collection, BsonDocument.class).insertOne(document);
+        append(collection, new BsonString(id), 0, "c", BsonBytes.of(document));
+    }
+
     void set(String collection, int id, int x) {
         BsonDocument set = new BsonDocument("$set", new BsonDocument("x", new BsonInt32(x)));
         long found = database.getCollection(collection)
@@ -91,6 +98,11 @@ final class SchemaSource {
                 .deleteOne(new BsonDocument("_id", new BsonInt32(id)))
                 .getDeletedCount();
         if (found == 1) append(collection, id, "d", null);
+    }
+
+    void delete(String collection, String id) {
+        database.getCollection(collection).deleteOne(new BsonDocument("_id", new BsonString(id)));
+        append(collection, new BsonString(id), 0, "d", null);
     }
 
     private void rows(String collection) {
@@ -271,9 +283,13 @@ final class SchemaSource {
     }
 
     private void append(String collection, int id, String operation, byte[] value) {
+        append(collection, new BsonInt32(id), Math.floorMod(id, partitions), operation, value);
+    }
+
+    private void append(String collection, BsonValue id, int partition, String operation, byte[] value) {
         time++;
-        byte[] key = CanonicalKey.of(BsonBytes.of(new BsonDocument("_id", new BsonInt32(id))));
-        append(new TopicPartition(topic(collection), Math.floorMod(id, partitions)), operation, key, value);
+        byte[] key = CanonicalKey.of(BsonBytes.of(new BsonDocument("_id", id)));
+        append(new TopicPartition(topic(collection), partition), operation, key, value);
     }
 
     /** Now and then an offset is missing: the marker of a transaction. */

@@ -34,7 +34,7 @@ class WavesTest {
 
         assertEquals(1, waves.size());
         assertEquals(
-                List.of("db.a INSERT [2, 5]", "db.b INSERT [6]", "db.a CHANGE [1, 4]", "db.a DELETE [0, 3]"),
+                List.of("db.a DELETE [2, 5]", "db.a INSERT [1, 4]", "db.b INSERT [6]", "db.a CHANGE [0, 3]"),
                 waves.get(0).stream().map(WavesTest::text).toList());
     }
 

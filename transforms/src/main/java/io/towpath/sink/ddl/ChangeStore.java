@@ -44,6 +44,9 @@ final class ChangeStore {
 
     private static final String STATE = "state";
     private static final String REASON = "reason";
+    /** When the destination last refused the change, as long as it is not over: also while it is tried again. */
+    private static final String REFUSED = "refused";
+
     private static final String BEGAN = "began";
     private static final String ENDED = "ended";
     private static final String ARRIVED = "arrived";
@@ -84,11 +87,13 @@ final class ChangeStore {
     private static Progress progress(BsonDocument stored) {
         String decision = stored.getString("decision", new BsonString("none")).getValue();
         Noted noted = stored.containsKey(BEGAN) ? new Noted(uuid(stored, UUID), uuid(stored, TARGET)) : null;
+        State state = State.of(stored.getString(STATE).getValue());
         return new Progress(
-                State.of(stored.getString(STATE).getValue()),
+                state,
                 Decision.valueOf(decision.toUpperCase(Locale.ROOT)),
                 stored.getNumber(ARRIVED, new BsonInt32(0)).intValue(),
                 stored.getString(REASON, new BsonString("")).getValue(),
+                state == State.REFUSED || stored.containsKey(REFUSED),
                 noted);
     }
 
@@ -112,7 +117,7 @@ final class ChangeStore {
 
     /**
      * The change is being made from now on, and is no longer left out. Returns false when it is to be, or when it is in another state than
-     * this one.
+     * this one. Why it was refused stays until it is over.
      *
      * @param met what it met, when it is begun for the first time; else null
      */
@@ -123,19 +128,33 @@ final class ChangeStore {
                     .append(UUID, met.from() == null ? BsonNull.VALUE : met.from())
                     .append(TARGET, met.to() == null ? BsonNull.VALUE : met.to());
         Bson undecided = and(filter(change, Set.of(from)), exists(BEGAN, met == null), ne("decision", "skip"));
-        return update(
-                undecided,
-                new BsonDocument("$set", set).append("$unset", new BsonDocument(REASON, new BsonString(""))));
+        BsonDocument update = new BsonDocument("$set", set);
+        if (from != State.REFUSED) update.append("$unset", unset(REASON));
+        return update(undecided, update);
+    }
+
+    private static BsonDocument unset(String... names) {
+        BsonDocument unset = new BsonDocument();
+        for (String name : names) unset.append(name, new BsonString(""));
+        return unset;
     }
 
     /** Moves a change on from one of these states. Returns false when it is in another. */
     boolean move(String change, Set<State> from, State to, String reason) {
         BsonDocument set = new BsonDocument(STATE, new BsonString(to.text()));
         if (State.OVER.contains(to)) set.append(ENDED, now());
+        if (to == State.REFUSED) set.append(REFUSED, now());
         if (!reason.isEmpty()) set.append(REASON, new BsonString(reason));
         BsonDocument update = new BsonDocument("$set", set);
-        if (reason.isEmpty()) update.append("$unset", new BsonDocument(REASON, new BsonString("")));
+        if (to != State.REFUSED) update.append("$unset", reason.isEmpty() ? unset(REASON, REFUSED) : unset(REFUSED));
         return update(filter(change, from), update);
+    }
+
+    /** Notes what is in the way of a change that is in this state. */
+    void note(String change, State state, String reason) {
+        update(
+                filter(change, Set.of(state)),
+                new BsonDocument("$set", new BsonDocument(REASON, new BsonString(reason))));
     }
 
     private boolean update(Bson filter, BsonDocument update) {

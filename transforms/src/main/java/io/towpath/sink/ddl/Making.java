@@ -33,7 +33,10 @@ final class Making {
     private static final Set<State> OPEN = EnumSet.complementOf(EnumSet.copyOf(State.OVER));
     private static final Logger LOG = LoggerFactory.getLogger(Making.class);
     private static final long SHORTEST_MS = 50;
-    private static final long LONGEST_MS = 5_000;
+    /** Other changes wait for the thread: after this pause, the next look makes another attempt. */
+    private static final long LONGEST_MS = 3_200;
+    /** After so many plans for what the destination is no longer like, it is something else that it does not take. */
+    private static final int MOST_OUTDATED = 5;
     /** The first version in which commands name the collection that they are meant for. */
     private static final int FENCES = 6;
 
@@ -67,7 +70,9 @@ final class Making {
     /** Returns whether the change is made now. It is not when it is held or refused, or when another task has to make it. */
     boolean run() {
         String trouble = "";
-        for (long pauseMs = SHORTEST_MS; !isClosed.getAsBoolean(); pauseMs = Math.min(LONGEST_MS, 2 * pauseMs)) {
+        String known = "";
+        int outdated = 0;
+        for (long pauseMs = SHORTEST_MS; pauseMs <= LONGEST_MS && !isClosed.getAsBoolean(); pauseMs *= 2) {
             try {
                 Progress progress = store.find(Set.of(change.id())).get(change.id());
                 boolean isOver = progress == null || State.OVER.contains(progress.state());
@@ -76,14 +81,15 @@ final class Making {
                     store.move(change.id(), OPEN, State.SKIPPED, trouble);
                     return false;
                 }
-                if (!trouble.equals(progress.reason()) && !trouble.isEmpty())
-                    store.move(change.id(), Set.of(progress.state()), progress.state(), trouble);
+                known = progress.reason();
+                if (!trouble.equals(known) && !trouble.isEmpty()) store.note(change.id(), progress.state(), trouble);
                 Outcome outcome = attempt(progress);
                 if (outcome != Outcome.AGAIN) return outcome == Outcome.MADE;
             } catch (MongoException error) {
                 if (isClosed.getAsBoolean()) return false;
-                if (!passes(error)) return refuse(words(error), null) == Outcome.MADE;
-                if (trouble.isEmpty())
+                boolean mayPass = isTransient.test(error) || isOutdated(error) && ++outdated < MOST_OUTDATED;
+                if (!mayPass) return refuse(words(error), null) == Outcome.MADE;
+                if (trouble.isEmpty() && !words(error).equals(known))
                     LOG.warn("cannot make schema change {}, retrying: {}", change.id(), words(error));
                 trouble = words(error);
             } catch (RuntimeException error) {
@@ -143,10 +149,11 @@ final class Making {
                 send(command);
             } catch (MongoException error) {
                 if (ServerError.Unauthorized.is(error)) return forbidden(error);
-                if (passes(error)) throw error;
-                return refuse(
-                        words(error),
-                        change.kind() == Kind.CREATE_INDEXES || change.isSnapshot() ? Plan.mendIndexes(now) : null);
+                if (isTransient.test(error) || isOutdated(error)) throw error;
+                Command mend = Plan.mendIndexes(now);
+                return mend != null
+                        ? refuse(words(error), mend)
+                        : refuse("%s; the command was: %s".formatted(words(error), command.shell()), null);
             }
         }
         if (!store.move(change.id(), OPEN, State.DONE, "")) return Outcome.NOT_MADE;
@@ -196,9 +203,8 @@ final class Making {
         return Outcome.NOT_MADE;
     }
 
-    /** Whether a later attempt may succeed: the server's trouble passes, or the destination has changed since the plan was made. */
-    private boolean passes(MongoException error) {
-        if (isTransient.test(error)) return true;
+    /** Whether the destination has changed since the plan was made. */
+    private boolean isOutdated(MongoException error) {
         boolean isGone = change.kind() != Kind.MODIFY && change.kind() != Kind.CREATE_INDEXES;
         return ServerError.CollectionUUIDMismatch.is(error)
                 || ServerError.NamespaceExists.is(error)

@@ -57,7 +57,25 @@ sealed interface Plan {
         }
 
         private BsonDocument options() {
-            return change.isView() ? names.view(change.options(), change.namespace()) : change.options();
+            if (change.isView()) return names.view(change.options(), change.namespace());
+            return isUnordered() ? Relaxed.withoutCollation(change.options()) : change.options();
+        }
+
+        /** Of the topic with the documents of the collection, under its new name if it has one. */
+        private int partitions() {
+            return change.topic(change.kind() == Kind.RENAME ? change.to() : change.namespace())
+                    .map(topic -> change.partitions().get(topic))
+                    .orElse(1);
+        }
+
+        /** Whether nothing keeps the order of documents whose {@code _id}s are equal by the source's default collation. */
+        private boolean isUnordered() {
+            return !change.isView() && Relaxed.collation(change.options()) != null && partitions() > 1;
+        }
+
+        /** Whether it is a view and should be a collection, or the reverse. */
+        private boolean isOfOtherKind() {
+            return present != null && present.isView() != change.isView();
         }
 
         /** Whether the collection is the one that the change met when it was begun. */
@@ -74,26 +92,58 @@ sealed interface Plan {
             case MODIFY -> modify(now);
             case RENAME -> rename(now);
             case DROP -> drop(now);
-            case REPLACE -> new Commands(
-                    replace(now, now.namespace(), now.present, now.noted == null ? null : now.noted.from()));
+            case REPLACE -> replace(now);
             case COMPLETE -> new Commands(List.of());
         };
     }
 
+    /**
+     * Why a collection cannot be created; null when it can. Partitions are applied at their own speeds, so a default collation, by which
+     * different {@code _id}s are equal, would mix up documents: a late delete of one would hit the other. Where there are several
+     * partitions, somebody has to create it with the simple collation first.
+     *
+     * @param name the destination's
+     * @param there what the destination has of this name; null when there is none
+     */
+    private static Refused unordered(Situation now, MongoNamespace name, Described there) {
+        if (!now.isUnordered()) return null;
+        boolean isSimple = there == null
+                ? now.noted != null // it was dropped since
+                : !there.isView() && Relaxed.collation(there.options()) == null;
+        if (isSimple) return null;
+        return new Refused(
+                "TWP-COLLATION: by its default collation (%s) different _ids are equal, and %d partitions do not keep the order of their documents: the destination can only have it with the simple collation"
+                        .formatted(
+                                Relaxed.collation(now.change.options())
+                                        .getString("locale")
+                                        .getValue(),
+                                now.partitions()),
+                there == null ? Command.create(name, Relaxed.options(now.options())) : Command.drop(name, null));
+    }
+
     private static Plan create(Situation now) {
         if (now.change.options().containsKey("timeseries") || isOfBuckets(now.change))
-            return new Refused("it is a time series collection, which is not replicated", null);
-        if (now.present == null) return new Commands(created(now, now.namespace()));
-        if (now.present.isView() != now.change.isView())
             return new Refused(
-                    "it is a %s at the destination".formatted(now.present.isView() ? "view" : "collection"),
-                    Command.drop(now.namespace(), null));
+                    "it is a time series collection, which is not replicated; `towpath ddl PIPELINE --skip %s` goes on without it"
+                            .formatted(now.change.namespace()),
+                    null);
+        if (now.isOfOtherKind()) return otherKind(now.namespace(), now.present);
+        Refused unordered = unordered(now, now.namespace(), now.present);
+        if (unordered != null) return unordered;
+        if (now.present == null) return new Commands(created(now, now.namespace()));
         List<String> unlike = Relaxed.unlike(now.options(), now.present.options());
         if (!unlike.isEmpty())
             return new Refused(
                     "it exists at the destination with another %s".formatted(String.join(", ", unlike)),
                     mend(now, unlike));
         return new Commands(missingIndexes(now.change, now.namespace(), now.present));
+    }
+
+    private static Refused otherKind(MongoNamespace namespace, Described present) {
+        return new Refused(
+                "%s is a %s at the destination"
+                        .formatted(namespace.getFullName(), present.isView() ? "view" : "collection"),
+                Command.drop(namespace, null));
     }
 
     private static boolean isOfBuckets(SchemaChange change) {
@@ -136,6 +186,7 @@ sealed interface Plan {
     }
 
     private static Plan createIndexes(Situation now) {
+        if (now.isOfOtherKind()) return otherKind(now.namespace(), now.present);
         if (now.present != null) return new Commands(missingIndexes(now.change, now.namespace(), now.present));
         BsonArray indexes = Described.relaxed(now.change.indexes());
         return new Commands(
@@ -155,7 +206,11 @@ sealed interface Plan {
         if (now.present != null && arguments.isDocument("index") && !now.present.has(arguments.getDocument("index")))
             arguments.remove("index");
         if (arguments.isEmpty()) return new Commands(List.of());
-        if (now.present == null) return new Refused("it does not exist at the destination", null);
+        if (now.present == null)
+            return new Refused(
+                    "it does not exist at the destination",
+                    Command.create(now.namespace(), now.change.isView() ? arguments : new BsonDocument()));
+        if (now.isOfOtherKind()) return otherKind(now.namespace(), now.present);
         return new Commands(List.of(Command.modify(now.namespace(), arguments, now.present.uuid())));
     }
 
@@ -166,6 +221,12 @@ sealed interface Plan {
         if (!now.isStillThere(now.present, now.noted == null ? null : now.noted.from())) return new Commands(List.of());
         if (!now.drops) return new Held();
         return new Commands(List.of(Command.drop(now.namespace(), now.present.uuid())));
+    }
+
+    private static Plan replace(Situation now) {
+        Refused unordered = unordered(now, now.namespace(), now.present);
+        if (unordered != null) return unordered;
+        return new Commands(replace(now, now.namespace(), now.present, now.noted == null ? null : now.noted.from()));
     }
 
     /** The collection is dropped, unless it was when the change was begun, and is created again. Rows follow. */
@@ -186,10 +247,13 @@ sealed interface Plan {
         boolean isThere = now.present != null
                 && !now.present.isView()
                 && now.isStillThere(now.present, now.noted == null ? null : now.noted.from());
+        if (isInPlace && isThere && now.target != null && now.target.isView()) return otherKind(now.to(), now.target);
         if (isInPlace && isThere)
             return new Commands(List.of(Command.rename(now.namespace(), now.to(), now.present.uuid())));
         boolean isRenamed = isInPlace && now.noted != null && now.target != null && now.target.is(now.noted.from());
         if (isRenamed) return new Commands(List.of());
+        Refused unordered = unordered(now, now.to(), now.target);
+        if (unordered != null) return unordered;
         List<Command> commands =
                 new ArrayList<>(replace(now, now.to(), now.target, now.noted == null ? null : now.noted.to()));
         if (isThere) commands.add(Command.drop(now.namespace(), now.present.uuid()));
@@ -216,7 +280,8 @@ sealed interface Plan {
 
     /** What is in the way of indexes that the destination refuses; null when nothing is. */
     static Command mendIndexes(Situation now) {
-        if (now.present == null) return null;
+        boolean isAboutIndexes = now.change.kind() == Kind.CREATE_INDEXES || now.change.isSnapshot();
+        if (now.present == null || !isAboutIndexes) return null;
         List<BsonDocument> missing = new ArrayList<>();
         now.present.missing(now.change.indexes()).forEach(index -> missing.add(index.asDocument()));
         List<BsonString> names = now.present.inTheWayOf(missing);

@@ -112,6 +112,18 @@ final class Relaxed {
         else relaxed.put(COLLATION, collation);
     }
 
+    /** The default collation of a collection with these options; null when it is the simple one. */
+    static BsonDocument collation(BsonDocument options) {
+        BsonDocument relaxed = new BsonDocument();
+        if (options.isDocument(COLLATION)) relaxed.append(COLLATION, options.getDocument(COLLATION));
+        collate(relaxed);
+        return relaxed.isDocument(COLLATION) ? relaxed.getDocument(COLLATION) : null;
+    }
+
+    static BsonDocument withoutCollation(BsonDocument options) {
+        return without(options, Set.of(COLLATION));
+    }
+
     private static boolean has(BsonDocument options, String name) {
         return options.isDocument(name) && !options.getDocument(name).isEmpty();
     }

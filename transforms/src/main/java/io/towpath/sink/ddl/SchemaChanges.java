@@ -4,6 +4,7 @@ import com.mongodb.MongoException;
 import com.mongodb.MongoNamespace;
 import com.mongodb.client.MongoClient;
 import io.towpath.record.SchemaChange;
+import io.towpath.record.SchemaChange.Kind;
 import io.towpath.sink.ddl.Step.Progress;
 import java.time.Duration;
 import java.util.Collection;
@@ -25,12 +26,14 @@ import java.util.stream.Collectors;
  * thread of its own, as an index can take hours; what is stored at the destination tells the other tasks.
  */
 public final class SchemaChanges implements AutoCloseable {
-    /** Changes that a task makes at the same time. */
+    /** Changes of one kind that a task makes at the same time. */
     private static final int THREADS = 16;
 
     private static final int IDLE_S = 10;
     private static final int PATIENCE_S = 2;
     private static final long AGAIN_NS = Duration.ofSeconds(30).toNanos();
+    /** While somebody waits for it, unless an attempt takes longer. */
+    private static final long SOON_NS = Duration.ofSeconds(1).toNanos();
 
     /**
      * What a sink's settings say about schema changes.
@@ -53,7 +56,10 @@ public final class SchemaChanges implements AutoCloseable {
     private final String database;
     private final Supplier<MongoClient> connect;
     private final Predicate<RuntimeException> isTransient;
-    private final ThreadPoolExecutor threads;
+    private final ThreadPoolExecutor instant;
+    /** Of their own: these may take hours, and nothing else waits for them. */
+    private final ThreadPoolExecutor builds;
+
     private final Map<String, Attempt> attempts = new ConcurrentHashMap<>();
     private final AtomicLong made = new AtomicLong();
     private MongoClient client;
@@ -84,13 +90,19 @@ public final class SchemaChanges implements AutoCloseable {
         this.database = database;
         this.connect = connect;
         this.isTransient = isTransient;
-        this.threads =
+        this.instant = threads("towpath-schema-%s-%d".formatted(pipeline, task));
+        this.builds = threads("towpath-schema-builds-%s-%d".formatted(pipeline, task));
+    }
+
+    private static ThreadPoolExecutor threads(String name) {
+        ThreadPoolExecutor threads =
                 new ThreadPoolExecutor(THREADS, THREADS, IDLE_S, TimeUnit.SECONDS, new LinkedBlockingQueue<>(), run -> {
-                    Thread thread = new Thread(run, "towpath-schema-%s-%d".formatted(pipeline, task));
+                    Thread thread = new Thread(run, name);
                     thread.setDaemon(true);
                     return thread;
                 });
         threads.allowCoreThreadTimeOut(true);
+        return threads;
     }
 
     /** Which topics of a change this sink reads. */
@@ -166,7 +178,7 @@ public final class SchemaChanges implements AutoCloseable {
                 }
             }
             if (over.containsKey(arrival.id())) continue;
-            if (progress != null && progress.state() == State.REFUSED) refused++;
+            if (progress != null && progress.isRefused()) refused++;
             else waiting++;
         }
         return over;
@@ -180,28 +192,31 @@ public final class SchemaChanges implements AutoCloseable {
         boolean isStuck = progress.state() == State.REFUSED || progress.state() == State.HELD;
         if (isStuck && !isDue) return;
         attempts.put(arrival.id(), new Attempt(true, isDecided, 0));
-        threads.execute(() -> {
+        SchemaChange change = arrival.barrier().change();
+        boolean mayBuild = change.kind() == Kind.CREATE_INDEXES || change.isSnapshot();
+        (mayBuild ? builds : instant).execute(() -> {
+            long began = System.nanoTime();
             try {
                 ChangeStore store = new ChangeStore(pipeline, client(), database);
-                Making making = new Making(
-                        store,
-                        client(),
-                        settings,
-                        arrival,
-                        topics(arrival.barrier().change()),
-                        isTransient,
-                        () -> closed);
+                Making making =
+                        new Making(store, client(), settings, arrival, topics(change), isTransient, () -> closed);
                 if (!making.run()) return;
                 made.incrementAndGet();
                 store.prune();
             } catch (MongoException | IllegalStateException error) {
                 // the task was closed, or the next look tries again
             } finally {
-                Attempt attempt = new Attempt(false, isDecided, System.nanoTime() + AGAIN_NS);
+                long now = System.nanoTime();
+                Attempt attempt = new Attempt(false, isDecided, now + pauseNs(isDecided, now - began));
                 attempts.computeIfPresent(arrival.id(), (unused, running) -> attempt);
                 ended = true;
             }
         });
+    }
+
+    /** When a refused change is tried again: soon, if somebody has said that it is to be made, and may still be mending it. */
+    private static long pauseNs(boolean isDecided, long tookNs) {
+        return isDecided ? Math.max(SOON_NS, Math.min(tookNs, AGAIN_NS)) : AGAIN_NS;
     }
 
     private synchronized MongoClient client() {
@@ -214,12 +229,15 @@ public final class SchemaChanges implements AutoCloseable {
     @Override
     public void close() {
         closed = true;
-        threads.shutdownNow();
+        instant.shutdownNow();
+        builds.shutdownNow();
         synchronized (this) {
             if (client != null) client.close();
         }
         try {
-            threads.awaitTermination(PATIENCE_S, TimeUnit.SECONDS);
+            long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_S);
+            instant.awaitTermination(PATIENCE_S, TimeUnit.SECONDS);
+            builds.awaitTermination(end - System.nanoTime(), TimeUnit.NANOSECONDS);
         } catch (InterruptedException error) {
             Thread.currentThread().interrupt();
         }

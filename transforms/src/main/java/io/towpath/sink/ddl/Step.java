@@ -30,9 +30,10 @@ enum Step {
     /**
      * What the destination stores of a change, as far as the sink reads it.
      *
+     * @param isRefused whether it is refused, or tried again after that
      * @param noted the collections that were there when it was begun; null when it was not begun
      */
-    record Progress(State state, Decision decision, int arrived, String reason, Noted noted) {}
+    record Progress(State state, Decision decision, int arrived, String reason, boolean isRefused, Noted noted) {}
 
     /**
      * The collections that a change met when it was first begun. A task that makes it again, or does so late, must not drop others.

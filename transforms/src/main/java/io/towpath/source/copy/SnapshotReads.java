@@ -18,9 +18,10 @@ public record SnapshotReads(SourceCluster source, CopySettings settings) {
     /** About how many bytes the server sends at once to all threads of a copy together. */
     private static final long BATCHES_BYTES = 16 << 20;
 
-    /** How to divide a collection into ranges. */
+    /** How to divide a collection into ranges. The order of a default collation is unknown here: one range has all of the collection. */
     RangePlan plan(String namespace) {
-        return RangeCutter.plan(source.collection(namespace), settings.rangeBytes());
+        long rangeBytes = source.hasSimpleCollation(namespace) ? settings.rangeBytes() : Long.MAX_VALUE;
+        return RangeCutter.plan(source.collection(namespace), rangeBytes);
     }
 
     /** The documents of a namespace that match a filter. */

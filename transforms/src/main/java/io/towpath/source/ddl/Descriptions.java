@@ -47,7 +47,7 @@ final class Descriptions {
         try (SchemaStream since = new SchemaStream(source, start, event -> event.concerns(selection))) {
             boolean isRead = since.readUpTo(source.now());
             if ((!isRead || since.hasRemovals()) && ++catalogs < Catalog.MOST_READS) {
-                ledger.begin(ledger.selection(), source.now(), source.namespaces(selection));
+                ledger.begin(ledger.selection(), source.now(), source.comparableNamespaces(selection));
                 return Optional.empty();
             }
             catalogs = 0;

@@ -1,6 +1,7 @@
 package io.towpath.sink.ddl;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -11,6 +12,7 @@ import io.towpath.record.SchemaChange.Kind;
 import io.towpath.sink.ddl.Step.Decision;
 import io.towpath.sink.ddl.Step.Noted;
 import io.towpath.sink.ddl.Step.Progress;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -144,6 +146,94 @@ class PlanTest {
                 refused.mend().shell());
     }
 
+    private static final Described VIEW = new Described(true, new BsonDocument(), null, List.of(), List.of());
+
+    private static String mend(Plan plan) {
+        return assertInstanceOf(Plan.Refused.class, plan).mend().shell();
+    }
+
+    @Test
+    void aViewInThePlaceOfACollectionIsRefused() {
+        String drop = "db.getSiblingDB(\"d\").runCommand({\"drop\": \"%s\"})";
+        SchemaChange rename = change(Kind.RENAME, "d.b");
+        assertEquals(drop.formatted("b"), mend(plan(rename, collection(ONE), VIEW, null, true, false)));
+        for (SchemaChange change : List.of(change(Kind.CREATE_INDEXES, ""), modified("{validator: {x: 1}}")))
+            assertEquals(drop.formatted("a"), mend(plan(change, VIEW, null, null, true, false)));
+    }
+
+    @Test
+    void aChangeOfACollectionThatIsMissingSaysHowToCreateIt() {
+        assertEquals(
+                "db.getSiblingDB(\"d\").runCommand({\"create\": \"a\"})",
+                mend(plan(modified("{validator: {x: 1}}"), null, null, null, false, false)));
+    }
+
+    private static SchemaChange modified(String options) {
+        return new SchemaChange(
+                "1:1/0/d.a",
+                Kind.MODIFY,
+                "d.a",
+                "",
+                false,
+                BsonDocument.parse(options),
+                List.of(),
+                false,
+                Map.of("p.d.a", 2));
+    }
+
+    private static SchemaChange collated(Kind kind, int partitions) {
+        boolean isRename = kind == Kind.RENAME;
+        return new SchemaChange(
+                "1:1/0/d.a",
+                kind,
+                "d.a",
+                isRename ? "e.b" : "",
+                false,
+                BsonDocument.parse("{collation: {locale: 'de'}, validationLevel: 'moderate'}"),
+                INDEXES,
+                false,
+                isRename ? Map.of("p.d.a", partitions, "p.e.b", partitions) : Map.of("p.d.a", partitions));
+    }
+
+    @Test
+    void severalPartitionsNeedTheSimpleCollation() {
+        Described german =
+                new Described(false, BsonDocument.parse("{collation: {locale: 'de'}}"), ONE, INDEXES, List.of());
+        Described simple =
+                new Described(false, BsonDocument.parse("{validationLevel: 'moderate'}"), ONE, INDEXES, List.of());
+        for (Kind kind : List.of(Kind.CREATE, Kind.REPLACE)) {
+            Plan.Refused refused =
+                    assertInstanceOf(Plan.Refused.class, plan(collated(kind, 2), null, null, null, false, false));
+            assertTrue(refused.reason().startsWith("TWP-COLLATION: "));
+            assertEquals(
+                    "db.getSiblingDB(\"d\").runCommand({\"create\": \"a\", \"validationLevel\": \"moderate\"})",
+                    refused.mend().shell());
+            assertEquals(
+                    "db.getSiblingDB(\"d\").runCommand({\"drop\": \"a\"})",
+                    mend(plan(collated(kind, 2), german, null, null, false, false)));
+        }
+        assertEquals("", commands(plan(collated(Kind.CREATE, 2), simple, null, null, false, false)));
+        for (Described present : Arrays.asList(simple, null)) {
+            Plan replaced = plan(collated(Kind.REPLACE, 2), present, null, new Noted(ONE, null), false, false);
+            List<Command> made = assertInstanceOf(Plan.Commands.class, replaced).commands();
+            assertFalse(made.get(made.size() - 2).body().containsKey("collation"), "the create");
+        }
+        mend(plan(collated(Kind.RENAME, 2), collection(ONE), null, null, true, false));
+        assertEquals(
+                "drop e.b 1, create e.b, createIndexes e.b, drop d.a 2",
+                commands(plan(collated(Kind.RENAME, 2), collection(TWO), simple, null, true, false)));
+    }
+
+    @Test
+    void onePartitionKeepsTheCollation() {
+        for (Kind kind : List.of(Kind.CREATE, Kind.REPLACE, Kind.RENAME)) {
+            Plan plan = plan(collated(kind, 1), null, null, null, false, false);
+            Command create =
+                    assertInstanceOf(Plan.Commands.class, plan).commands().get(0);
+            assertEquals(BsonDocument.parse("{locale: 'de'}"), create.body().get("collation"));
+        }
+    }
+
     @Test
     void anIndexThatIsNotThereNeedsNoChange() {
         assertEquals("collMod d.a 1", commands(plan(hidden("name: 'x'"), collection(ONE), null, null, false, false)));
@@ -191,10 +281,10 @@ class PlanTest {
         assertEquals(Step.WAIT, Step.after(null, true));
         for (State state : State.values()) {
             boolean isOver = State.OVER.contains(state);
-            Progress progress = new Progress(state, Decision.NONE, 1, "", null);
+            Progress progress = new Progress(state, Decision.NONE, 1, "", false, null);
             assertEquals(isOver ? Step.PASS : Step.MAKE, Step.after(progress, true));
             assertEquals(isOver ? Step.PASS : Step.WAIT, Step.after(progress, false));
-            Progress skipped = new Progress(state, Decision.SKIP, 1, "", null);
+            Progress skipped = new Progress(state, Decision.SKIP, 1, "", false, null);
             Step expected = isOver ? Step.PASS : state == State.RUNNING ? Step.WAIT : Step.SKIP;
             assertEquals(expected, Step.after(skipped, false));
         }

@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.mongodb.client.MongoCollection;
+import com.mongodb.client.model.Collation;
+import com.mongodb.client.model.CreateCollectionOptions;
 import io.towpath.debezium.SourceCluster;
 import io.towpath.record.BsonBytes;
 import io.towpath.record.CanonicalKey;
@@ -15,8 +17,13 @@ import io.towpath.support.Sources;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
 import java.util.stream.Stream;
+import org.apache.kafka.common.config.AbstractConfig;
+import org.apache.kafka.common.config.ConfigDef;
+import org.bson.BsonDocument;
+import org.bson.BsonInt32;
 import org.bson.RawBsonDocument;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -60,6 +67,32 @@ class RangesServerTest {
 
         assertTrue(plan.ranges() > 10, "too few ranges: " + plan.ranges());
         assertEquals(stored(collection), copied(collection, plan, new Random(seed)));
+    }
+
+    @Test
+    void theOrderOfACollationIsUnknownSoOneRangeHasAll() {
+        MongoCollection<RawBsonDocument> collection = server.fresh("collated");
+        String name = collection.getNamespace().getFullName();
+        Map<String, String> settings = Map.of("towpath.copy.range.bytes", "1000");
+        CopySettings parsed = CopySettings.of(new AbstractConfig(CopySettings.define(new ConfigDef()), settings));
+        for (String locale : List.of("simple", "en")) {
+            collection.drop();
+            server.client()
+                    .getDatabase(collection.getNamespace().getDatabaseName())
+                    .createCollection(
+                            "collated",
+                            new CreateCollectionOptions()
+                                    .collation(
+                                            Collation.builder().locale(locale).build()));
+            Server.insert(
+                    collection,
+                    Stream.iterate(0, id -> id + 1)
+                            .limit(100)
+                            .map(id -> new RawBsonDocument(BsonBytes.of(new BsonDocument("_id", new BsonInt32(id)))))
+                            .toList());
+            int ranges = new SnapshotReads(source, parsed).plan(name).ranges();
+            assertEquals(locale.equals("en"), ranges == 1, locale + ": " + ranges);
+        }
     }
 
     @Test
