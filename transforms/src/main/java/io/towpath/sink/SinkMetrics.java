@@ -3,7 +3,6 @@ package io.towpath.sink;
 import io.towpath.connector.MetricsBean;
 import io.towpath.connector.RetryCounts;
 import io.towpath.net.RetryCause;
-import java.util.EnumMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -165,21 +164,21 @@ final class SinkMetrics implements AutoCloseable {
 
         /** @param documents that the bulk inserted, found or deleted */
         WriteCounts plus(Waves.Bulk bulk, int documents) {
-            Map<Write.Kind, Long> kinds = new EnumMap<>(Write.Kind.class);
+            long[] kinds = new long[Write.Kind.values().length];
             long expected = 0;
             long size = 0;
             long splices = 0;
             for (Write write : bulk.writes()) {
-                kinds.merge(write.kind(), 1L, Long::sum);
+                kinds[write.kind().ordinal()]++;
                 if (!write.mayMiss()) expected++;
                 size += write.bytes();
                 splices += write.lengths().size();
             }
             long without = Math.max(0, expected - documents);
             return plus(new WriteCounts(
-                    kinds.getOrDefault(Write.Kind.INSERT, 0L),
-                    kinds.getOrDefault(Write.Kind.CHANGE, 0L),
-                    kinds.getOrDefault(Write.Kind.DELETE, 0L),
+                    kinds[Write.Kind.INSERT.ordinal()],
+                    kinds[Write.Kind.CHANGE.ordinal()],
+                    kinds[Write.Kind.DELETE.ordinal()],
                     size,
                     without,
                     splices));
