@@ -97,20 +97,20 @@ class Reporter:
         figures = status.as_json()
         if figures["cutover"]:
             del figures["cutover"]["token"]
-        oplog, uncaptured = self._slow["oplog"], round(status.uncaptured_seconds)
+        letters = status.dead_letters
         self._last = {
             **self._identity(),
             **figures,
             "trouble": [*figures["trouble"], *trouble],
             "errors": [*figures["errors"], *errors],
             **self._slow,
-            "oplog": oplog and oplog | {"remaining_seconds": max(0, oplog["window_seconds"] - uncaptured)},
+            "oplog": _remaining(self._slow["oplog"], status.uncaptured_seconds),
             "schema_changes": status.changes.as_json(self.session.file),
             **verdicts,
             "at": round(time.time(), 3),
             "look_seconds": round(time.monotonic() - began, 3),
             "sink_records_per_second": self._rate(status),
-            "dead_letter_examples": [_example(letter) for letter in status.dead_letters.newest],
+            "dead_letter_examples": [_example(letter) for letter in letters.examples] if letters else [],
             "checks": [asdict(check) for check in checks],
             "supervisor": known.supervisor if known else None,
         }
@@ -181,6 +181,12 @@ class Reporter:
         self._applied.append((now, status.sink.records))
         at, count = next(((at, count) for at, count in self._applied if now - at <= RATE_WINDOW), self._applied[0])
         return round(max(0, status.sink.records - count) / (now - at), 1) if now > at else 0.0
+
+
+def _remaining(oplog: dict[str, Any] | None, uncaptured: float | None) -> dict[str, Any] | None:
+    if oplog is None or uncaptured is None:
+        return None
+    return oplog | {"remaining_seconds": max(0, oplog["window_seconds"] - round(uncaptured))}
 
 
 _VERDICT_FIELDS = ("verify", "last_verdict", "full_verdict", "verdict_doubt")

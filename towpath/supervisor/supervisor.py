@@ -246,10 +246,11 @@ class Supervisor:
             return Verified()
 
     def _dead_letter_rows(self) -> Iterator[Row]:
-        letters = self.status.dead_letters.count if self.status else 0
+        letters = self.status.dead_letters if self.status else None
+        count = "unknown" if letters is None else f"{letters.count:,}"
         repaired = f", {self.dead_letters.repaired:,} repaired" if self.dead_letters.repaired else ""
         remaining = counted(self.dead_letters.remaining, "document")
-        yield "dead letters", f"{letters:,}; {remaining} to repair{repaired}", ""
+        yield "dead letters", f"{count}; {remaining} to repair{repaired}", ""
         for line in self.dead_letters.rows(time.monotonic()):
             yield "", line, "red"
 
@@ -301,7 +302,6 @@ def _numbers(status: Status) -> Iterator[Row]:
         unfinished = [copy for copy in status.snapshot if not copy.done]
         progress = ", ".join(f"{copy.namespace} {copy.documents:,} of {copy.of:,}" for copy in unfinished)
         yield "copy", f"under way: {progress}", ""
-    lag = "unknown" if status.lag_records is None else f"{status.lag_records:,} records, {status.lag_seconds:.1f} s"
-    yield "lag", f"{lag}; {status.records_per_second:,.0f} records/s into the log", ""
+    yield "lag", f"{status.lag_text}; {status.records_per_second:,.0f} records/s into the log", ""
     for trouble in status.trouble:
         yield "", trouble, "red"
