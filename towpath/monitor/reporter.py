@@ -59,6 +59,7 @@ class Reporter:
     """The last report whose look did not fail."""
     _slow: dict[str, Any] = field(default_factory=dict)
     _slow_at: float = float("-inf")
+    _hurried: bool = False
     _context: VerdictContext | None = None
     _verified: Verified = field(default_factory=Verified)
     _files: tuple[float, ...] = ()
@@ -80,7 +81,8 @@ class Reporter:
                 errors.append(fields(error))
                 return otherwise
 
-        due = time.monotonic() - self._slow_at >= _SLOW_INTERVAL
+        hurried, self._hurried = self._hurried, False
+        due = hurried or time.monotonic() - self._slow_at >= _SLOW_INTERVAL
         if due:
             self._slow |= part(lambda: replay_states.report(self.session).as_json(), {"replays": [], "rebuild": None})
             self._slow |= part(lambda: {"oplog": self._oplog()}, {"oplog": None})
@@ -92,8 +94,8 @@ class Reporter:
             self._slow_at = time.monotonic()
         if known is not None:
             self._slow |= {"ddl": known.ddl, "log": known.log}
-        verdicts = part(lambda: self._verdicts(status, known, due=due), dict.fromkeys(_VERDICT_FIELDS))
-        checks = gate.known(self.session, _OPTIONS, status, verdicts.pop("verified", None) or Verified())
+        verdicts = part(lambda: self._verdicts(status, known, due=due, hurried=hurried), _NO_VERDICTS)
+        checks = gate.known(self.session, _OPTIONS, status, verdicts.get("verified") or Verified())
         figures = status.as_json()
         if figures["cutover"]:
             del figures["cutover"]["token"]
@@ -106,7 +108,7 @@ class Reporter:
             **self._slow,
             "oplog": _remaining(self._slow["oplog"], status.uncaptured_seconds),
             "schema_changes": status.changes.as_json(self.session.file),
-            **verdicts,
+            **{name: verdicts[name] for name in _NO_VERDICTS},
             "at": round(time.time(), 3),
             "look_seconds": round(time.monotonic() - began, 3),
             "sink_records_per_second": self._rate(status),
@@ -134,8 +136,8 @@ class Reporter:
         }
 
     def hurry(self) -> None:
-        """Read everything at the next look: a command has changed something."""
-        self._slow_at, self._files = float("-inf"), ()
+        """Read everything at the next look, from any thread: a command has changed something."""
+        self._hurried = True
 
     def _identity(self) -> dict[str, Any]:
         pipeline = self.session.pipeline
@@ -150,10 +152,10 @@ class Reporter:
             "looks_failed": self._failed,
         }
 
-    def _verdicts(self, status: Status, known: Known | None, *, due: bool) -> dict[str, Any]:
+    def _verdicts(self, status: Status, known: Known | None, *, due: bool, hurried: bool) -> dict[str, Any]:
         name = self.session.pipeline.name
         files = tuple(map(_written, _verdict_files(name)))
-        changed = files != self._files
+        changed = hurried or files != self._files
         if known is not None and known.context is not None and not changed:
             self._context = known.context
         elif self._context is None or due or changed:  # else a new verdict would not be the stored one
@@ -189,7 +191,7 @@ def _remaining(oplog: dict[str, Any] | None, uncaptured: float | None) -> dict[s
     return oplog | {"remaining_seconds": max(0, oplog["window_seconds"] - round(uncaptured))}
 
 
-_VERDICT_FIELDS = ("verify", "last_verdict", "full_verdict", "verdict_doubt")
+_NO_VERDICTS = Verified().as_json()
 
 
 def _verdict_files(name: str) -> tuple[Path, ...]:

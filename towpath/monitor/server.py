@@ -270,7 +270,8 @@ def _html(text: str, status: int = 200) -> Response:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    return Response(json.dumps(value, ensure_ascii=False, default=str), status, media_type="application/json")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    return Response(text, status, media_type="application/json")
 
 
 async def _refused(request: Request, error: HTTPException) -> Response:
