@@ -203,7 +203,10 @@ def test_a_browser_signs_in_and_out(guarded: httpx.Client) -> None:
     }
     assert TOKEN not in str(signed_in.headers)
     assert "data-command" in guarded.get("/pipelines/shop").text
-    guarded.post("/logout")
+    for _ in ("signs out", "was signed out already"):
+        signed_out = guarded.post("/logout")
+        assert (signed_out.status_code, signed_out.headers["location"]) == (303, "/")
+    assert guarded.post("/logout", headers={"Origin": "http://evil.example"}).status_code == 403
     assert guarded.get("/api/v1/pipelines").status_code == 401
 
 

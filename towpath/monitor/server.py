@@ -349,7 +349,7 @@ async def _stop(running: uvicorn.Server, board: Board, commands: Commands) -> No
     while not running.should_exit:
         await asyncio.sleep(0.1)
     board.updates.close()
-    await asyncio.to_thread(commands.close)
+    await commands.close()
 
 
 def _counting(app: Any, counts: Counter[int]) -> Any:
