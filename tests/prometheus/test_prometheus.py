@@ -40,11 +40,12 @@ pytestmark = [
 
 #: The copy takes seconds, so that it is seen; `towpath compact` is started by the test.
 SETTINGS = Settings(
-    partitions=2, capture={"documents_per_second": 60}, extra="[log]\ncompact = true\n[run]\ncompact = false"
+    partitions=2, capture={"documents_per_second": 120}, extra="[log]\ncompact = true\n[run]\ncompact = false"
 )
 #: Texts of the rules, and what a test of a minute has in their place.
 LIMITS = {"> 300": "> 2", "[1m]": "[3s]", "[2h]": "[3s]", "> 60\n": "> 6\n"}
-DOWN, UNKNOWN, MISSING = "TowpathScrapeDown", "TowpathStateUnknown", "TowpathMissing"
+DOWN, UNKNOWN = "TowpathScrapeDown", "TowpathStateUnknown"
+MISSING, TROUBLES = "TowpathMissing", "TowpathTroubles"
 HEALTHY = ('towpath_pipeline_state{state="running"} == 1', "min(towpath_verdict_clean) == 1")
 #: Metrics of replays; this run has none, and tests/monitor/test_serving.py has some.
 ABSENT = re.compile(r"towpath_replay_\w+")
@@ -150,12 +151,12 @@ def monitored(port: int, *files: Path) -> Iterator[None]:
         yield
 
 
-def without(pipeline: Pipeline, address: str, name: str) -> Path:
-    """Its file with an address at which nobody answers, and another name."""
+def without(pipeline: Pipeline, address: str, name: str, options: str = "") -> Path:
+    """Its file with an address at which nobody answers, with these options, and another name."""
     file, text = pipeline.file.with_name(f"without-{name}.toml"), pipeline.file.read_text()
     assert address in text
     text = text.replace(f'name = "{pipeline.name}"', f'name = "{name}"')
-    file.write_text(text.replace(address, re.sub(r":\d+", ":1", address)))
+    file.write_text(text.replace(address, re.sub(r":\d+", ":1", address) + options))
     file.chmod(0o600)
     return file
 
@@ -190,7 +191,9 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
         assert max(look.values(f"{OPLOG_NEEDED} and towpath_copy_done == 0")) > 0
         other, addresses = free_port(), pipeline.addresses
         no_worker = without(pipeline, addresses.connect, "away")
-        no_source = without(pipeline, addresses.source.partition("?")[0], pipeline.name)
+        no_source = without(
+            pipeline, addresses.source.partition("?")[0], pipeline.name, "serverSelectionTimeoutMS=500&"
+        )
         with monitored(other, no_worker, no_source):
             write_targets(tmp_path, listen, other)
             make_trouble(pipeline, run)
@@ -199,7 +202,11 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
         with Connect(addresses.connect) as connect:
             connect.delete(f"{pipeline.name}-sink")
         look.await_fired({DOWN, MISSING})
-        with monitored(other, pipeline.file), mended(pipeline, look, tmp_path):
+        with monitored(other, pipeline.file):
+            pipeline.deploy()
+            await_empty("alert that fires", lambda: look.firing() & {DOWN, MISSING, TROUBLES})
+        write_targets(tmp_path, listen)
+        with mended(pipeline, look, tmp_path):
             look.await_health()
             if request.config.getoption("--long"):
                 lose_connect(stack, look)
@@ -223,7 +230,6 @@ def make_trouble(pipeline: Pipeline, run: Running) -> None:
 @contextmanager
 def mended(pipeline: Pipeline, look: Monitor, folder: Path) -> Iterator[None]:
     """What the runbooks say, while it lasts."""
-    pipeline.deploy()
     pipeline.destination_client[pipeline.name].command({"collMod": "a", "validator": {}})
     resize_oplog(pipeline, 512 << 10)
     with Service(pipeline.file, "1s", folder / "compact"):

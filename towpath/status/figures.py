@@ -85,6 +85,11 @@ class Status:
         return max(self.capture_seconds, self.apply_seconds)
 
     @property
+    def has_both_sides(self) -> bool:
+        """Whether source and destination answered, as far as they were asked."""
+        return None not in (self.capture_seconds, self.uncaptured_seconds, self.lag_records)
+
+    @property
     def lag_text(self) -> str:
         if self.lag_records is None:
             return "unknown: the destination, which holds the positions, does not answer"
