@@ -151,12 +151,12 @@ def monitored(port: int, *files: Path) -> Iterator[None]:
         yield
 
 
-def without(pipeline: Pipeline, address: str, name: str, options: str = "") -> Path:
-    """Its file with an address at which nobody answers, with these options, and another name."""
+def without(pipeline: Pipeline, address: str, name: str) -> Path:
+    """Its file with an address at which nobody answers, and another name."""
     file, text = pipeline.file.with_name(f"without-{name}.toml"), pipeline.file.read_text()
     assert address in text
     text = text.replace(f'name = "{pipeline.name}"', f'name = "{name}"')
-    file.write_text(text.replace(address, re.sub(r":\d+", ":1", address) + options))
+    file.write_text(text.replace(address, re.sub(r":\d+", ":1", address)))
     file.chmod(0o600)
     return file
 
@@ -191,9 +191,7 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
         assert max(look.values(f"{OPLOG_NEEDED} and towpath_copy_done == 0")) > 0
         other, addresses = free_port(), pipeline.addresses
         no_worker = without(pipeline, addresses.connect, "away")
-        no_source = without(
-            pipeline, addresses.source.partition("?")[0], pipeline.name, "serverSelectionTimeoutMS=500&"
-        )
+        no_source = without(pipeline, addresses.source.partition("?")[0], pipeline.name)
         with monitored(other, no_worker, no_source):
             write_targets(tmp_path, listen, other)
             make_trouble(pipeline, run)
