@@ -138,6 +138,11 @@ def test_the_tour_names_the_files_of_each_step():
     assert [row for row in rows if not PATH.search(row) and not JAVA_FILE.search(row)] == []
 
 
+def test_every_picture_is_on_a_page():
+    shown = {Path(link).name for page in PAGES for link in LINK.findall(page.read_text()) if "pictures/" in link}
+    assert {file.name for file in (ROOT / "docs" / "pictures").iterdir()} == shown
+
+
 def test_the_index_of_the_documentation_lists_every_page():
     index = ROOT / "docs" / "README.md"
     listed = {(index.parent / link).resolve() for link in LINK.findall(index.read_text())}
