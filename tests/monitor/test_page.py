@@ -111,7 +111,9 @@ class Page:
         self._emulate(picture.width, picture.theme)
         rect = f"return document.querySelector({picture.section!r}).getBoundingClientRect().toJSON()"
         place = self.driver.execute_script(rect)
-        clip = {"x": 0, "y": place["top"], "width": picture.width, "height": picture.height or place["height"] + 12}
+        margin = 0 if picture.height else 12
+        height = picture.height or place["height"] + 2 * margin
+        clip = {"x": 0, "y": place["top"] - margin, "width": picture.width, "height": height}
         answer = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip | {"scale": 1}})
         file.write_bytes(base64.b64decode(answer["data"]))
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +19,7 @@ from tests.monitor.test_access import BEARER, PASSWORD, TOKEN, pipeline_file
 from tests.status.test_screens import status
 from tests.support import api
 from tests.support.awaited import until
+from tests.support.served import HOOKS
 from towpath.bookkeeping.cutover import Cutover
 from towpath.errors import TopicError
 from towpath.events import Note
@@ -51,13 +55,13 @@ def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: Counter[str])
 
         return read
 
-    def json(value: Any) -> Any:
+    def jsons(value: Any) -> Any:
         return SimpleNamespace(as_json=lambda: value)
 
     monkeypatch.setattr(module, "_SLOW_INTERVAL", 0.0)
-    monkeypatch.setattr(module.replay_states, "report", reading("replays", json({"replays": [], "rebuild": None})))
+    monkeypatch.setattr(module.replay_states, "report", reading("replays", jsons({"replays": [], "rebuild": None})))
     monkeypatch.setattr(module.unreplicated, "as_json", reading("ddl", []))
-    monkeypatch.setattr(module.log_figures, "report", reading("log", json({"topics": [], "warnings": []})))
+    monkeypatch.setattr(module.log_figures, "report", reading("log", jsons({"topics": [], "warnings": []})))
     monkeypatch.setattr(module.VerdictContext, "read", reading("verdicts", VerdictContext(None, "", None, "")))
     monkeypatch.setattr(Reporter, "_oplog", reading("oplog", {"window_seconds": 100, "estimated": False}))
     with opened(pipeline_file(tmp_path)) as session:
@@ -128,7 +132,7 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
     with (
         opened(pipeline_file(tmp_path)) as session,
         served(board, access_of(listening), Settings(listening, 60)) as url,
-        httpx.Client(base_url=url, headers=BEARER, timeout=10) as client,
+        httpx.Client(base_url=url, headers=BEARER, timeout=10, event_hooks=HOOKS) as client,
     ):
         add(board, session, lambda: None)
         board.publish(report(**full()))
@@ -137,7 +141,15 @@ def test_no_answer_holds_a_secret(tmp_path: Path, report: Callable[..., Any]) ->
         until("event", lambda: client.get("/api/v1/pipelines/shop").json()["events"])
         answers = [client.get(path) for path in paths]
         with client.stream("GET", "/api/v1/events") as stream:
-            assert '"to the destination"' in next(line for line in stream.iter_lines() if line.startswith("data"))
+            frames = (
+                json.loads(line.removeprefix("data: ")) for line in stream.iter_lines() if line.startswith("data")
+            )
+            short = next(frames)
+            board.event("shop", replace(note, at=datetime.now(UTC)))
+            event = next(frames)
+    api.refuse(short, "Short")
+    assert (short["cutover"], event.pop("pipeline")) == ("to the destination", "shop")
+    api.refuse(event, "Event")
     whole = answers[5].json()
     api.refuse(whole, "Pipeline")
     assert (len(whole["connectors"][0]["reasons"]), whole["cutover"]["state"]) == (1, "to the destination")

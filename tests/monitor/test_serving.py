@@ -129,11 +129,13 @@ def test_the_description_says_what_is_in_each_object() -> None:
 
 @pytest.fixture
 def running(make_pipeline: MakePipeline, tmp_path: Path) -> Iterator[tuple[Pipeline, Served]]:
-    pipeline = make_pipeline(Settings(partitions=1, extra="[log]\ncompact = true\n[run]\ncompact = false"))
+    listen = f'listen = "127.0.0.1:0"\ntoken_file = "{tmp_path / "token"}"'
+    extra = f"[log]\ncompact = true\n[run]\ncompact = false\n{listen}"
+    pipeline = make_pipeline(Settings(partitions=1, extra=extra))
     pipeline.source("a").insert_many([{"_id": n, "text": "x" * 100} for n in range(500)])
     pipeline.deploy()
     pipeline.wait()
-    with served(tmp_path, "run", pipeline.file, "--json") as run:
+    with served(tmp_path, "run", pipeline.file, "--json", options=False) as run:
         yield pipeline, run
 
 
