@@ -172,8 +172,13 @@ def test_the_secrets_file_is_private_and_names_the_replica_sets(file, tmp_path):
     ]
 
 
-def test_a_uri_is_shown_without_credentials():
-    assert without_credentials("mongodb://u:p%40w@h1,h2:2/db?authSource=x") == "mongodb://h1,h2:2/db"
+@pytest.mark.parametrize("user", ["", "u:p%40w@", "u:p@w@", "u:p/w@", "u:p?w@", "u:p?w=x@", "u:p@w?x@"])
+@pytest.mark.parametrize(
+    "options", ["", "?", "?authSource=x", "?w=1&tlsCertificateKeyFilePassword=se@cret", "?a=b?c=@d"]
+)
+def test_a_uri_is_shown_without_credentials(user, options):
+    assert without_credentials(f"mongodb://{user}h1,h2:2/db{options}") == "mongodb://h1,h2:2/db"
+    assert without_credentials(f"mongodb://{user}[::1]:2/{options}") == "mongodb://[::1]:2"
 
 
 @pytest.mark.parametrize(

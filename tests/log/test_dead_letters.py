@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import bson
 from confluent_kafka import Message
 
-from towpath.log.dead_letters import dead_letter
+from towpath.log.dead_letters import EXAMPLES, DeadLetter, dead_letter, examples
 
 KEY = bson.encode({"_id": 5})
 RECORD = {"v": "1", "op": "u", "t": "7:1", "at": "1700000000000"}
@@ -52,3 +54,17 @@ def test_a_record_that_is_no_dead_letter_is_about_itself() -> None:
     found = dead_letter(message(RECORD))
     assert found.place == ("shop.dead-letters", 0, 1)
     assert "without the headers of a dead letter" in found.reason
+
+
+def test_a_flood_of_one_cause_does_not_hide_the_documents_of_the_others() -> None:
+    def letters(reason: str, numbers: Iterable[int]) -> list[DeadLetter]:
+        return [dead_letter(message(LETTER | {"reason": reason, "offset": str(number)})) for number in numbers]
+
+    rare, flood = letters("rare", range(2)), letters("flood", range(2, 100))
+    causes = [("archive.orders", "121", "flood"), ("archive.orders", "121", "rare")]
+    shown = examples([*rare, *flood], causes)
+    assert [letter.place[2] for letter in shown] == [*range(99, 99 - EXAMPLES + 1, -1), 1]
+    assert [letter.place[2] for letter in examples(rare, causes[1:])] == [1, 0]
+    many = [letter for number in range(EXAMPLES + 5) for letter in letters(f"cause {number}", [number])]
+    causes = [("archive.orders", "121", f"cause {number}") for number in range(EXAMPLES + 5)]
+    assert [letter.place[2] for letter in examples(many, causes)] == list(reversed(range(EXAMPLES)))

@@ -1,12 +1,14 @@
 """The page in a real browser, through what happens to a pipeline; screenshots are made of the main states.
 
-They are written to $TOWPATH_SCREENSHOTS, or to the test's temporary folder. The former, for the documentation, are of a
-pipeline `shop`, and made without haste.
+They are written to the test's temporary folder. With TOWPATH_PICTURES=write, those of `PICTURES` are written to
+docs/pictures as well; they are of a pipeline `shop`, and made without haste.
 """
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +22,6 @@ from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeServic
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.support.awaited import promised, until
 from tests.support.pipeline import Pipeline, Settings, towpath
@@ -28,18 +29,46 @@ from tests.support.served import TOKEN, Served, served
 from towpath import stack as embedded
 from towpath.errors import NoSuchConnector
 from towpath.log.source_offsets import read_state
+from towpath.session import Session, opened
+from towpath.status.collector import read_status
+from towpath.status.figures import Status
 
 needs_browser = pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")),
     reason="no browser (Debian: apt-get install chromium chromium-driver)",
 )
 pytestmark = [pytest.mark.servers, needs_browser]
-KEEP = os.environ.get("TOWPATH_SCREENSHOTS")
+WRITE_PICTURES = os.environ.get("TOWPATH_PICTURES") == "write"
 #: Seconds within which the page shows what has become true.
-SOON = 30.0 if KEEP else 3.0
+SOON = 30.0 if WRITE_PICTURES else 3.0
 WIDE, NARROW = 1200, 400
 NOTE = "by the back door, please; ring twice"
-VIEWS = ((WIDE, "light"), (NARROW, "dark"), (WIDE, "dark"), (NARROW, "light"))
+VIEWS = ((WIDE, "light"), (NARROW, "dark"))
+#: The variable --paper of the style sheet.
+PAPER = {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 24, 28)"}
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A part of a screenshot, for the documentation."""
+
+    state: str
+    width: int
+    theme: str
+    section: str = "body"
+    """It begins there."""
+    height: int = 0
+    """0: to the end of the section."""
+
+
+#: The files in docs/pictures.
+PICTURES = {
+    "monitor-narrow.png": Picture("copy", NARROW, "dark", height=900),
+    "monitor-pipeline.png": Picture("stream", WIDE, "light", height=605),
+    "monitor-difference.png": Picture("difference", WIDE, "dark", "section[aria-labelledby='verification-title']"),
+    "monitor-overview.png": Picture("overview", WIDE, "light", height=215),
+}
+FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 
 
 @dataclass(slots=True)
@@ -66,16 +95,32 @@ class Page:
         self.waits[what] = time.monotonic() - start
 
     def screenshots(self, name: str) -> None:
-        """All of the page, wide and narrow; in both themes where somebody wants to keep them."""
-        for width, theme in VIEWS if KEEP else VIEWS[:2]:
+        """All of the page, wide and narrow; and the pictures of this state, where they are to be written."""
+        for width, theme in VIEWS:
             self._emulate(width, theme)
             assert self.driver.execute_script("return document.documentElement.scrollWidth") <= width
+            paper = self.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+            assert paper == PAPER[theme]
             self.driver.get_screenshot_as_file(str(self.folder / f"{name}-{width}-{theme}.png"))
+        for file, picture in PICTURES.items():
+            if WRITE_PICTURES and picture.state == name:
+                self._write(FOLDER / file, picture)
         self._emulate(WIDE, "light")
 
+    def _write(self, file: Path, picture: Picture) -> None:
+        self._emulate(picture.width, picture.theme)
+        rect = f"return document.querySelector({picture.section!r}).getBoundingClientRect().toJSON()"
+        place = self.driver.execute_script(rect)
+        margin = 0 if picture.height else 12
+        height = picture.height or place["height"] + 2 * margin
+        clip = {"x": 0, "y": place["top"] - margin, "width": picture.width, "height": height}
+        answer = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"clip": clip | {"scale": 1}})
+        file.write_bytes(base64.b64decode(answer["data"]))
+
     def _emulate(self, width: int, theme: str) -> None:
-        media = {"features": [{"name": "prefers-color-scheme", "value": theme}]}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        wishes = {"prefers-color-scheme": theme, "prefers-reduced-motion": "reduce"}  # else colours change slowly
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         height = self.driver.execute_script("return document.documentElement.scrollHeight")
@@ -103,8 +148,8 @@ def browser(folder: Path) -> Iterator[Page]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = Path(KEEP or tmp_path / "screenshots")
-    place.mkdir(parents=True, exist_ok=True)
+    place = tmp_path / "screenshots"
+    place.mkdir()
     return place
 
 
@@ -118,25 +163,26 @@ def test_the_page_shows_what_happens_to_a_pipeline(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     pipeline = make_pipeline(Settings(partitions=2, capture={"documents_per_second": 500}))
-    if KEEP:
+    if WRITE_PICTURES:
         pipeline = replace(pipeline, name="shop", file=Path("shop.toml"))
     for name in ("orders", "customers"):
         pipeline.source(name).insert_many([{"_id": n, "total": n, "note": NOTE} for n in range(1750)])
     with browser(folder) as page, served(tmp_path, "run", pipeline.write(), "--deploy", "--json") as run:
         sign_in(page, run, pipeline)
-        a_copy(page, pipeline)
-        a_stream(page, pipeline)
-        a_worker_that_dies(page, stack)
-        a_dead_letter(page, pipeline)
+        with opened(pipeline.file) as session:  # a verb takes longer to say how it is
+            a_copy(page, session)
+            a_stream(page, pipeline)
+            a_worker_that_dies(page, stack)
+            a_dead_letter(page, pipeline, session)
         a_damaged_document(page, pipeline)
         if request.config.getoption("--long"):
             a_verify_of_the_page(page, pipeline)
-            the_gate_of_a_cutover(page)
         press(page, "repair")
         page.shows("events", " repaired, 0 left", 60)
         page.shows("verification", "repaired since")
         the_keyboard(page)
         all_at_a_glance(page, pipeline, tmp_path)
+        assert {file.name for file in FOLDER.glob("monitor-*.png")} == set(PICTURES)
         print(*(f"{what}: shown after {seconds:.1f} s" for what, seconds in page.waits.items()), sep="\n")
         assert page.errors() == []
 
@@ -147,29 +193,40 @@ def sign_in(page: Page, run: Served, pipeline: Pipeline) -> None:
     until("the page", lambda: page.driver.current_url.endswith(f"/pipelines/{pipeline.name}"))
 
 
-def a_copy(page: Page, pipeline: Pipeline) -> None:
-    until("committed range", lambda: copied(pipeline), every=0.05)
+def status(session: Session) -> Status:
+    return read_status(session.pipeline, session.connect, session.topics)
+
+
+def a_copy(page: Page, session: Session) -> None:
+    until("committed range", lambda: copied(session), every=0.05)
     done = "return [...document.querySelectorAll('#copy progress')].some((each) => each.value > 0)"
     page.soon("progress of the copy", lambda: page.driver.execute_script(done))
     page.shows("head", "copying")
     page.screenshots("copy")
-    until("end of the copy", lambda: pipeline.status()["snapshot"]["done"], 60)
+    until("end of the copy", lambda: status(session).snapshot_done, 60)
     page.soon("end of the copy", lambda: not page.text("copy"))
     page.shows("head", "running")
 
 
-def copied(pipeline: Pipeline) -> int:
+def copied(session: Session) -> int:
     """Documents in the ranges that the connector has committed."""
-    with Connect(pipeline.addresses.connect) as connect, suppress(NoSuchConnector):
-        return sum(copy.documents for copy in read_state(connect, f"{pipeline.name}-source").copies)
+    with suppress(NoSuchConnector):
+        (name,) = session.pipeline.source_connectors
+        return sum(copy.documents for copy in read_state(session.connect, name).copies)
     return 0
 
 
 def a_stream(page: Page, pipeline: Pipeline) -> None:
     pipeline.source("orders").update_many({}, {"$inc": {"total": 1}})
     pipeline.wait()
-    page.soon("rates", lambda: "\n0/s" not in page.text("way"))
-    until("charts", lambda: page.driver.execute_script("return samples.length") > 2, 30)
+    page.soon("both rates", lambda: len(re.findall(r"^[1-9][\d,]*/s$", page.text("way"), re.MULTILINE)) == 2)
+    assert len(re.findall(r"\d+\.\d s behind$", page.text("way"), re.MULTILINE)) == 2
+    until("samples", lambda: page.driver.execute_script("return samples.length") > 2, 30)
+    for chart in ("lag", "rate"):  # both of its lines have a value
+        label = page.driver.find_element(By.ID, f"chart-{chart}").get_attribute("aria-label") or ""
+        assert len(re.findall(r"(log|destination|applied) \d", label)) == 2, label
+        drawn = page.driver.find_elements(By.CSS_SELECTOR, f"#chart-{chart} canvas, #chart-{chart} .u-series")
+        assert len(drawn) == 4, "a canvas, and a line of the legend for the time and each series"
     page.screenshots("stream")
 
 
@@ -182,20 +239,23 @@ def a_worker_that_dies(page: Page, stack: embedded.Stack) -> None:
     page.shows("head", "running", 60)
 
 
-def a_dead_letter(page: Page, pipeline: Pipeline) -> None:
+def a_dead_letter(page: Page, pipeline: Pipeline, session: Session) -> None:
     destination = pipeline.destination_client[pipeline.name]
     destination.command({"collMod": "orders", "validator": {"refused": {"$exists": False}}})
     pipeline.source("orders").update_one({"_id": 5}, {"$set": {"refused": True}})
-    until("dead letter", lambda: pipeline.status()["dead_letters"])
+    until("dead letter", lambda: getattr(status(session).dead_letters, "count", 0))
     page.shows("dead-letters", "Document failed validation (121)")
-    # in one step: the section is drawn anew with each look
-    page.driver.execute_script("document.querySelector('#dead-letters summary').click()")
+    # the section is drawn anew with each look, and what has the focus keeps it
+    page.driver.execute_script("document.querySelector('#dead-letters summary').focus()")
+    ActionChains(page.driver).send_keys(Keys.ENTER).perform()
     page.shows("dead-letters", '"refused"')
     page.screenshots("dead-letter")
     destination.command({"collMod": "orders", "validator": {}})
+    press(page, "cutover-dry-run")  # the next try takes a while
     until("repair", lambda: pipeline.destination("orders").find_one({"_id": 5, "refused": True}), every=0.05)
     page.shows("dead-letters", "0 documents still differ, 1 repaired")
     assert '"refused"' in page.text("dead-letters")  # it stays open
+    the_gate_of_a_cutover(page)
 
 
 def a_damaged_document(page: Page, pipeline: Pipeline) -> None:
@@ -203,6 +263,7 @@ def a_damaged_document(page: Page, pipeline: Pipeline) -> None:
     towpath("verify", pipeline.file, expect=1)  # in another shell
     page.shows("verification", "damaged")
     assert "1 different" in page.text("verification")
+    assert re.search(r"not the same \d+ s ago", page.text("verification"))
     page.screenshots("difference")
 
 
@@ -214,7 +275,6 @@ def a_verify_of_the_page(page: Page, pipeline: Pipeline) -> None:
 
 
 def the_gate_of_a_cutover(page: Page) -> None:
-    press(page, "cutover-dry-run")
     page.shows("events", "not started", 60)
     page.shows("cutover", "late writes")
     page.screenshots("gate")
@@ -242,7 +302,7 @@ def press(page: Page, command: str) -> None:
 
 
 def the_keyboard(page: Page) -> None:
-    """Each command is reached by the tab key, and what has the focus has an outline."""
+    """Each command is reached by the tab key, what has the focus has an outline, and the events scroll."""
     page.driver.execute_script("document.querySelector('.skip').focus()")
     reached = []
     for _ in range(9):  # the two of the header, and the commands
@@ -251,3 +311,7 @@ def the_keyboard(page: Page) -> None:
         assert focused.value_of_css_property("outline-style") == "solid", focused.get_attribute("outerHTML")
         reached.append(focused.get_attribute("data-command"))
     assert {"pause", "verify", "cutover-dry-run"} <= set(reached)
+    page.driver.execute_script("document.querySelector('#events > ul:last-of-type').focus()")
+    ActionChains(page.driver).send_keys(Keys.END).perform()
+    scrolled = "return document.querySelector('#events > ul:last-of-type').scrollTop"
+    page.soon("end of the events", lambda: page.driver.execute_script(scrolled) > 0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, get_args
 
 import httpx
 import psutil
@@ -18,7 +19,8 @@ from tests.support import api
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH, Pipeline, Settings
 from tests.support.served import Served, served
-from towpath.monitor.metrics import OWN, ROWS, family
+from towpath.bookkeeping import cutover as marker
+from towpath.monitor.metrics import CUTOVER_STATES, OWN, ROWS, family
 
 PAGE = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
 #: Metrics of what this pipeline does not do: it copies nothing by now, has no replay, and none of the services.
@@ -64,6 +66,60 @@ def test_times_and_retries_of_a_task_are_series_that_prometheus_knows() -> None:
     }
 
 
+def samples(name: str, **report: Any) -> dict[tuple[str, ...], float]:
+    """Of one metric: label values, without the pipeline → the number."""
+    (row,) = (row for row in ROWS if row.name == name)
+    found = family(row, [{"name": "shop", "state": "running", **report}]).samples
+    return {tuple(sample.labels[label] for label in row.labels): sample.value for sample in found}
+
+
+def test_a_new_topic_hides_nothing_of_the_others() -> None:
+    """When `towpath compact` has ended, and somebody creates a collection then."""
+    old = {"offsets": 9, "dirty": 2, "oldest_seconds": 50.0, "told_seconds": 70.0}
+    clean = {"offsets": 9, "dirty": 0, "oldest_seconds": None, "told_seconds": 10.0}
+    new = {"offsets": 1, "dirty": None, "oldest_seconds": None, "told_seconds": None}
+    half = {"offsets": 9, "dirty": 1, "oldest_seconds": 60.0, "told_seconds": None}  # one of its partitions
+    empty = new | {"offsets": 0}
+    names = ("unprotected_age_seconds", "compaction_report_age_seconds", "compaction_unreported_topics")
+
+    def values(*topics: Mapping[str, Any], lag: float | None = 100.0) -> list[float | None]:
+        report = {"log": {"topics": topics}, "compaction_lag_seconds": lag}
+        return [samples(f"towpath_{name}", **report).get(()) for name in names]
+
+    assert values(old, clean) == values(old, clean, empty) == [50, 70, 0]
+    assert values(old, clean, new) == [50, 70, 1]
+    assert values(old, half, new) == [60, 70, 2]
+    assert values(clean) == [0, 10, 0]
+    assert values(new, new) == [None, None, 2]
+    assert values(old, new, lag=None) == [None, None, None]
+    assert samples(f"towpath_{names[2]}", log=None, compaction_lag_seconds=1.0) == {}
+
+
+def test_what_is_repaired_is_taken_off_the_verdict_on_everything() -> None:
+    full = {"id": "1", "clean": False, "different": 2, "missing": 0, "extra": 0, "order": 0, "metadata": None}
+    repaired = full | {"clean": True, "different": 0, "repaired": 2}
+    for last, left in ((full, 2), (repaired, 0), (repaired | {"id": "2"}, 2), (None, 2)):
+        report = {"full_verdict": full, "last_verdict": last}
+        assert samples("towpath_verdict_differences", **report)["full", "different"] == left
+        assert samples("towpath_verdict_clean", **report)["full",] == (not left)
+
+
+def test_one_state_is_present_and_all_others_are_known() -> None:
+    for cutover, present in ((None, "none"), *(({"state": state}, state) for state in CUTOVER_STATES[1:])):
+        found = samples("towpath_cutover_state", cutover=cutover)
+        assert found == {(state,): float(state == present) for state in CUTOVER_STATES}
+    assert set(get_args(marker.State)) <= set(CUTOVER_STATES)
+    assert samples("towpath_pipeline_state", state="missing")["missing",] == 1
+
+
+def test_a_replay_has_its_metrics() -> None:
+    replay = {"label": "b", "records": 9, "records_done": 4, "records_behind": None, "dead_letters": 1}
+    assert samples("towpath_replay_records", replays=[replay]) == {("b",): 9}
+    assert samples("towpath_replay_applied_records", replays=[replay]) == {("b",): 4}
+    assert samples("towpath_replay_behind_records", replays=[replay]) == {}
+    assert samples("towpath_replay_dead_letters", replays=[replay]) == {("b",): 1}
+
+
 def test_the_description_says_what_is_in_each_object() -> None:
     assert api.vague(api.API) == []
     with pytest.raises(AssertionError, match=r"\$\.lag: Additional properties"):
@@ -73,11 +129,13 @@ def test_the_description_says_what_is_in_each_object() -> None:
 
 @pytest.fixture
 def running(make_pipeline: MakePipeline, tmp_path: Path) -> Iterator[tuple[Pipeline, Served]]:
-    pipeline = make_pipeline(Settings(partitions=1, extra="[log]\ncompact = true\n[run]\ncompact = false"))
+    listen = f'listen = "127.0.0.1:0"\ntoken_file = "{tmp_path / "token"}"'
+    extra = f"[log]\ncompact = true\n[run]\ncompact = false\n{listen}"
+    pipeline = make_pipeline(Settings(partitions=1, extra=extra))
     pipeline.source("a").insert_many([{"_id": n, "text": "x" * 100} for n in range(500)])
     pipeline.deploy()
     pipeline.wait()
-    with served(tmp_path, "run", pipeline.file, "--json") as run:
+    with served(tmp_path, "run", pipeline.file, "--json", options=False) as run:
         yield pipeline, run
 
 
@@ -125,7 +183,10 @@ def served_metrics(client: httpx.Client, pipeline: Pipeline, names: set[str]) ->
     expected_values = {
         ("towpath_pipeline_state", "running"): 1,
         ("towpath_verdict_differences", "last", "different"): 0,
-        ("towpath_verdict_clean", "full"): 0,  # before it was repaired
+        ("towpath_verdict_clean", "full"): 1,  # the same verdict, with what was repaired
+        ("towpath_verdict_differences", "full", "different"): 0,
+        ("towpath_compaction_unreported_topics",): 1,
+        ("towpath_troubles",): 0,
         ("towpath_dead_letters",): 0,
     }
     assert {key: values[key[0], *sorted([pipeline.name, *key[1:]])] for key in expected_values} == expected_values

@@ -1,4 +1,4 @@
-"""A page that stays open in a browser longer than its sign-in is valid; no pipeline is behind it."""
+"""A page that stays open in a browser, is left and comes back, and outlives its sign-in; no pipeline is behind it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from towpath.session import opened
 
 
 @needs_browser
-def test_who_is_signed_out_by_a_restart_is_told_and_asked_for_the_token(tmp_path: Path) -> None:
+def test_a_page_follows_again_and_who_was_signed_out_is_asked_for_the_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
@@ -32,6 +32,10 @@ def test_who_is_signed_out_by_a_restart_is_told_and_asked_for_the_token(tmp_path
             page.driver.find_element(By.ID, "token").send_keys(TOKEN, Keys.ENTER)
             until("the page", lambda: page.driver.current_url.endswith("/pipelines/shop"))
             until("client", lambda: board.updates.clients)
+            page.driver.execute_script("dispatchEvent(new PageTransitionEvent('pagehide', {persisted: true}))")
+            until("page that is left", lambda: not board.updates.clients)
+            page.driver.execute_script("dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))")
+            until("page that is back", lambda: board.updates.clients)
             access.logins.clear()
             page.driver.find_element(By.CSS_SELECTOR, "[data-command='verify']").send_keys(Keys.ENTER)
             page.shows("answer", "you are signed out")

@@ -85,14 +85,18 @@ BOARD: Mapping[str, tuple[Panel, ...]] = {
             "short",
             {"{{alertname}} {{pipeline}}": 'sum by (alertname, pipeline) (ALERTS{alertname=~"Towpath.+"})'},
             "Alerts that fire or are about to. docs/runbooks.md says what to do.",
-            width=12,
         ),
         Panel(
             "Scrapes",
             "short",
             {"{{job}} {{instance}}": 'up{job=~"towpath|connect"}'},
             "1 while Prometheus can read the process.",
-            width=12,
+        ),
+        Panel(
+            "Parts that cannot be read",
+            "short",
+            {"{{pipeline}}": _of("towpath_troubles")},
+            "Above 0, other figures may be unknown: see the runbook of TowpathTroubles.",
         ),
     ),
     "How far behind?": (

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from connectors.rest import Connect
 from tests.conftest import MakePipeline
 from tests.prometheus import board, rules
 from tests.prometheus.test_prometheus_files import documented
@@ -39,13 +40,14 @@ pytestmark = [
 
 #: The copy takes seconds, so that it is seen; `towpath compact` is started by the test.
 SETTINGS = Settings(
-    partitions=2, capture={"documents_per_second": 60}, extra="[log]\ncompact = true\n[run]\ncompact = false"
+    partitions=2, capture={"documents_per_second": 120}, extra="[log]\ncompact = true\n[run]\ncompact = false"
 )
 #: Texts of the rules, and what a test of a minute has in their place.
-LIMITS = {"> 300": "> 2", "[1m]": "[3s]", "> 60\n": "> 6\n"}
+LIMITS = {"> 300": "> 2", "[1m]": "[3s]", "[2h]": "[3s]", "> 60\n": "> 6\n"}
 DOWN, UNKNOWN = "TowpathScrapeDown", "TowpathStateUnknown"
+MISSING, TROUBLES = "TowpathMissing", "TowpathTroubles"
 HEALTHY = ('towpath_pipeline_state{state="running"} == 1', "min(towpath_verdict_clean) == 1")
-#: Metrics of replays; this run has none.
+#: Metrics of replays; this run has none, and tests/monitor/test_serving.py has some.
 ABSENT = re.compile(r"towpath_replay_\w+")
 #: Seconds by which the oplog has to reach back.
 OPLOG_NEEDED = "towpath_oplog_window_seconds - towpath_oplog_remaining_seconds"
@@ -144,15 +146,19 @@ def write_targets(folder: Path, *ports: int) -> None:
 
 
 @contextmanager
-def without_connect(pipeline: Pipeline, folder: Path, listen: int) -> Iterator[None]:
-    """A second target, whose pipeline's worker does not answer; it stays a target when it has ended."""
-    file, port = folder / "away.toml", free_port()
-    text = pipeline.file.read_text().replace(f'name = "{pipeline.name}"', 'name = "away"')
-    file.write_text(text.replace(pipeline.addresses.connect, "http://127.0.0.1:1"))
-    file.chmod(0o600)
-    with started([TOWPATH, "monitor", file, "--listen", f"127.0.0.1:{port}"], stderr=subprocess.DEVNULL):
-        write_targets(folder, listen, port)
+def monitored(port: int, *files: Path) -> Iterator[None]:
+    with started([TOWPATH, "monitor", *files, "--listen", f"127.0.0.1:{port}"], stderr=subprocess.DEVNULL):
         yield
+
+
+def without(pipeline: Pipeline, address: str, name: str) -> Path:
+    """Its file with an address at which nobody answers, and another name."""
+    file, text = pipeline.file.with_name(f"without-{name}.toml"), pipeline.file.read_text()
+    assert address in text
+    text = text.replace(f'name = "{pipeline.name}"', f'name = "{name}"')
+    file.write_text(text.replace(address, re.sub(r":\d+", ":1", address)))
+    file.chmod(0o600)
+    return file
 
 
 def show_metrics(stack: embedded.Stack, name: str, port: int) -> None:
@@ -183,11 +189,20 @@ def test_prometheus_sees_a_pipeline_through_its_troubles(
         look.await_value("last_over_time(towpath_copy_remaining_seconds[1h])")
         look.await_value("towpath_copy_done == 1")
         assert max(look.values(f"{OPLOG_NEEDED} and towpath_copy_done == 0")) > 0
-        with without_connect(pipeline, tmp_path, listen):
+        other, addresses = free_port(), pipeline.addresses
+        no_worker = without(pipeline, addresses.connect, "away")
+        no_source = without(pipeline, addresses.source.partition("?")[0], pipeline.name)
+        with monitored(other, no_worker, no_source):
+            write_targets(tmp_path, listen, other)
             make_trouble(pipeline, run)
-            look.await_fired(set(rules.NAMES) - {DOWN})
+            look.await_fired(set(rules.NAMES) - {DOWN, MISSING})
             api.refuse(rest.get(f"http://127.0.0.1:{listen}/api/v1/pipelines/{pipeline.name}").json(), "Pipeline")
-        look.await_fired({DOWN})
+        with Connect(addresses.connect) as connect:
+            connect.delete(f"{pipeline.name}-sink")
+        look.await_fired({DOWN, MISSING})
+        with monitored(other, pipeline.file):
+            pipeline.deploy()
+            await_empty("alert that fires", lambda: look.firing() & {DOWN, MISSING, TROUBLES})
         write_targets(tmp_path, listen)
         with mended(pipeline, look, tmp_path):
             look.await_health()
@@ -216,7 +231,7 @@ def mended(pipeline: Pipeline, look: Monitor, folder: Path) -> Iterator[None]:
     pipeline.destination_client[pipeline.name].command({"collMod": "a", "validator": {}})
     resize_oplog(pipeline, 512 << 10)
     with Service(pipeline.file, "1s", folder / "compact"):
-        look.await_value(f'towpath_lag_records{{pipeline="{pipeline.name}"}} == 0')  # `run` restarts the sink
+        look.await_value(f'towpath_lag_records{{pipeline="{pipeline.name}"}} == 0')
         pipeline.destination("b").drop()
         towpath("ddl", pipeline.file, "--accept")
         towpath("repair", pipeline.file)

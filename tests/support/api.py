@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib import resources
 from typing import Any
 
+import httpx
 from jsonschema import Draft202012Validator
 
 from tests.support import schema
@@ -15,11 +17,42 @@ API = json.loads((resources.files("towpath.monitor") / "openapi.json").read_text
 EVENT = "Event"
 
 
+#: Refusals before any address is looked at.
+_GUARD = (405, 413, 421, 431, 503)
+
+
+def refuse_answer(answer: httpx.Response) -> None:
+    """Fail where an answer of the API is not as described for its address and status: a hook of an HTTP client."""
+    path, method = answer.request.url.path, answer.request.method.lower()
+    found = (methods[method] for template, methods in API["paths"].items() if method in methods and _is(path, template))
+    described = next(found, None)
+    if described is None:  # a page
+        return
+    status = str(answer.status_code)
+    assert status in described["responses"] or answer.status_code in _GUARD, f"{method} {path}: {status}"
+    content = described["responses"][status]["content"] if status in described["responses"] else _ERROR
+    assert answer.headers["content-type"].partition(";")[0] in content
+    if "application/json" in content:
+        answer.read()
+        _refuse(answer.json(), content["application/json"]["schema"])
+
+
+_ERROR = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+
+
+def _is(path: str, template: str) -> bool:
+    return re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path) is not None
+
+
 def refuse(value: Any, name: str) -> None:
     """Fail where an answer is not as the component of that name: also on a field that is not described."""
+    _refuse(value, {"$ref": f"#/components/schemas/{name}"})
+
+
+def _refuse(value: Any, schema_of_it: dict[str, Any]) -> None:
     components = closed(API["components"])
     components["schemas"][EVENT].pop("additionalProperties")
-    described = {"$ref": f"#/components/schemas/{name}", "components": components}
+    described = {**schema_of_it, "components": components}
     errors = [f"{error.json_path}: {error.message}" for error in Draft202012Validator(described).iter_errors(value)]
     assert not errors, errors
     for event in value.get("events", ()):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
+from tests.support import api
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH
 
 TOKEN = "0123456789abcdef-token"
+HOOKS: Mapping[str, list[Callable[..., Any]]] = {"response": [api.refuse_answer]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +29,23 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, verb: str, *arguments: str | Path) -> Iterator[Served]:
-    """The command, which serves at a free port with `TOKEN`, until the end of the `with`; it fails if it complained."""
+def served(folder: Path, verb: str, *arguments: str | Path, options: bool = True) -> Iterator[Served]:
+    """The command, which serves at a free port with `TOKEN`, until the end of the `with`; it fails if it complained.
+
+    Without `options`, the pipeline file has to say so; the token is in `folder / "token"`.
+    """
     token, out, errors = folder / "token", folder / f"{verb}.out", folder / f"{verb}.err"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    command = [TOWPATH, verb, *arguments, "--listen", "127.0.0.1:0", "--token-file", token]
+    listen = ["--listen", "127.0.0.1:0", "--token-file", token] if options else []
+    command = [TOWPATH, verb, *arguments, *listen]
     with out.open("w") as stdout, errors.open("w") as stderr:
         process = subprocess.Popen(command, stdout=stdout, stderr=stderr)
         try:
             found = until("address that is served", lambda: _url(process, errors))
-            with httpx.Client(base_url=found, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30) as client:
+            with httpx.Client(
+                base_url=found, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30, event_hooks=HOOKS
+            ) as client:
                 yield Served(process, found, client)
             process.terminate()
             process.wait(30)

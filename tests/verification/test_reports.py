@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,11 @@ def test_a_verdict_shows_each_namespace_and_the_differences(tmp_path: Path) -> N
     assert re.findall(r'title="(\d+) (\w+)"', page) == [("5", "same"), ("1", "missing"), ("2", "different")]
     assert "<td>a.b</td><td>1</td><td>nothing</td>" in page
     assert "The first 1; 2 more." in page
+
+
+def test_a_report_has_the_style_of_the_page_in_itself(tmp_path: Path) -> None:
+    style = (resources.files("towpath.monitor") / "static" / "style.css").read_text()
+    assert style.strip() in verdict_page(tmp_path / "verdict.html", PIPELINE)
 
 
 def test_a_report_escapes_values_and_holds_no_password(tmp_path: Path) -> None:

@@ -84,18 +84,17 @@ def run(file: Path, deploys: bool, as_json: bool, **listen: Any) -> None:
 def _serving(supervisor: Supervisor, listening: Listening, ready_lag: float) -> Iterator[None]:
     """Serve what the supervisor reads and reports."""
     from towpath.monitor.board import Board  # these imports take 0.3 s
-    from towpath.monitor.watch import SupervisorWatch, add
+    from towpath.monitor.watch import supervised
 
     board, events, session = Board(), supervisor.events, supervisor.session
     write, name = events.write, session.pipeline.name
-    supervisor.watch = SupervisorWatch(board, add(board, session, supervisor.hurry))
 
     def write_and_show(event: TimedEvent) -> None:
         write(event)
         board.event(name, event)
 
     events.write = write_and_show
-    with served(board, listening, ready_lag):
+    with supervised(board, session, supervisor.hurry) as supervisor.watch, served(board, listening, ready_lag):
         yield
 
 

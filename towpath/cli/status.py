@@ -226,10 +226,7 @@ def _short(reason: str) -> str:
 
 
 def _numbers(status: Status) -> Iterator[tuple[str, str]]:
-    if status.lag_records is None:
-        yield "lag", "unknown: the destination, which holds the positions, does not answer"
-    else:
-        yield "lag", f"{status.lag_records:,} records, {status.lag_seconds:.1f} s"
+    yield "lag", status.lag_text
     yield "rate", f"{status.records_per_second:,.0f} records/s into the log, over {RATE_WINDOW} s"
     yield from _splices(status.splices)
     for shown in status.changes.latest[:1] if status.changes else ():
@@ -274,6 +271,9 @@ def _written(sink: Counts) -> Iterator[tuple[str, str]]:
 
 def _dead_letters(status: Status) -> Iterator[tuple[str, str]]:
     letters = status.dead_letters
+    if letters is None:
+        yield "dead letters", "unknown"
+        return
     yield "dead letters", f"{letters.count:,}" + ("" if letters.complete else "; causes of the newest ones:")
     for cause in letters.causes[:_MAX_LINES]:
         code = f" ({cause.code})" if cause.code else ""

@@ -142,9 +142,10 @@ def _copy(readiness: Readiness) -> Result:
 
 def _lag(readiness: Readiness) -> Result:
     status, limit = readiness.known_status, readiness.options.max_lag
-    records = status.lag_records
-    lag = "unknown" if records is None else f"{status.lag_seconds:.1f} s, {counted(records, 'record')}"
-    in_sync = records is not None and status.lag_seconds <= limit
+    records, seconds = status.lag_records, status.lag_seconds
+    if records is None or seconds is None:
+        return False, f"unknown (limit {limit:g} s)", f"towpath status {readiness.session.file}"
+    lag, in_sync = f"{seconds:.1f} s, {counted(records, 'record')}", seconds <= limit
     return in_sync, f"{lag} (limit {limit:g} s)", "wait until it is less, or allow more: --max-lag"
 
 

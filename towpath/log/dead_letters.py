@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ from towpath.pipeline import Pipeline
 
 #: How much of the topic is read to find the causes: at most so many of its newest records, bytes and seconds.
 NEWEST, _BYTES, _SECONDS = 1_000, 32 * 1024 * 1024, 3.0
-#: So many records are returned with the causes.
+#: So many records are returned with the causes, one of each of the most frequent causes among them.
 EXAMPLES = 20
 #: Connect's own headers, for records that never reached the sink because a converter failed.
 _CONNECT = {
@@ -85,8 +85,8 @@ class DeadLetters:
     count: int
     complete: bool
     causes: tuple[Cause, ...]
-    newest: tuple[DeadLetter, ...] = ()
-    """A few of the newest records, the newest first."""
+    examples: tuple[DeadLetter, ...] = ()
+    """The newest record of each of the most frequent causes, and others of the newest; the newest first."""
 
 
 def dead_letter(message: Message) -> DeadLetter:
@@ -121,11 +121,27 @@ def summarize(pipeline: Pipeline, topics: Topics, existing: dict[str, Topic]) ->
     first, end = topics.ends([topic])[topic.name, 0]
     start = max(first, end - NEWEST)
     newest, finished = _newest(topics, topic.name, start, end)
-    counted = Counter((letter.namespace, letter.code, letter.reason) for letter in newest.values())
+    counted = Counter(map(_cause, newest.values()))
     complete = finished and start == first
     causes = tuple(Cause(*cause, number) for cause, number in counted.most_common())
-    shown = tuple(reversed(newest.values()))[:EXAMPLES]
+    shown = examples(tuple(newest.values()), [cause for cause, _ in counted.most_common(EXAMPLES)])
     return DeadLetters(len(newest) if complete else end - first, complete, causes, shown)
+
+
+def _cause(letter: DeadLetter) -> tuple[str, str, str]:
+    return letter.namespace, letter.code, letter.reason
+
+
+def examples(letters: Sequence[DeadLetter], causes: Sequence[tuple[str, str, str]]) -> tuple[DeadLetter, ...]:
+    """At most `EXAMPLES` letters, the newest first: the newest of each of these causes, and the newest of the others.
+
+    So a flood of one cause does not hide the documents of another. `letters` end with the newest.
+    """
+    newest_of = {_cause(letter): number for number, letter in enumerate(letters)}
+    chosen = [newest_of[cause] for cause in causes[:EXAMPLES]]
+    others = [number for number in range(len(letters)) if number not in chosen]
+    numbers = [*chosen, *others[len(others) - min(len(others), EXAMPLES - len(chosen)) :]]
+    return tuple(letters[number] for number in sorted(numbers, reverse=True))
 
 
 def _newest(topics: Topics, topic: str, start: int, end: int) -> tuple[dict[tuple[str, int, int], DeadLetter], bool]:

@@ -5,6 +5,7 @@ The Java driver cannot read PEM files, so the connectors get them as settings.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
@@ -16,6 +17,9 @@ _OPTIONS = {
     "tls.key.password": "tlsCertificateKeyFilePassword",
 }
 _KEYS = {option.lower(): key for key, option in _OPTIONS.items()}
+_OPTIONS_BEGIN = re.compile(r"\?(?=[A-Za-z]+=)")
+_HOST = r"(?:\[[^\]/@]*\]|[^:/@,\[]+)(?::\d+)?"
+_HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/.*)?")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,9 +64,15 @@ def files(uri: str) -> Iterator[tuple[str, str]]:
 
 
 def without_credentials(uri: str) -> str:
-    """The URI as messages may show it: without user, password and options."""
+    """The URI as messages may show it: without user, password and options.
+
+    A URI parser would end the user's part at a / or ? in the password, which have to be encoded there. Nothing of it is
+    shown even so.
+    """
     scheme, mark, rest = uri.partition("://")
-    address = rest.rpartition("@")[2]  # a URI parser would end the user's part at a / in the password
+    heads = (rest[: options.start()] for options in _OPTIONS_BEGIN.finditer(rest))
+    head = next((head for head in heads if "@" in head or _HOSTS.fullmatch(head)), rest)
+    address = head.rpartition("@")[2]
     return scheme + mark + address.partition("?")[0].rstrip("/")
 
 

@@ -28,8 +28,8 @@ LONGEST_BODY = 16 * 1024  # bytes
 _SHORTEST_TOKEN = 16  # characters
 _LOGIN_SECONDS = 12 * 3600.0
 _MOST_LOGINS = 100
-#: Open to everybody: whether it lives, the form for the token, and the style of that page.
-_OPEN = ("/healthz", "/readyz", "/login", "/static/")
+#: Open to everybody: whether it lives, the form for the token, the style of that page, and to sign out, even if one is.
+_OPEN = ("/healthz", "/readyz", "/login", "/logout", "/static/")
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';"
     " img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",

@@ -55,12 +55,28 @@ class Commands:
 
     async def _follow(self, shown: Shown, command: Command, child: Child) -> None:
         name, is_json = shown.report["name"], "--json" in COMMANDS[command.verb]
+        try:
+            await self._read_lines(name, command, child, is_json=is_json)
+            if child.exit_status and not (is_json and child.exit_status == 1):
+                command.words = child.end_reason
+        except Exception as error:
+            child.kill(f"a fault of Towpath: {error!r}")
+            command.words = child.end_reason
+            raise
+        finally:  # else the verb could not be started again
+            command.exit, command.ended = child.exit_status, round(time.time(), 3)
+            del self._children[name, child.verb]
+            shown.hurry()
+            self.board.refresh(name)
+
+    async def _read_lines(self, name: str, command: Command, child: Child, *, is_json: bool) -> None:
         counts = {"differences": 0, "documents": 0}
         has_ended = False
         while not has_ended:
             has_ended = child.exit_status is not None
             before = command.words
-            for line in child.lines():
+            # the last lines may keep one waiting
+            for line in await asyncio.to_thread(list, child.lines()) if has_ended else child.lines():
                 if line.stream == "err" or not is_json:
                     command.words = line.shown if line.text.strip() else command.words
                 else:
@@ -69,18 +85,13 @@ class Commands:
                 self.board.refresh(name)
             if not has_ended:
                 await asyncio.sleep(_TICK)
-        command.exit, command.ended = child.exit_status, round(time.time(), 3)
-        if command.exit and not (is_json and command.exit == 1):
-            command.words = child.end_reason
-        del self._children[name, child.verb]
-        shown.hurry()
-        self.board.refresh(name)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Interrupt what still runs."""
+        children = list(self._children.values())
         for task in self._tasks:
             task.cancel()
-        end(list(self._children.values()), _GRACE)
+        await asyncio.to_thread(end, children, _GRACE)
 
 
 def _read(command: Command, text: str, counts: dict[str, int]) -> None:

@@ -157,34 +157,50 @@ def _sum(key: str) -> Callable[[Report], Iterator[Sample]]:
     return read
 
 
-def _unprotected(key: str, otherwise: float | None) -> Callable[[Report], Iterator[Sample]]:
-    """The largest of all topics of a compacted log; nothing unless `towpath compact` has reported on all of them."""
+def _compacted(report: Report) -> list[Mapping[str, Any]] | None:
+    """The topics of a compacted log that hold something; None where they are not known, or the log is not compacted."""
+    if report.get("compaction_lag_seconds") is None or report.get("log") is None:
+        return None
+    return [topic for topic in report["log"]["topics"] if topic["offsets"]]
 
-    def read(report: Report) -> Iterator[Sample]:
-        topics = [topic for topic in (report.get("log") or {}).get("topics", ()) if topic["offsets"]]
-        if report.get("compaction_lag_seconds") is None or any(topic["told_seconds"] is None for topic in topics):
-            return
-        yield (), max((topic[key] or 0.0 for topic in topics), default=otherwise)
 
-    return read
+def _unprotected_age(report: Report) -> Iterator[Sample]:
+    if ages := [topic["oldest_seconds"] or 0.0 for topic in _compacted(report) or () if topic["dirty"] is not None]:
+        yield (), max(ages)
+
+
+def _report_age(report: Report) -> Iterator[Sample]:
+    if ages := [topic["told_seconds"] for topic in _compacted(report) or () if topic["told_seconds"] is not None]:
+        yield (), max(ages)
+
+
+def _unreported(report: Report) -> Iterator[Sample]:
+    if (topics := _compacted(report)) is not None:
+        yield (), float(sum(topic["told_seconds"] is None for topic in topics))
 
 
 _VERDICTS = {"last": "last_verdict", "full": "full_verdict"}
 
 
+def _of_scope(report: Report, key: str) -> Mapping[str, Any] | None:
+    """A verdict. The last one alone has what was repaired since; it may be that on everything."""
+    verdict, last = report.get(key), report.get("last_verdict")
+    return last if verdict and last and last["id"] == verdict["id"] else verdict
+
+
 def _verdict(read: Callable[[Mapping[str, Any]], float]) -> Callable[[Report], Iterator[Sample]]:
     def both(report: Report) -> Iterator[Sample]:
         for scope, key in _VERDICTS.items():
-            if report.get(key):
-                yield (scope,), read(report[key])
+            if verdict := _of_scope(report, key):
+                yield (scope,), read(verdict)
 
     return both
 
 
 def _differences(report: Report) -> Iterator[Sample]:
     for scope, key in _VERDICTS.items():
-        if report.get(key):
-            yield from (((scope, kind), float(report[key].get(kind) or 0)) for kind in _KINDS)
+        if verdict := _of_scope(report, key):
+            yield from (((scope, kind), float(verdict.get(kind) or 0)) for kind in _KINDS)
 
 
 def _followed(report: Report) -> Iterator[Sample]:
@@ -433,7 +449,7 @@ ROWS: tuple[Row, ...] = (
         "towpath_verdict_clean",
         "gauge",
         "",
-        "1 if the newest verdict that counts found no difference, else 0",
+        "1 if the newest verdict that counts found no difference, or all are repaired, else 0",
         _verdict(lambda verdict: float(bool(verdict["clean"]))),
         ("scope",),
     ),
@@ -601,14 +617,21 @@ ROWS: tuple[Row, ...] = (
         "gauge",
         "s",
         "Age of the oldest of these updates; 0 without one",
-        _unprotected("oldest_seconds", 0.0),
+        _unprotected_age,
     ),
     Row(
         "towpath_compaction_report_age_seconds",
         "gauge",
         "s",
-        "Since `towpath compact` last reported on all topics",
-        _unprotected("told_seconds", None),
+        "Since `towpath compact` last reported, of the topic for which that is longest",
+        _report_age,
+    ),
+    Row(
+        "towpath_compaction_unreported_topics",
+        "gauge",
+        "topics",
+        "Topics of a compacted log on which `towpath compact` has not reported as a whole",
+        _unreported,
     ),
     Row(
         "towpath_compaction_lag_seconds",

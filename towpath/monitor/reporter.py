@@ -57,8 +57,12 @@ class Reporter:
     session: Session
     _last: dict[str, Any] = field(default_factory=dict)
     """The last report whose look did not fail."""
-    _slow: dict[str, Any] = field(default_factory=dict)
+    _slow: dict[str, Any] = field(default_factory=lambda: dict(_NO_SLOW))
+    """What is read less often, as of the last reading that succeeded."""
+    _slow_failures: list[Exception] = field(default_factory=list)
+    """Of that reading; kept, so that lasting trouble is in each report."""
     _slow_at: float = float("-inf")
+    _hurried: bool = False
     _context: VerdictContext | None = None
     _verified: Verified = field(default_factory=Verified)
     _files: tuple[float, ...] = ()
@@ -69,51 +73,40 @@ class Reporter:
 
     def report(self, status: Status, began: float, known: Known | None = None) -> Report:
         """The report of a status that was read since `began` (`time.monotonic`)."""
-        trouble: list[str] = []
-        errors: list[dict[str, str]] = []
-
-        def part(read: Callable[[], dict[str, Any]], otherwise: dict[str, Any]) -> dict[str, Any]:
-            try:
-                return read()
-            except TROUBLE as error:
-                trouble.append(str(error))
-                errors.append(fields(error))
-                return otherwise
-
-        due = time.monotonic() - self._slow_at >= _SLOW_INTERVAL
+        failures: list[Exception] = []
+        hurried, self._hurried = self._hurried, False
+        due = hurried or time.monotonic() - self._slow_at >= _SLOW_INTERVAL
+        due = due and status.has_both_sides  # else each part would wait for that side
         if due:
-            self._slow |= part(lambda: replay_states.report(self.session).as_json(), {"replays": [], "rebuild": None})
-            self._slow |= part(lambda: {"oplog": self._oplog()}, {"oplog": None})
-            if known is None:
-                self._slow |= part(lambda: {"ddl": unreplicated.as_json(self.session, status.ddl)}, {"ddl": []})
-                self._slow |= part(
-                    lambda: {"log": log_figures.report(self.session, status.ends).as_json()}, {"log": None}
-                )
+            self._slow_failures = []
+            for read in self._slow_parts(status, supervised=known is not None):
+                self._slow |= _part(read, self._slow_failures)
             self._slow_at = time.monotonic()
         if known is not None:
             self._slow |= {"ddl": known.ddl, "log": known.log}
-        verdicts = part(lambda: self._verdicts(status, known, due=due), dict.fromkeys(_VERDICT_FIELDS))
-        checks = gate.known(self.session, _OPTIONS, status, verdicts.pop("verified", None) or Verified())
+        verdicts = _NO_VERDICTS | _part(lambda: self._verdicts(status, known, due=due, hurried=hurried), failures)
+        failures += self._slow_failures
+        checks = gate.known(self.session, _OPTIONS, status, verdicts.get("verified") or Verified())
         figures = status.as_json()
         if figures["cutover"]:
             del figures["cutover"]["token"]
         changes = self._last.get("schema_changes", [])  # they stay while the destination is down
         if status.changes is not None:
             changes = status.changes.as_json(self.session.file)
-        oplog, uncaptured = self._slow["oplog"], round(status.uncaptured_seconds)
+        letters = status.dead_letters
         self._last = {
             **self._identity(),
             **figures,
-            "trouble": [*figures["trouble"], *trouble],
-            "errors": [*figures["errors"], *errors],
+            "trouble": list(dict.fromkeys([*figures["trouble"], *map(str, failures)])),
+            "errors": [*figures["errors"], *map(fields, failures)],
             **self._slow,
-            "oplog": oplog and oplog | {"remaining_seconds": max(0, oplog["window_seconds"] - uncaptured)},
+            "oplog": _remaining(self._slow["oplog"], status.uncaptured_seconds),
             "schema_changes": changes,
-            **verdicts,
+            **{name: verdicts[name] for name in _NO_VERDICTS},
             "at": round(time.time(), 3),
             "look_seconds": round(time.monotonic() - began, 3),
             "sink_records_per_second": self._rate(status),
-            "dead_letter_examples": [_example(letter) for letter in status.dead_letters.newest],
+            "dead_letter_examples": [_example(letter) for letter in letters.examples] if letters else [],
             "checks": [asdict(check) for check in checks],
             "supervisor": known.supervisor if known else None,
         }
@@ -137,8 +130,8 @@ class Reporter:
         }
 
     def hurry(self) -> None:
-        """Read everything at the next look: a command has changed something."""
-        self._slow_at, self._files = float("-inf"), ()
+        """Read everything at the next look, from any thread: a command has changed something."""
+        self._hurried = True
 
     def _identity(self) -> dict[str, Any]:
         pipeline = self.session.pipeline
@@ -153,10 +146,18 @@ class Reporter:
             "looks_failed": self._failed,
         }
 
-    def _verdicts(self, status: Status, known: Known | None, *, due: bool) -> dict[str, Any]:
+    def _slow_parts(self, status: Status, *, supervised: bool) -> Iterator[Callable[[], dict[str, Any]]]:
+        session = self.session
+        yield lambda: replay_states.report(session).as_json()
+        yield lambda: {"oplog": self._oplog()}
+        if not supervised:
+            yield lambda: {"ddl": unreplicated.as_json(session, status.ddl)}
+            yield lambda: {"log": log_figures.report(session, status.ends).as_json()}
+
+    def _verdicts(self, status: Status, known: Known | None, *, due: bool, hurried: bool) -> dict[str, Any]:
         name = self.session.pipeline.name
         files = tuple(map(_written, _verdict_files(name)))
-        changed = files != self._files
+        changed = hurried or files != self._files
         if known is not None and known.context is not None and not changed:
             self._context = known.context
         elif self._context is None or due or changed:  # else a new verdict would not be the stored one
@@ -186,7 +187,23 @@ class Reporter:
         return round(max(0, status.sink.records - count) / (now - at), 1) if now > at else 0.0
 
 
-_VERDICT_FIELDS = ("verify", "last_verdict", "full_verdict", "verdict_doubt")
+def _part(read: Callable[[], dict[str, Any]], failures: list[Exception]) -> dict[str, Any]:
+    """What is read; nothing if it fails."""
+    try:
+        return read()
+    except TROUBLE as error:
+        failures.append(error)
+        return {}
+
+
+def _remaining(oplog: dict[str, Any] | None, uncaptured: float | None) -> dict[str, Any] | None:
+    if oplog is None or uncaptured is None:
+        return None
+    return oplog | {"remaining_seconds": max(0, oplog["window_seconds"] - round(uncaptured))}
+
+
+_NO_VERDICTS = Verified().as_json()
+_NO_SLOW: dict[str, Any] = {"replays": [], "rebuild": None, "oplog": None, "ddl": [], "log": None}
 
 
 def _verdict_files(name: str) -> tuple[Path, ...]:

@@ -270,7 +270,8 @@ def _html(text: str, status: int = 200) -> Response:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    return Response(json.dumps(value, ensure_ascii=False, default=str), status, media_type="application/json")
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str)
+    return Response(text, status, media_type="application/json")
 
 
 async def _refused(request: Request, error: HTTPException) -> Response:
@@ -348,7 +349,7 @@ async def _stop(running: uvicorn.Server, board: Board, commands: Commands) -> No
     while not running.should_exit:
         await asyncio.sleep(0.1)
     board.updates.close()
-    await asyncio.to_thread(commands.close)
+    await commands.close()
 
 
 def _counting(app: Any, counts: Counter[int]) -> Any:

@@ -29,7 +29,8 @@ class Update:
 
     @classmethod
     def of(cls, key: str, event: str, value: Any, *, audience: str, pipeline: str) -> Update:
-        return cls(key, event, json.dumps(value, ensure_ascii=False, default=str).encode(), audience, pipeline)
+        data = json.dumps(value, ensure_ascii=False, allow_nan=False, default=str).encode()
+        return cls(key, event, data, audience, pipeline)
 
     @property
     def text(self) -> bytes:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from towpath.errors import TowpathError, fields
 from towpath.events import Gap, Note, State
 from towpath.log import bounds
 from towpath.monitor.board import Board
-from towpath.monitor.reporter import Known, Reporter
-from towpath.session import Session, opened
+from towpath.monitor.reporter import Known, Report, Reporter
+from towpath.session import Session, of, opened
 from towpath.status.collector import read_status
 from towpath.supervisor.children import Events
 from towpath.supervisor.supervisor import Supervisor
@@ -36,18 +39,51 @@ def add(board: Board, session: Session, hurry: Callable[[], None]) -> Reporter:
     return reporter
 
 
+def _publish(board: Board, reporter: Reporter, look: Callable[[], Report]) -> None:
+    """Publish what a look reports. If it fails, the page says why, and the next look tries again."""
+    try:
+        board.publish(look())
+    except TROUBLE as error:
+        board.publish(reporter.failure(error))
+    except Exception as error:  # noqa: BLE001 - a fault of ours: it is shown, and the next look may have none
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        words = f"a fault of Towpath: {error!r} at {Path(place.filename).name}:{place.lineno}"
+        board.publish(reporter.failure(words))
+
+
 @dataclass(slots=True)
 class SupervisorWatch:
-    """Publishes what a supervisor reads: its `watch`."""
+    """Publishes what a supervisor reads: its `watch`.
+
+    In a thread of its own, because what only the page shows may wait for a server, and must not delay a restart.
+    """
 
     board: Board
     reporter: Reporter
+    stopped: bool = False
+    _wake: threading.Event = field(default_factory=threading.Event)
+    _looks: deque[Callable[[], Report]] = field(default_factory=lambda: deque(maxlen=1))
+    """The newest look that is not published."""
 
     def __call__(self, supervisor: Supervisor) -> None:
         if supervisor.unreachable or supervisor.status is None:
-            self.board.publish(self.reporter.failure(supervisor.unreachable))
-            return
-        self.board.publish(self.reporter.report(supervisor.status, supervisor.look_began, _known(supervisor)))
+            self._looks.append(partial(self.reporter.failure, supervisor.unreachable))
+        else:
+            began, known = supervisor.look_began, _known(supervisor)
+            self._looks.append(partial(self.reporter.report, supervisor.status, began, known))
+        self._wake.set()
+
+    def run(self) -> None:
+        """Publish until it is stopped."""
+        while not self.stopped:
+            self._wake.wait()
+            self._wake.clear()
+            while self._looks:
+                _publish(self.board, self.reporter, self._looks.popleft())
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._wake.set()
 
 
 def _known(supervisor: Supervisor) -> Known:
@@ -90,28 +126,27 @@ class Watch:
         while not self.stopped:
             self._wake.clear()
             began = time.monotonic()
-            self._look(began)
+            _publish(self.board, self.reporter, partial(self._look, began))
             self._wake.wait(max(0.1, _INTERVAL - (time.monotonic() - began)))
 
     def stop(self) -> None:
         self.stopped = True
         self._wake.set()
 
-    def _look(self, began: float) -> None:
+    def _look(self, began: float) -> Report:
         try:
             status = read_status(self.session.pipeline, self.session.connect, self.session.topics)
         except TROUBLE as error:
             words = f"{error}; retrying until it answers"
             self.events.report_state(Note(event="away", about="look", words=words, error=fields(error)))
-            self.board.publish(self.reporter.failure(error))
-            return
+            return self.reporter.failure(error)
         self.events.report_state(Note(event="back", about="look"), "Kafka and Connect answer again")
         copying = status.state == "running" and not status.snapshot_done
         words = f"{status.name} is {status.state}{'; the copy is under way' if copying else ''}"
         self.events.report_state(State(words=words, state=status.state))
         breaks = bounds.describe(status.breaks) if status.breaks else ""
         self.events.report_state(Gap(words=breaks, log_breaks=[gap.as_json() for gap in status.breaks]))
-        self.board.publish(self.reporter.report(status, began))
+        return self.reporter.report(status, began)
 
 
 @contextmanager
@@ -123,17 +158,34 @@ def watched(board: Board, files: Iterable[Path]) -> Iterator[Callable[[], None]]
         if again := [name for name in names if names.count(name) > 1]:
             raise TowpathError(f"two of the files are of a pipeline {again[0]}", "give each pipeline once")
         watches = [Watch(board, session) for session in sessions]
-        threads = [threading.Thread(target=watch.run, daemon=True) for watch in watches]
-
-        def start() -> None:
-            for thread in threads:
-                thread.start()
-
-        try:
+        with _threads(watches) as start:
             yield start
-        finally:
-            for watch in watches:
-                watch.stop()
-            for thread in threads:
-                if thread.is_alive():
-                    thread.join(_LAST_LOOK)
+
+
+@contextmanager
+def supervised(board: Board, session: Session, hurry: Callable[[], None]) -> Iterator[SupervisorWatch]:
+    """Show the pipeline of a supervisor. `hurry` makes its next look come at once."""
+    with of(session.pipeline, session.file) as own:  # shares no client with the supervisor
+        watch = SupervisorWatch(board, add(board, own, hurry))
+        with _threads([watch]) as start:
+            start()
+            yield watch
+
+
+@contextmanager
+def _threads(watches: Sequence[Watch | SupervisorWatch]) -> Iterator[Callable[[], None]]:
+    """A thread for each; yields a function that starts them."""
+    threads = [threading.Thread(target=watch.run, daemon=True) for watch in watches]
+
+    def start() -> None:
+        for thread in threads:
+            thread.start()
+
+    try:
+        yield start
+    finally:
+        for watch in watches:
+            watch.stop()
+        for thread in threads:
+            if thread.is_alive():
+                thread.join(_LAST_LOOK)

@@ -132,12 +132,12 @@ class _Collector:
                 rates[place[0]] += (end - since[place]) / RATE_WINDOW
         return rates
 
-    def dead_letters(self) -> DeadLetters:
+    def dead_letters(self) -> DeadLetters | None:
         try:
             return dead_letters.summarize(self.pipeline, self.topics, self.existing)
         except TowpathError as error:
             self.failed(error)
-            return DeadLetters(0, False, ())
+            return None
 
     def waiting(self, sources: Mapping[str, SourceState]) -> tuple[Waiting, ...]:
         end, connectors = self.requested, []
@@ -182,11 +182,13 @@ class _Collector:
             by_namespace = {namespace_of(prefix, topic): rate for topic, rate in rates.items()}
             return figures.copied_by_debezium(client, records, by_namespace)
 
-    def behind(self, times: Iterable[ClusterTime | None]) -> float:
-        """Seconds by which the earliest of these times is behind the source."""
+    def behind(self, times: Iterable[ClusterTime | None]) -> float | None:
+        """Seconds by which the earliest of these times is behind the source; None while the source does not answer."""
         seconds = [time.seconds for time in times if time]
-        if not seconds or self.source_clocks is None:
+        if not seconds:
             return 0.0
+        if self.source_clocks is None:
+            return None
         # both are whole seconds, and an idle source's stream moves on only with its next no-op
         return float(max(0, self.source_clocks[0].seconds - min(seconds) - 1))
 

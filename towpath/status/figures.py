@@ -48,11 +48,12 @@ class Status:
     connectors: tuple[Connector, ...]
     snapshot: tuple[Copied, ...] = ()
     held: tuple[Held, ...] = ()
-    capture_seconds: float = 0.0
-    """How far the log is behind the source."""
-    uncaptured_seconds: float = 0.0
+    capture_seconds: float | None = 0.0
+    """How far the log is behind the source; None, like `uncaptured_seconds`, while the source does not answer."""
+    uncaptured_seconds: float | None = 0.0
     """How far back the source's oplog has to reach: while the first copy runs, to its beginning."""
-    dead_letters: DeadLetters = field(default=DeadLetters(0, True, ()))
+    dead_letters: DeadLetters | None = field(default=DeadLetters(0, True, ()))
+    """None when they could not be read."""
     waiting: tuple[Waiting, ...] = ()
     epochs: Mapping[Place, int] = field(default_factory=dict)
     """(topic, partition) → how many times a sink task has taken it over; only in exactly-once mode."""
@@ -77,8 +78,23 @@ class Status:
     """The errors among `trouble` as data: see `towpath.errors`."""
 
     @property
-    def lag_seconds(self) -> float:
-        return max(self.capture_seconds, self.apply_seconds or 0.0)
+    def lag_seconds(self) -> float | None:
+        """None while one of the two sides does not answer."""
+        if self.capture_seconds is None or self.apply_seconds is None:
+            return None
+        return max(self.capture_seconds, self.apply_seconds)
+
+    @property
+    def has_both_sides(self) -> bool:
+        """Whether source and destination answered, as far as they were asked."""
+        return None not in (self.capture_seconds, self.uncaptured_seconds, self.lag_records)
+
+    @property
+    def lag_text(self) -> str:
+        if self.lag_records is None:
+            return "unknown: the destination, which holds the positions, does not answer"
+        seconds = "unknown" if self.lag_seconds is None else f"{self.lag_seconds:.1f} s"
+        return f"{self.lag_records:,} records, {seconds}"
 
     @property
     def sink(self) -> Counts:
@@ -86,7 +102,7 @@ class Status:
         return sum((task.counts for task in self.tasks), Counts())
 
     def as_json(self) -> dict[str, Any]:
-        apply = self.apply_seconds
+        letters = self.dead_letters
         epochs: dict[str, dict[str, int]] = {}
         for (topic, partition), epoch in sorted(self.epochs.items()):
             epochs.setdefault(topic, {})[str(partition)] = epoch
@@ -101,14 +117,14 @@ class Status:
             },
             "lag": {
                 "records": self.lag_records,
-                "seconds": None if apply is None else round(self.lag_seconds, 3),
-                "capture_seconds": round(self.capture_seconds, 3),
-                "apply_seconds": None if apply is None else round(apply, 3),
+                "seconds": _rounded(self.lag_seconds),
+                "capture_seconds": _rounded(self.capture_seconds),
+                "apply_seconds": _rounded(self.apply_seconds),
             },
             "records_per_second": round(self.records_per_second, 1),
-            "dead_letters": self.dead_letters.count,
-            "dead_letter_causes": [asdict(cause) for cause in self.dead_letters.causes],
-            "dead_letters_complete": self.dead_letters.complete,
+            "dead_letters": letters.count if letters else None,
+            "dead_letter_causes": [asdict(cause) for cause in letters.causes] if letters else [],
+            "dead_letters_complete": letters is not None and letters.complete,
             "splices": asdict(self.splices),
             "requests_waiting": [asdict(waiting) for waiting in self.waiting],
             "sink": asdict(self.sink),
@@ -120,6 +136,10 @@ class Status:
             "trouble": list(self.trouble),
             "errors": list(self.errors),
         }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)
 
 
 def _task(task: TaskState) -> dict[str, Any]:

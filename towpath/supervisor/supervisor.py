@@ -59,20 +59,21 @@ class Supervisor:
     """What verdicts are compared with; None before it was first read."""
     log: log_figures.LogReport | None = None
     watch: Callable[[Supervisor], None] = lambda supervisor: None
-    """Called after each reading of the status, also after one that failed."""
+    """Called after each reading of the status, also after one that failed. It must not wait for anything."""
     since: float = field(default_factory=time.monotonic)
     _pauses: dict[str, Backoff] = field(default_factory=dict)
     look_began: float = float("-inf")
     """When the last reading of the status began."""
     _read_at: float = float("-inf")
+    _hurried: bool = False
     _warned_at: float = float("-inf")
     _unreachable_since: float = 0.0
     _kafka_is_down: bool = False
     _troubles: tuple[str, ...] = ()
 
     def hurry(self) -> None:
-        """Read the status at the next turn: a command has changed something."""
-        self.look_began = self._read_at = float("-inf")
+        """Read the status at the next turn, from any thread: a command has changed something."""
+        self._hurried = True
 
     def turn(self) -> None:
         """Do everything that is due now."""
@@ -81,7 +82,7 @@ class Supervisor:
             self._attempt("transactions", self._end_transactions)
         copying = self.status is not None and not self.status.snapshot_done
         interval = _COPY_INTERVAL if copying else _STATUS_INTERVAL
-        if now - self.look_began >= interval and now - self._read_at >= _STATUS_PAUSE:
+        if self._hurried or (now - self.look_began >= interval and now - self._read_at >= _STATUS_PAUSE):
             self._read_status()
             self._read_at = time.monotonic()
         running = not self.unreachable and self.status is not None and self.status.state == "running"
@@ -90,7 +91,7 @@ class Supervisor:
             self._attempt("set aside", self._repair)
 
     def _read_status(self) -> None:
-        self.look_began = time.monotonic()
+        self._hurried, self.look_began = False, time.monotonic()
         try:
             status = read_status(self.session.pipeline, self.session.connect, self.session.topics)
             self.status = self._without_false_missing(status)
@@ -100,13 +101,13 @@ class Supervisor:
             self.unreachable, self._kafka_is_down = str(error), isinstance(error, KafkaUnreachable)
             words = f"{self.unreachable}; retrying until it answers"
             self.events.report_state(Note(event="away", about="look", words=words, error=fields(error)))
-            self._attempt("page", lambda: self.watch(self))
+            self.watch(self)
             return
         seconds = time.monotonic() - self._unreachable_since
         self.unreachable, self._kafka_is_down = "", False
         recovery = f"Kafka and Connect answer again after {seconds:.0f} s"
         self.events.report_state(Note(event="back", about="look"), recovery)
-        self._attempt("page", lambda: self.watch(self))
+        self.watch(self)
         self._report_status(self.status)
         if not self.status.trouble and time.monotonic() - self._warned_at >= _WARNINGS_INTERVAL:
             self._attempt("warnings", self._check_warnings)
@@ -251,10 +252,11 @@ class Supervisor:
             return Verified()
 
     def _dead_letter_rows(self) -> Iterator[Row]:
-        letters = self.status.dead_letters.count if self.status else 0
+        letters = self.status.dead_letters if self.status else None
+        count = "unknown" if letters is None else f"{letters.count:,}"
         repaired = f", {self.dead_letters.repaired:,} repaired" if self.dead_letters.repaired else ""
         remaining = counted(self.dead_letters.remaining, "document")
-        yield "dead letters", f"{letters:,}; {remaining} to repair{repaired}", ""
+        yield "dead letters", f"{count}; {remaining} to repair{repaired}", ""
         for line in self.dead_letters.rows(time.monotonic()):
             yield "", line, "red"
 
@@ -308,7 +310,6 @@ def _numbers(status: Status) -> Iterator[Row]:
         unfinished = [copy for copy in status.snapshot if not copy.done]
         progress = ", ".join(f"{copy.namespace} {copy.documents:,} of {copy.of:,}" for copy in unfinished)
         yield "copy", f"under way: {progress}", ""
-    lag = "unknown" if status.lag_records is None else f"{status.lag_records:,} records, {status.lag_seconds:.1f} s"
-    yield "lag", f"{lag}; {status.records_per_second:,.0f} records/s into the log", ""
+    yield "lag", f"{status.lag_text}; {status.records_per_second:,.0f} records/s into the log", ""
     for trouble in status.trouble:
         yield "", trouble, "red"

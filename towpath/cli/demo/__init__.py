@@ -153,8 +153,7 @@ def _show_progress(session: Session, seconds: float, show: Callable[[str, str], 
             done_at = time.monotonic()
         progress = ", ".join(f"{c.namespace} {c.documents:,} of {c.of:,}" for c in status.snapshot if c.documents)
         copy = "initial copy done" if status.snapshot_done else f"initial copy: {progress or 'starting'}"
-        lag = f"lag {status.lag_records or 0:,} records, {status.lag_seconds:.1f} s"
-        show(copy, f"{lag}; {status.records_per_second:,.0f} records/s")
+        show(copy, f"lag {status.lag_text}; {status.records_per_second:,.0f} records/s")
         time.sleep(1)
 
 

@@ -124,10 +124,13 @@ async function command(button) {
 
 // Updates
 
+let source = null;
+let lost = false;
+
 function follow() {
   const connection = document.getElementById("connection");
-  const source = new EventSource(name ? `/updates?pipeline=${encodeURIComponent(name)}` : "/updates");
-  let lost = false;
+  source?.close();
+  source = new EventSource(name ? `/updates?pipeline=${encodeURIComponent(name)}` : "/updates");
   source.onopen = () => {
     connection.hidden = true;
     if (lost && name) readHistory();
@@ -142,7 +145,6 @@ function follow() {
   source.addEventListener("section", (event) => { const { id, html } = JSON.parse(event.data); replace(id, html); });
   source.addEventListener("row", (event) => { const { id, html } = JSON.parse(event.data); replace(id, html); });
   source.addEventListener("sample", (event) => addSample(JSON.parse(event.data)));
-  window.addEventListener("pagehide", () => source.close(), { once: true });
 }
 
 // The server has refused: it has too many clients, or it has started again and knows nobody who had signed in.
@@ -165,4 +167,12 @@ if (name) {
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", makeCharts);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) update(); });
 }
-if (name || document.getElementById("overview")) follow();
+if (name || document.getElementById("overview")) {
+  follow();
+  window.addEventListener("pagehide", () => source.close());
+  window.addEventListener("pageshow", (event) => {
+    if (!event.persisted) return;
+    lost = true;  // back from the browser's cache
+    followAgain();
+  });
+}

@@ -12,6 +12,7 @@ import javax.management.DynamicMBean;
 import javax.management.JMException;
 import javax.management.MBeanAttributeInfo;
 import javax.management.MBeanInfo;
+import javax.management.MBeanRegistration;
 import javax.management.MBeanServer;
 import javax.management.ObjectName;
 import org.apache.kafka.common.utils.Sanitizer;
@@ -19,8 +20,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /** What a task counts, as read-only attributes over JMX. */
-public final class MetricsBean implements DynamicMBean, AutoCloseable {
+public final class MetricsBean implements DynamicMBean, MBeanRegistration, AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(MetricsBean.class);
+    private static final MBeanServer SERVER = ManagementFactory.getPlatformMBeanServer();
 
     private final Map<String, Supplier<?>> values = new LinkedHashMap<>();
     private final Map<String, String> meanings = new LinkedHashMap<>();
@@ -45,10 +47,11 @@ public final class MetricsBean implements DynamicMBean, AutoCloseable {
         for (int at = 0; at < more.length; at += 2)
             text.append(",%s=%s".formatted(more[at], Sanitizer.jmxSanitize(more[at + 1])));
         ObjectName free = new ObjectName(text.toString());
-        MBeanServer server = ManagementFactory.getPlatformMBeanServer();
-        if (server.isRegistered(free)) server.unregisterMBean(free);
-        server.registerMBean(this, free);
-        name = free;
+        synchronized (SERVER) {
+            if (SERVER.isRegistered(free)) SERVER.unregisterMBean(free);
+            SERVER.registerMBean(this, free);
+            name = free;
+        }
         return this;
     }
 
@@ -98,11 +101,30 @@ public final class MetricsBean implements DynamicMBean, AutoCloseable {
 
     @Override
     public void close() {
-        if (name == null) return;
-        try {
-            ManagementFactory.getPlatformMBeanServer().unregisterMBean(name);
-        } catch (JMException error) {
-            LOGGER.debug("{} was not registered any more", name, error);
+        synchronized (SERVER) {
+            if (name == null) return;
+            try {
+                SERVER.unregisterMBean(name);
+            } catch (JMException error) {
+                LOGGER.debug("{} was not registered any more", name, error);
+            }
         }
+    }
+
+    @Override
+    public ObjectName preRegister(MBeanServer server, ObjectName given) {
+        return given;
+    }
+
+    @Override
+    public void postRegister(Boolean done) {}
+
+    @Override
+    public void preDeregister() {}
+
+    /** A successor may do this; then {@link #close} must leave the successor's bean in its place. */
+    @Override
+    public void postDeregister() {
+        name = null;
     }
 }

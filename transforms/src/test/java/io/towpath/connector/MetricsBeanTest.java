@@ -20,4 +20,16 @@ class MetricsBeanTest {
         }
         assertFalse(SERVER.isRegistered(quoted));
     }
+
+    @Test
+    void aTaskThatEndsLateLeavesTheBeanOfItsSuccessor() throws Exception {
+        ObjectName name = new ObjectName("io.towpath:type=test,connector=shop,task=0");
+        MetricsBean old = new MetricsBean().add("Rows", "Rows", () -> 1L).register("test", "shop", 0);
+        try (MetricsBean next = new MetricsBean().add("Rows", "Rows", () -> 2L)) {
+            next.register("test", "shop", 0);
+            old.close();
+            assertEquals(2L, SERVER.getAttribute(name, "Rows"));
+        }
+        assertFalse(SERVER.isRegistered(name));
+    }
 }

@@ -1,0 +1,143 @@
+"""Who looks, and who shows it: neither waits for the other, and no fault of the page ends what supervises."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.status.test_screens import status
+from tests.support.awaited import until
+from towpath.monitor import watch as watching
+from towpath.monitor.watch import SupervisorWatch, Watch
+from towpath.supervisor import supervisor as supervising
+from towpath.supervisor.children import Events
+from towpath.supervisor.supervisor import Supervisor
+
+Report = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Pages:
+    """In place of board and reporter: what was published."""
+
+    make: Callable[..., Report]
+    published: list[Report] = field(default_factory=list)
+
+    def publish(self, report: Report) -> None:
+        self.published.append(report)
+
+    def event(self, *_: object) -> None:
+        pass
+
+    def report(self, *look: Any) -> Report:
+        return self.make(*look)
+
+    def failure(self, error: Exception | str) -> Report:
+        return {"state": "unknown", "trouble": str(error)}
+
+
+@pytest.fixture
+def supervisor(monkeypatch: pytest.MonkeyPatch) -> Supervisor:
+    """One that reads a status at once. Its trouble keeps it from looking further."""
+    idle: Any = SimpleNamespace(turn=lambda *_, **__: (), remaining=0, repaired=0, services=())
+    run = SimpleNamespace(run=SimpleNamespace(repair=False), connectors=())
+    session: Any = SimpleNamespace(pipeline=run, connect=None, topics=None, file="shop.toml")
+    monkeypatch.setattr(supervising, "read_status", lambda *_: status(trouble=("no source",)))
+    return Supervisor(session, Events(lambda _: None), idle, idle, idle)
+
+
+@pytest.fixture
+def shown() -> Iterator[Callable[..., SupervisorWatch]]:
+    """A watch that runs in its thread."""
+    started: list[tuple[SupervisorWatch, threading.Thread]] = []
+
+    def start(pages: Pages) -> SupervisorWatch:
+        watch = SupervisorWatch(cast(Any, pages), cast(Any, pages))
+        thread = threading.Thread(target=watch.run, daemon=True)
+        thread.start()
+        started.append((watch, thread))
+        return watch
+
+    yield start
+    for watch, thread in started:
+        watch.stop()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_command_that_ends_during_a_look_has_the_next_come_at_once(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began: list[float] = []
+    supervisor.watch = lambda supervisor: began.append(supervisor.look_began)
+
+    def read(*_: object) -> Any:
+        if not began:
+            supervisor.hurry()
+        return status(trouble=("no source",))
+
+    monkeypatch.setattr(supervising, "read_status", read)
+    for _ in range(3):
+        supervisor.turn()
+    assert len(began) == 2
+    assert all(map(math.isfinite, began))
+
+
+def test_a_page_that_waits_for_a_server_delays_no_look_and_shows_the_newest(
+    supervisor: Supervisor, shown: Callable[[Pages], SupervisorWatch]
+) -> None:
+    answered, waits = threading.Event(), threading.Event()
+
+    def make(_: object, began: float, __: object) -> Report:
+        waits.set()
+        assert answered.wait(10)
+        return {"began": began}
+
+    pages, began = Pages(make), []
+    supervisor.watch = shown(pages)
+    for _ in range(3):
+        supervisor.hurry()
+        supervisor.turn()
+        began.append(supervisor.look_began)
+        assert waits.wait(10)
+    assert pages.published == []
+    answered.set()
+    until("newest look", lambda: pages.published == [{"began": began[0]}, {"began": began[2]}])
+
+
+def test_a_fault_of_the_page_is_shown_and_the_next_look_too(
+    supervisor: Supervisor, shown: Callable[[Pages], SupervisorWatch]
+) -> None:
+    def make(*_: object) -> Report:
+        return {"state": "running"} if pages.published else {}["absent"]
+
+    pages = Pages(make)
+    supervisor.watch = shown(pages)
+    for count in (1, 2):
+        supervisor.hurry()
+        supervisor.turn()
+        until("report", lambda count=count: len(pages.published) == count)
+    assert "a fault of Towpath: KeyError('absent') at test_watch.py:" in pages.published[0]["trouble"]
+    assert pages.published[1] == {"state": "running"}
+
+
+def test_a_fault_of_a_look_that_nobody_supervises_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = Pages(lambda *_: {"state": "running"})
+    monkeypatch.setattr(watching, "add", lambda *_: pages)
+    monkeypatch.setattr(watching, "_INTERVAL", 0.0)
+    session: Any = SimpleNamespace(pipeline=SimpleNamespace(name="shop"), connect=None, topics=None)
+    watch = Watch(cast(Any, pages), session)
+
+    def read(*_: object) -> Any:
+        watch.stopped = bool(pages.published)
+        return status() if pages.published else {}["absent"]
+
+    monkeypatch.setattr(watching, "read_status", read)
+    watch.run()
+    assert [report["state"] for report in pages.published] == ["unknown", "running"]
