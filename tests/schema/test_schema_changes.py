@@ -319,8 +319,26 @@ def test_an_index_build_holds_up_its_collection_only_and_goes_on_over_a_pause(
         assert pipeline.destination("built").find_one({"_id": "behind"}) is None
     pipeline.wait()
     assert "n_1" in pipeline.destination("built").index_information()
+    it_stays_refused_while_it_is_tried_again(pipeline)
     pipeline.assert_same("built", "other", at_least=400)
     pipeline.remove()
+
+
+def it_stays_refused_while_it_is_tried_again(pipeline: Pipeline) -> None:
+    """An index that the destination refuses only once it has come to one of its documents."""
+    built = pipeline.destination("built")
+    built.insert_one({"_id": "in the way", "h": [1]})
+    pipeline.source("built").create_index([("h", "hashed")])
+    refused = until("refused index", lambda: stuck(pipeline, "refused"))
+    with builds_held(pipeline.destination_client, {"n": 150}):
+        towpath("ddl", pipeline.file, "--apply", pipeline.namespace("built"))
+        until("next attempt", lambda: any_in(pipeline, "running"))
+        [shown] = [it for it in pipeline.status(expect=1)["schema_changes"] if it["id"] == refused["id"]]
+        assert (shown["state"], shown["reason"]) == ("refused", refused["reason"])
+        assert "it is being tried again" in shown["words"]
+        built.delete_one({"_id": "in the way"})
+    pipeline.wait()
+    assert "h_hashed" in built.index_information()
 
 
 @pytest.mark.long
