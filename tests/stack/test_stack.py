@@ -255,7 +255,11 @@ def test_down_stops_every_process_even_one_whose_pid_was_never_written_down(runn
     assert _towpath("status", "--dir", place).returncode == 1
 
 
-def test_what_was_down_comes_up_with_the_same_ports_and_data(directory: Path) -> None:
+def test_what_was_down_comes_up_with_the_same_ports_and_data(running: embedded.Stack, directory: Path) -> None:
+    with MongoClient[dict[str, object]](running.source) as client:
+        client.kept.documents.insert_one({"_id": 1})
+    admin = AdminClient({"bootstrap.servers": running.bootstrap})
+    admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(30)
     before = embedded.status(directory)
     embedded.down(directory)
     monitored = shutil.which("prometheus") is not None
@@ -267,8 +271,8 @@ def test_what_was_down_comes_up_with_the_same_ports_and_data(directory: Path) ->
         assert after.prometheus in _towpath("status", "--dir", directory).stdout
     assert (after.source, after.destination, after.bootstrap) == (before.source, before.destination, before.bootstrap)
     with MongoClient[dict[str, object]](after.source) as client:
-        assert client.kept.things.count_documents({}) == 1
-    assert "large" in AdminClient({"bootstrap.servers": after.bootstrap}).list_topics(timeout=30).topics
+        assert client.kept.documents.count_documents({}) == 1
+    assert "kept" in AdminClient({"bootstrap.servers": after.bootstrap}).list_topics(timeout=30).topics
 
 
 def up_by_job(url: str) -> dict[str, str] | None:

@@ -123,7 +123,7 @@ def test_a_fault_of_the_page_is_shown_and_the_next_look_too(
         supervisor.hurry()
         supervisor.turn()
         until("report", lambda count=count: len(pages.published) == count)
-    assert "a fault of Towpath: KeyError('absent') at test_watch.py:" in pages.published[0]["trouble"]
+    assert "a fault of Towpath: KeyError('absent') at test_monitor_watch.py:" in pages.published[0]["trouble"]
     assert pages.published[1] == {"state": "running"}
 
 
