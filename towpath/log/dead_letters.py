@@ -138,10 +138,9 @@ def examples(letters: Sequence[DeadLetter], causes: Sequence[tuple[str, str, str
     So a flood of one cause does not hide the documents of another. `letters` end with the newest.
     """
     newest_of = {_cause(letter): number for number, letter in enumerate(letters)}
-    chosen = [newest_of[cause] for cause in causes[:EXAMPLES]]
-    others = [number for number in range(len(letters)) if number not in chosen]
-    numbers = [*chosen, *others[len(others) - min(len(others), EXAMPLES - len(chosen)) :]]
-    return tuple(letters[number] for number in sorted(numbers, reverse=True))
+    chosen = [newest_of[cause] for cause in causes]
+    others = [number for number in reversed(range(len(letters))) if number not in chosen]
+    return tuple(letters[number] for number in sorted([*chosen, *others][:EXAMPLES], reverse=True))
 
 
 def _newest(topics: Topics, topic: str, start: int, end: int) -> tuple[dict[tuple[str, int, int], DeadLetter], bool]:
