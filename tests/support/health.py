@@ -19,6 +19,8 @@ from tests.support import rest
 from tests.support.awaited import until
 from tests.support.pipeline import TOWPATH
 from towpath import stack as embedded
+from towpath.kafka import hanging_transactions
+from towpath.kafka.topics import Topics
 from towpath.stack import processes, ready
 
 _PATIENCE_S = 60  # for a process that lives to answer
@@ -46,6 +48,7 @@ class Before:
         for place, names in self.stacks.items():
             mend(place, names)
             _unblock(embedded.status(place))
+            _end_transactions(embedded.status(place))
 
     def clear(self) -> None:
         """Remove the connectors that are left in a stack that is still up."""
@@ -98,6 +101,18 @@ def _unblock(stack: embedded.Stack) -> None:
     for uri in () if stack.sasl_bootstrap else (stack.source, stack.destination):
         with MongoClient[dict[str, Any]](uri) as client:
             client.admin.command({"setUserWriteBlockMode": 1, "global": False})
+
+
+def _end_transactions(stack: embedded.Stack) -> None:
+    """End transactions whose end a killed broker has lost (KAFKA-20734): no source connector starts with one."""
+    if stack.sasl_bootstrap:
+        return
+    connectors = rest.get(f"{stack.connect}/connectors", timeout=90).raise_for_status().json()
+    with Topics(stack.bootstrap) as topics:
+        places = [(topic.name, number) for topic in topics.all().values() for number in range(topic.partitions)]
+        for transaction in hanging_transactions.find(topics, connectors, places):
+            hanging_transactions.end(topics, transaction)
+            print(f"ended what Kafka had lost the end of: {transaction.about}")
 
 
 def _without_connectors(url: str) -> bool:
