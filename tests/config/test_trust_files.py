@@ -57,7 +57,7 @@ def written(folder: Path, extra: str = "", client: str = "", mode: str = "exactl
 
 
 def private(file: Path, text: str, mode: int = 0o600) -> Path:
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     file.chmod(mode)
     return file
 

@@ -64,7 +64,7 @@ def commands(page: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_each_command_is_a_known_program_or_a_script_of_ours(page: Path) -> None:
-    programs = {command.split()[0] for command in commands(page.read_text())}
+    programs = {command.split()[0] for command in commands(page.read_text(encoding="utf-8"))}
     scripts = {program for program in programs if program.startswith("scripts/")}
     assert [script for script in scripts if not (ROOT / script).is_file()] == []
     assert programs - scripts - _PROGRAMS == set()
@@ -78,7 +78,7 @@ def test_the_tutorial_and_kubernetes_have_commands_inside_others() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_images_services_and_labels_of_commands_are_there(page: Path) -> None:
-    text = "\n".join(block for _, block in _BLOCK.findall(page.read_text()))
+    text = "\n".join(block for _, block in _BLOCK.findall(page.read_text(encoding="utf-8")))
     dockerfile, compose = ((ROOT / file).read_text() for file in ("Dockerfile", "docker-compose.yml"))
     profiles = " ".join(re.findall(r"profiles: \[(.*)\]", compose))
     for named, there in (

@@ -11,18 +11,19 @@ import click
 from towpath import barrier, state_files
 from towpath import resnapshot as resnapshots
 from towpath.barrier import asking, passing
+from towpath.bookkeeping import verdict
 from towpath.cli import verify
 from towpath.cli.options import flag, json_option, opened, pipeline_argument, say
 from towpath.deploy import operator
 from towpath.events import as_line
 from towpath.finding import require
 from towpath.log import reread_requests
+from towpath.mongo.client import connected
 from towpath.repair import targets
 from towpath.repair.rereads import NotRepaired, repair
 from towpath.repair.targets import DocumentRef
 from towpath.resnapshot import Captured
 from towpath.session import Session
-from towpath.verification import full_verdict
 from towpath.verification.run import VerifyRequest, differences
 from towpath.verification.scope import pairs
 from towpath.verification.verdict_file import VerificationResult, figures
@@ -62,7 +63,8 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
         if name is None and not yes:
             click.confirm("Re-read these documents?", abort=True)
         if any(connector.lost for connector in connectors):
-            full_verdict.forget(session)
+            with connected(session.pipeline.destination_uri, "destination") as client:
+                verdict.begin_history(client, session.pipeline, "a resnapshot began, because changes were lost")
         name = resnapshots.start(session, name, only)
         _complete(session, name, only, timeout)
         compared, request = pairs(session.pipeline, only), VerifyRequest(False, only=only)

@@ -180,8 +180,9 @@ def verified(readiness: Readiness) -> Result:
     verdict = readiness.verdict
     if (full := verdict.full) is None:
         return False, verdict.doubt or "never: no verdict on everything is known", f"towpath verify {file}"
-    good = full["verdict"] == "same" and bool(full["clean"]) and age(full) <= limit and not verdict.left
+    good = full["verdict"] == "same" and bool(full["clean"]) and 0 <= age(full) <= limit and not verdict.left
     since = f"; {counted(verdict.left, 'difference')} found since" if verdict.left else ""
+    since += f"; not compared, because created since: {verdict.created_names}" if verdict.created else ""
     advice = f"towpath {'repair' if verdict.left else 'verify'} {file}"
     return good, f"{summary(full)}{since} (limit {duration(limit)})", advice
 

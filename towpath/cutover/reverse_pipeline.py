@@ -23,7 +23,6 @@ is derived from the pipeline's file: sides swapped, renames inverted.
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -32,6 +31,7 @@ from typing import Any
 
 from connectors.control import Wait, forget_offsets, statuses, wait_running, wait_stopped
 from connectors.rest import Connect
+from towpath.atomic_file import replacing
 from towpath.bookkeeping import positions
 from towpath.config import loading as pipeline_file
 from towpath.deploy.deployment import Change, Deployment
@@ -220,7 +220,7 @@ def write_reverse_file(path: Path) -> Path:
     file, text = reverse_file_path(path), checked_reverse_file(path)
     try:
         if not file.exists():
-            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
+            with replacing(file) as stream:
                 stream.write(text)
     except OSError as error:
         raise TowpathError(f"cannot write {file}: {error.strerror}") from error

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from connectors.control import move_offsets, stop_sink
 from connectors.rest import Connect
+from towpath.bookkeeping import verdict
 from towpath.bookkeeping.positions import LOG_GAP, Applied, note_breaks, noted_breaks, positions, skip_to
 from towpath.errors import Refused, TowpathError
 from towpath.kafka.consume import Window
@@ -190,7 +191,9 @@ def refuse(pipeline: Pipeline, topics: Topics) -> None:
 def accept(pipeline: Pipeline, topics: Topics, connect: Connect) -> tuple[Break, ...]:
     """Stop the sink, move its positions to where the log continues, and return the accepted breaks.
 
-    The sink stays STOPPED. Raises `Refused` when there is no break: nobody can accept one in advance.
+    Verdicts of before no longer count. The sink stays STOPPED.
+
+    Raises `Refused` when there is no break: nobody can accept one in advance.
     """
     if not suspected(pipeline, topics):
         raise Refused(
@@ -199,11 +202,14 @@ def accept(pipeline: Pipeline, topics: Topics, connect: Connect) -> tuple[Break,
         )
     stop_sink(pipeline, connect)
     breaks = confirmed(pipeline, topics)  # positions no longer move
+    if not breaks:
+        return ()
     offsets, now = {gap.place: gap.resume_at for gap in breaks}, datetime.now(UTC)
-    if pipeline.exactly_once:
-        with connected(pipeline.destination_uri, "destination") as client:
+    with connected(pipeline.destination_uri, "destination") as client:
+        verdict.begin_history(client, pipeline, "a gap in the log was accepted")
+        if pipeline.exactly_once:
             note_breaks(client, pipeline, {gap.place: gap.code for gap in breaks if gap.code != "TWP-LOG-GAP"}, now)
             skip_to(client, pipeline, offsets, now)
-    elif offsets:
+    if not pipeline.exactly_once:
         move_offsets(connect, pipeline.sink_connector, offsets)
     return breaks
