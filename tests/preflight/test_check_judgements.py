@@ -289,6 +289,14 @@ def test_workers_without_exactly_once_support(way: CopyMethod, level: str) -> No
     assert "no exactly-once support" in words
 
 
+def test_what_the_connector_rejects_of_its_clients_is_told_from_the_workers_policy() -> None:
+    ours = "TWP-CONFIG: producer.override.acks is '1'; set it to all: a broker that fails would lose records"
+    key = "producer.override.acks"
+    assert told(connect.validated("move-source", {key: [ours]}, PIPELINE)) == [("error", f"{key}: {ours}")]
+    policy = told(connect.validated("move-source", {key: ["The 'None' policy does not allow it."]}, PIPELINE))
+    assert "the workers do not allow a connector to set producer.override.acks" in policy[0][1]
+
+
 def test_an_unresolved_reference_is_told_from_a_cluster_out_of_reach() -> None:
     unresolved = told(
         connect.validated("move-sink", {"connection.uri": ["… strings must start with either …"]}, PIPELINE)
