@@ -37,7 +37,7 @@ SOURCE = [
     ("mongodb.authentication.class", None, "set it to io.towpath.debezium.RawDocuments"),
     ("cursor.pipeline", None, "let it begin with"),
     ("collection.include.list", "(shop", "Unclosed group"),
-    ("producer.override.partitioner.class", None, "set it to io.towpath.source.KeyPartitioner"),
+    ("producer.override.partitioner.class", None, "set it to io.towpath.connector.KeyPartitioner"),
     ("producer.override.partitioner.ignore.keys", "true", "set it to false"),
     ("transforms", "drop", "remove it: a transform can"),
     ("signal.data.collection", "shop.signals", "remove it: signals"),

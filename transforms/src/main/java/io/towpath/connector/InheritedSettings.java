@@ -80,15 +80,11 @@ public final class InheritedSettings {
                         "predicates.*");
     }
 
-    /**
-     * What a connector tells the clients that Connect creates for it.
-     *
-     * @param partitioner the accepted partitioners
-     */
-    public InheritedSettings clients(List<String> partitioner) {
+    /** What a connector tells the clients that Connect creates for it. */
+    public InheritedSettings clients() {
         for (String client : List.of("producer.override.", "consumer.override.", "admin.override."))
             ofAnyClient(client);
-        return producer("producer.override.", partitioner).consumer("consumer.override.");
+        return producer("producer.override.").consumer("consumer.override.");
     }
 
     private void ofAnyClient(String client) {
@@ -118,7 +114,7 @@ public final class InheritedSettings {
         rejects("Connect resolves references itself", prefixed(client, "config.providers"));
     }
 
-    private InheritedSettings producer(String client, List<String> partitioner) {
+    private InheritedSettings producer(String client) {
         return passesOn(prefixed(
                         client,
                         "batch.size",
@@ -136,7 +132,7 @@ public final class InheritedSettings {
                         "records would be repeated or change their order")
                 .requires(
                         client + "partitioner.class",
-                        partitioner,
+                        List.of(KeyPartitioner.class.getName()),
                         "changes of one document would be in several partitions, which have no common order")
                 .requires(
                         client + "partitioner.ignore.keys",

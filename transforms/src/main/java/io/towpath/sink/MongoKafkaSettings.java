@@ -12,7 +12,7 @@ public final class MongoKafkaSettings {
 
     public static final InheritedSettings RULES = new InheritedSettings()
             .connect()
-            .clients(List.of("io.towpath.source.KeyPartitioner")) // of the producer of dead letters
+            .clients()
             .passesOn(
                     "topics",
                     "topics.regex",

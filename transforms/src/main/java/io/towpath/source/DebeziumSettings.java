@@ -20,7 +20,7 @@ public final class DebeziumSettings {
 
     public static final InheritedSettings RULES = new InheritedSettings()
             .connect()
-            .clients(List.of(KeyPartitioner.class.getName()))
+            .clients()
             .passesOn("topic.creation.*")
             .requires("exactly.once.support", List.of("required"), WHOLE_TRANSACTION)
             .requires("transaction.boundary", List.of("poll"), WHOLE_TRANSACTION)

@@ -2,6 +2,7 @@ package io.towpath.source;
 
 import io.debezium.connector.mongodb.MongoDbConnector;
 import io.debezium.util.Strings;
+import io.towpath.connector.KeyPartitioner;
 import io.towpath.connector.Requirements;
 import io.towpath.debezium.CursorPipeline;
 import io.towpath.debezium.RawDocuments;

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.connector;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 

@@ -1,4 +1,4 @@
-package io.towpath.source;
+package io.towpath.connector;
 
 import java.util.Map;
 import org.apache.kafka.clients.producer.Partitioner;
