@@ -7,6 +7,7 @@ import io.towpath.net.ReadFault;
 import io.towpath.net.ServerError;
 import io.towpath.record.ClusterTime;
 import java.time.Duration;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -101,21 +102,31 @@ public final class DebeziumStream implements AutoCloseable {
         return System.nanoTime() - beginNs >= 0;
     }
 
-    /** With Debezium's configuration, but without its snapshot, and with the start of its stream. */
     private void begin() {
+        Map<String, String> settings = settings(configuration, start, oversized.keySet());
+        queue = QueuedBytes.insteadOf(settings);
+        task = new DebeziumTask(queue);
+        task.initialize(context);
+        task.start(settings);
+    }
+
+    /**
+     * Debezium's configuration, but without its snapshot, and with the start of its stream.
+     *
+     * @param oversized resume tokens of events of which only the key is requested
+     */
+    static Map<String, String> settings(
+            Map<String, String> configuration, ClusterTime start, Collection<String> oversized) {
         Map<String, String> settings = new HashMap<>(configuration);
         settings.keySet().removeIf(key -> key.startsWith("towpath.") && !key.startsWith(PemFiles.PREFIX));
         settings.put("snapshot.mode", "no_data");
         settings.put("capture.start.op.time", Long.toString(start.bits()));
         settings.put(LONGEST_PAUSE, Long.toString(PAUSE_MS)); // of a start that fails; this class begins a stream again
         if (!oversized.isEmpty()) {
-            settings.put(CursorPipeline.SETTING, CursorPipeline.json(oversized.keySet()));
+            settings.put(CursorPipeline.SETTING, CursorPipeline.json(oversized));
             settings.put("cursor.pipeline.order", "user_first"); // Debezium's filter puts whole events together
         }
-        queue = QueuedBytes.insteadOf(settings);
-        task = new DebeziumTask(queue);
-        task.initialize(context);
-        task.start(settings);
+        return settings;
     }
 
     /** Prepares the next poll to restart the stream. Rethrows errors that it cannot recover from, and transient ones. */
