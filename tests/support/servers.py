@@ -93,7 +93,7 @@ def connect_without_plugins(directory: Path, bootstrap: str) -> Iterator[str]:
 def standalone_connect(
     directory: Path, bootstrap: str, plugins: Path, *options: str, heap_mb: int = 256, settings: str = ""
 ) -> Iterator[str]:
-    """A standalone Connect worker with these plugins, options of its JVM and further settings; yields its URL once it answers."""
+    """A standalone Connect worker with these plugins, options of its JVM and further settings; yields its URL."""
     found, url = parts.parts(print), f"http://127.0.0.1:{free_port()}"
     properties = directory / "worker.properties"
     properties.write_text(

@@ -119,8 +119,8 @@ def _replication(subject: str, settings: Settings, brokers: int, configured: int
         where = "[kafka] replication_factor" if configured > 0 else "the broker's default.replication.factor"
         yield warning(
             subject,
-            f"topics have one replica ({where}) on {counted(brokers, 'broker')}: a broker that is lost takes its part of"
-            " the log with it, and one that is killed can lose the end of a transaction (KAFKA-20734)",
+            f"topics have one replica ({where}) on {counted(brokers, 'broker')}: a broker that is lost takes its part"
+            " of the log with it, and one that is killed can lose the end of a transaction (KAFKA-20734)",
             "set [kafka] replication_factor = 3 before the first deploy"
             if brokers > 1
             else "enough for a trial; for data that counts, use three brokers or more, and set [kafka]"
