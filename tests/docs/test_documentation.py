@@ -30,6 +30,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"(?:^\s*\$ |`)towpath ((?:[^`\n#|\\]|\\\n)+)", re.M)
 #: Words with an underscore that no file and no output of ours has.
 OTHER_NAMES = {
+    *("internal_first", "no_data"),  # Debezium
     "read_committed",  # Kafka
     *("as_json", "offsets_for_times", "record_ids", "skip_to_end"),  # of the code
     *("check_ids", "ignore_field_order", "lost_for", "range_bytes"),  # of the verifier as a library

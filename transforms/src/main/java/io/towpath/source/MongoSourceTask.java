@@ -2,7 +2,6 @@ package io.towpath.source;
 
 import io.debezium.connector.mongodb.Module;
 import io.towpath.connector.Closing;
-import io.towpath.connector.Requirements;
 import io.towpath.debezium.DebeziumStream;
 import io.towpath.debezium.EventTime;
 import io.towpath.debezium.ResumePoint;
@@ -74,7 +73,7 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
     @Override
     public void start(Map<String, String> properties) {
         configuration = Map.copyOf(properties);
-        ExactlyOnce.boundary(new Requirements(configuration)).require();
+        MongoSource.requirements(configuration).require(); // an earlier version may have validated the connector
         ExactlyOnce.requireOfWorker(configuration);
         settings = SourceSettings.of(configuration);
         partitions = new Partitions(configuration.get("topic.prefix"));
