@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -175,7 +174,6 @@ def _follow(
     state = replace(start.state, whole=start.state.whole and not result.verdict.trouble)
     known = start.known_differences(session.pipeline.name)
     with nullcontext() if request.alone else asking(session) as passed:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # stopping a service counts as an interrupt
         say("comparing documents that change, until interrupted; `towpath status` shows the progress")
         verdict = follow(session, state, known, passed, print_json if as_json else _print, request.only, options)
     print_json(Followed(**verdict.as_json())) if as_json else click.echo(verdict.description)
