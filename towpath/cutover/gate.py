@@ -205,6 +205,7 @@ def _write_block(readiness: Readiness) -> Result:
 def _reverse_pipeline(readiness: Readiness) -> Result:
     reverse = readiness.reverse
     assert reverse is not None
+    reverse_pipeline.refuse_existing(reverse)
     findings = everything(reverse, reverse.file, create_stopped=reverse.pipeline.source_connectors)
     errors = [finding for finding in findings if finding.level == "error"]
     words = "; ".join(f"{error.subject}: {error.finding}" for error in errors[:_SHOWN])
