@@ -2,7 +2,7 @@
 
 `offsets` holds `{_id: {pipeline, topic, partition}, offset, epoch}`, written in the transaction of its batch, so that
 it is never ahead of the documents nor behind them. Further fields: `topicId` of the topic that the offset belongs to;
-`lastAt`, when the broker received the last applied record; `clear`, up to which offset the log has no record after
+`lastAt`, when the broker received the last applied record, or the schema change at `offset`; `clear`, up to which offset the log has no record after
 `offset`; `barrier`, the schema change that the partition waits for. With a compacted log also `at`, up to when all
 deletes are applied, and `began`, when the sink's current pass over the log began.
 
@@ -63,7 +63,14 @@ class Applied:
     topic_id: str | None = None
     """The topic that the offset belongs to; None if it is not stored yet."""
     last_at: datetime | None = None
-    """When the broker received the last applied record."""
+    """When the broker received the record at `last_read`; None when unknown."""
+    stands: bool = False
+    """Whether the partition waits at the schema change at `offset`."""
+
+    @property
+    def last_read(self) -> int:
+        """The offset of the last applied record, or of the schema change that the partition waits at; -1 before any."""
+        return self.offset if self.stands else self.offset - 1
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Self:
@@ -74,6 +81,7 @@ class Applied:
             clear=int(document.get("clear", 0)),
             topic_id=document.get("topicId"),
             last_at=document.get("lastAt"),
+            stands=document.get("barrier") is not None,
         )
 
 
@@ -197,7 +205,7 @@ def skip_to(client: Client, pipeline: Pipeline, offsets: Mapping[Place, int], at
             {
                 "$inc": {"epoch": Int64(1)},
                 "$set": {"offset": Int64(offset), "at": at, "began": at},
-                "$unset": {"clear": "", "topicId": "", "barrier": ""},
+                "$unset": {"clear": "", "topicId": "", "lastAt": "", "barrier": ""},
             },
             upsert=True,
         )
