@@ -2,11 +2,12 @@
 
 `offsets` holds `{_id: {pipeline, topic, partition}, offset, epoch}`, written in the transaction of its batch, so that
 it is never ahead of the documents nor behind them. Further fields: `topicId` of the topic that the offset belongs to;
-`lastAt`, when the broker received the last applied record, or the schema change at `offset`; `clear`, up to which offset the log has no record after
-`offset`; `barrier`, the schema change that the partition waits for. With a compacted log also `at`, up to when all
-deletes are applied, and `began`, when the sink's current pass over the log began.
+`lastAt`, when the broker received the last applied record, or the schema change at `offset`; `clear`, up to which
+offset the log has no record after `offset`; `barrier`, the schema change that the partition waits for. With a
+compacted log also `at`, up to when all deletes are applied, and `began`, when the sink's current pass over the log
+began.
 
-`tasks` holds `{_id: {pipeline, task}, records, writes, …, lastRetry}`, which each task updates from time to time.
+`tasks` holds `{_id: {pipeline, task}, records, writes, …, lastRetry}`: sums that each task writes from time to time.
 """
 
 from __future__ import annotations
