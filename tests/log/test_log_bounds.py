@@ -15,7 +15,7 @@ from towpath.bookkeeping.positions import Applied
 from towpath.errors import Refused
 from towpath.kafka.topics import topic_id
 from towpath.log import bounds
-from towpath.log.bounds import Break, describe, judge
+from towpath.log.bounds import Break, describe, is_overgrown, judge
 
 PLACE = ("shop.shop.orders", 3)
 #: Stands for a service that no test here calls.
@@ -61,6 +61,37 @@ def test_another_topic_is_another_log_wherever_it_is(log: tuple[int, int]) -> No
 
 def test_a_topic_that_is_gone_is_not_judged() -> None:
     assert judge({PLACE: Applied(10, 1, 0, "id")}, {}, {}, transactional=True) == ()
+
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+AT_MS = 1_767_323_045_678
+
+
+@pytest.mark.parametrize(
+    ("last_at", "found_ms", "may_be_cleaned", "expected"),
+    [
+        (AT, AT_MS, False, False),
+        (AT, AT_MS + 1, False, True),
+        (AT, AT_MS - 1, True, True),
+        (AT, None, False, True),
+        (AT, None, True, False),
+        (None, AT_MS, False, False),
+    ],
+)
+def test_a_log_that_was_cut_and_has_grown_holds_another_record_before_the_position(
+    last_at: datetime | None, found_ms: int | None, may_be_cleaned: bool, expected: bool
+) -> None:
+    assert is_overgrown(Applied(10, 1, last_at=last_at), found_ms, may_be_cleaned=may_be_cleaned) is expected
+
+
+def test_a_partition_that_waits_at_a_schema_change_has_read_it() -> None:
+    document = {"offset": 10, "epoch": 1, "lastAt": AT}
+    assert [Applied.of(document | more).last_read for more in ({}, {"barrier": "change"})] == [9, 10]
+
+
+def test_a_log_that_has_grown_is_not_called_shorter() -> None:
+    words = Break("TWP-LOG-END", *PLACE, position=10, first=0, end=30, last_at=AT).description
+    assert "has grown since" in words and "shorter" not in words
 
 
 def test_where_a_sink_goes_on_and_what_is_told() -> None:

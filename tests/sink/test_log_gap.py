@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -173,12 +174,21 @@ def note(pipeline: Pipeline, change: dict[str, Any]) -> None:
     assert offsets.update_one({"_id": noted(pipeline)["_id"]}, change).modified_count == 1
 
 
-def test_a_log_that_ends_before_the_position_stops_the_sink(make_pipeline: MakePipeline) -> None:
-    """As an unclean election leaves it: the position, not the log, is moved here."""
+CHANGES: dict[str, dict[str, Any]] = {
+    "ends before": {"$inc": {"offset": 1000}},
+    "has grown since": {"$set": {"lastAt": datetime(2026, 1, 1, tzinfo=UTC)}},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_log_that_was_cut_before_the_position_stops_the_sink(
+    make_pipeline: MakePipeline, change: dict[str, Any]
+) -> None:
+    """As an unclean election leaves it: the position, not the log, is changed here."""
     pipeline = make_pipeline(ONE)
     deployed(pipeline)
     stop(pipeline)
-    note(pipeline, {"$inc": {"offset": 1000}})
+    note(pipeline, change)
     insert(pipeline, 100, 50)
     assert "TWP-LOG-END" in towpath("wait", pipeline.file, expect=2).stderr
     assert [one["code"] for one in broken(pipeline)] == ["TWP-LOG-END"]
