@@ -226,7 +226,7 @@ class StreamingServerTest {
         Progress progress = new Progress("p", new Partitions("p"), ledger, metrics);
         SnapshotReads reads = Sources.reads(source);
         RereadSettings none = new RereadSettings("", new Properties());
-        Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals);
+        Rereads rereads = new Rereads(progress, reads, none, context, namespace::equals, Optional.empty());
         Optional<ClusterTime> last = EventTime.of(context.offset(DebeziumStream.partition(configuration)));
         return new Streaming(debezium, last, progress, reads, rereads, Optional.empty(), true);
     }
