@@ -207,7 +207,12 @@ def test_the_order_of_a_collation_deletes_nothing_and_odd_requests_stop_nothing(
     pipeline.source("folded").insert_many([{"_id": id, "v": 1} for id in ids])
     pipeline.wait()
     with opened(pipeline.file) as session:
-        odd = [{"namespace": "orders", "ids": [1]}, {"namespace": name, "ids": [{"$id": 5}, "a"]}, {"ids": 5}, {}]
+        odd: list[dict[str, Any]] = [
+            {"namespace": "orders", "ids": [1]},
+            {"namespace": name, "ids": [{"$id": 5}, "a"]},
+            {"ids": 5},
+            {},
+        ]
         producer = session.topics.producer()
         for request in odd:
             producer.produce(session.pipeline.request_topic, bson.encode(request))

@@ -286,8 +286,8 @@ def _looked_up(until: ClusterTime, inventory: ReplayInventory) -> Iterator[Findi
     names = [name for name in namespaces(inventory.pipeline, inventory.log) if whole and whole.matches(name)]
     if names:
         yield _error(
-            f"--until {format_time(until)}: the log has no point in time of {', '.join(names[:_SHOWN])}, which [capture]"
-            " whole_documents names: each update is there as the document was when it was looked up, which may be later",
+            f"--until {format_time(until)}: the log has no point in time of {', '.join(names[:_SHOWN])}, which"
+            " [capture] whole_documents names: each update is there as the document that was looked up, maybe later",
             "replay the other collections with --only, or everything without --until",
         )
 
