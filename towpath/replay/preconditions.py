@@ -276,7 +276,20 @@ def point_in_time(inventory: ReplayInventory) -> Iterator[Finding]:
             "give an earlier point in time, or wait",
         )
     else:
+        yield from _looked_up(until, inventory)
         yield from _within_refills(until, inventory)
+
+
+def _looked_up(until: ClusterTime, inventory: ReplayInventory) -> Iterator[Finding]:
+    """The record of an update is what a look-up found, which may be later than --until."""
+    whole = inventory.pipeline.captured_whole
+    names = [name for name in namespaces(inventory.pipeline, inventory.log) if whole and whole.matches(name)]
+    if names:
+        yield _error(
+            f"--until {format_time(until)}: the log has no point in time of {', '.join(names[:_SHOWN])}, which"
+            " [capture] whole_documents names: each update is there as the document that was looked up, maybe later",
+            "replay the other collections with --only, or everything without --until",
+        )
 
 
 def _within_refills(until: ClusterTime, inventory: ReplayInventory) -> Iterator[Finding]:

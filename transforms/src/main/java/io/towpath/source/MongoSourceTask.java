@@ -268,7 +268,8 @@ public sealed class MongoSourceTask extends SourceTask permits SharedSourceTask 
                 reads,
                 settings.rereads(),
                 context.offsetStorageReader(),
-                SourceCluster.selection(configuration));
+                SourceCluster.selection(configuration),
+                schema);
         return new Streaming(debezium, last, progress, reads, rereads, schema, settings.wholeDocuments());
     }
 

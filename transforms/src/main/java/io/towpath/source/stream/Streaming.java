@@ -72,7 +72,7 @@ public final class Streaming implements Phase {
         this.ledger = progress.ledger();
         this.rereads = rereads;
         this.schema = schema;
-        this.oversizedRead = new OversizedRead(progress, reads);
+        this.oversizedRead = new OversizedRead(progress, reads, schema);
         this.watch = new OplogWatch(progress, reads);
         this.metrics = progress.metrics();
         this.namespaceAt = progress.name().length() + 1;
@@ -187,7 +187,8 @@ public final class Streaming implements Phase {
     }
 
     /** What one of Debezium's records becomes; empty when its document cannot be read yet. */
-    private Optional<List<SourceRecord>> convert(SourceRecord record, Optional<ClusterTime> time) {
+    private Optional<List<SourceRecord>> convert(SourceRecord record, Optional<ClusterTime> time)
+            throws InterruptedException {
         if (heartbeats.isIdle(record)) return Optional.of(List.of());
         Optional<DebeziumEvent> event = toRecord.event(record);
         if (event.isPresent() && event.get().isOversized()) {
