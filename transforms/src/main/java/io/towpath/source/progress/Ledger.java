@@ -92,6 +92,18 @@ public final class Ledger {
         rows.add(namespaces);
     }
 
+    /**
+     * The offsets were lost, and the log has records of an earlier capture.
+     *
+     * @param now when that was found
+     * @param resnapshot the one that the configuration names
+     */
+    public void lose(String newSelection, ClusterTime now, String resnapshot) {
+        begin(newSelection, now, List.of());
+        streaming = true;
+        history.lose(resnapshot);
+    }
+
     /** Another selection: forgets collections that are no longer in it, and copies new ones. */
     public List<SourceRecord> reselect(String newSelection, Collection<String> added, Collection<String> dropped) {
         List<SourceRecord> records = forget(dropped);
@@ -118,12 +130,17 @@ public final class Ledger {
         return records;
     }
 
-    /** Copies these once more while the stream goes on. */
-    public List<SourceRecord> copyAgain(String name, Collection<String> namespaces) {
+    /**
+     * Copies these once more while the stream goes on.
+     *
+     * @param missing whether the log lacks changes of some of them
+     */
+    public List<SourceRecord> copyAgain(String name, Collection<String> namespaces, ClusterTime now, boolean missing) {
         List<SourceRecord> records = new ArrayList<>();
         namespaces.stream().filter(rows.copies()::containsKey).forEach(namespace -> records.addAll(abandon(namespace)));
         rows.add(namespaces);
-        history.begin(name);
+        if (missing) history.begin(name, now);
+        else history.begin(name);
         records.add(rootRecord());
         return records;
     }

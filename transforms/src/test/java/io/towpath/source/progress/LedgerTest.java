@@ -379,7 +379,7 @@ class LedgerTest {
     void collectionsThatAreCopiedOnceMoreLeaveNoGap() throws Exception {
         Ledger ledger = begun();
         ledger.beginStream();
-        store(ledger.copyAgain("again", List.of(ORDERS, "shop.later")));
+        store(ledger.copyAgain("again", List.of(ORDERS, "shop.later"), START, false));
         Ledger again = restored();
         assertTrue(again.isStreaming());
         assertEquals("", again.history().gap());
