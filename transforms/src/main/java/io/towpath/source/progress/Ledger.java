@@ -47,7 +47,10 @@ public final class Ledger {
     public boolean followFirst(OffsetStorageReader reader) {
         rows.readPlans(partitions, reader);
         // afterwards: the stream forgets ranges, and a range that is forgotten looks as if nobody had begun it
-        return reader.offset(partitions.root()).get("phase").equals(COPY);
+        Map<String, Object> root = reader.offset(partitions.root());
+        // a plan may follow one in natural order that this task has never seen: then all ranges are the first task's
+        rows.readAbandoned(root);
+        return root.get("phase").equals(COPY);
     }
 
     /** Takes over how far the other tasks have come: what they have committed. */
