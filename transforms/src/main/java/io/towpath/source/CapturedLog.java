@@ -98,21 +98,17 @@ final class CapturedLog {
             Set<TopicPartition> unread,
             Map<TopicPartition, Long> stable,
             Set<String> found) {
-        boolean isAssigned = false;
+        consumer.assign(unread);
+        consumer.seekToBeginning(unread);
         for (long end = System.nanoTime() + PATIENCE.toNanos(); ; ) {
-            boolean isChanged = unread.removeIf(partition -> found.contains(partition.topic()));
-            if (isAssigned) {
-                isChanged |= unread.removeIf(partition -> consumer.position(partition) >= stable.get(partition));
-            } else {
-                consumer.assign(unread);
-                consumer.seekToBeginning(unread);
-                isAssigned = true;
-            }
+            List<TopicPartition> done = unread.stream()
+                    .filter(partition ->
+                            found.contains(partition.topic()) || consumer.position(partition) >= stable.get(partition))
+                    .toList();
+            unread.removeAll(done);
             if (unread.isEmpty()) return;
-            if (isChanged) {
-                consumer.assign(unread); // which keeps the positions
-                end = System.nanoTime() + PATIENCE.toNanos();
-            }
+            consumer.pause(done);
+            if (!done.isEmpty()) end = System.nanoTime() + PATIENCE.toNanos();
             if (System.nanoTime() > end)
                 throw new ConnectException("Kafka does not return the first records of " + unread);
             consumer.poll(POLL).forEach(record -> found.add(record.topic()));
