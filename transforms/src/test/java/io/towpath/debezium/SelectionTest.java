@@ -10,7 +10,13 @@ import org.junit.jupiter.api.Test;
 class SelectionTest {
     @Test
     void theDatabasesOfTheServerAndOfTowpathAreNeverCaptured() {
-        Predicate<String> all = SourceCluster.selection(Map.of("collection.include.list", ".*", "topic.prefix", "p"));
+        Predicate<String> all = SourceCluster.selection(Map.of(
+                "mongodb.connection.string",
+                "mongodb://none.example/",
+                "collection.include.list",
+                ".*",
+                "topic.prefix",
+                "p"));
         for (String database : new String[] {"admin", "config", "local", "towpath"})
             assertFalse(all.test(database + ".offsets"), database);
         assertTrue(all.test("towpaths.offsets"));
