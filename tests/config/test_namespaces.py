@@ -5,7 +5,7 @@ import re
 import pytest
 
 from towpath.errors import Refused
-from towpath.namespaces import Selection, is_pattern, refuse_bad_names
+from towpath.namespaces import RESERVED, Selection, is_pattern, refuse_bad_names
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,9 @@ from towpath.namespaces import Selection, is_pattern, refuse_bad_names
         (("*.audit_*",), (), "hr.x.audit_2026", False),
         (("shop.*",), ("shop.tmp_*",), "shop.tmp_1", False),
         (("shop.*",), ("shop.tmp",), "shop.tmp_1", True),
-        (("*.*",), (), "admin.users", False),
+        *((("*.*",), (), f"{database}.users", False) for database in RESERVED),
+        (("towpath.*",), (), "towpath.offsets", False),
+        (("*.*",), (), "towpaths.offsets", True),
         (("*.*",), (), "shop.system.views", False),
         (("*.*",), (), "shop.systemic", True),
     ],

@@ -62,7 +62,7 @@ def resnapshot(file: Path, only: tuple[str, ...], yes: bool, dry_run: bool, time
             return
         if name is None and not yes:
             click.confirm("Re-read these documents?", abort=True)
-        if any(connector.lost for connector in connectors):
+        if any(connector.lost or connector.reselects for connector in connectors):
             with connected(session.pipeline.destination_uri, "destination") as client:
                 verdict.begin_history(client, session.pipeline, "a resnapshot began, because changes were lost")
         name = resnapshots.start(session, name, only)
@@ -80,7 +80,12 @@ def _plan(session: Session, connectors: Sequence[Captured], name: str | None, on
     for connector in connectors:
         time = datetime.fromtimestamp(connector.since.seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
         since = f"the changes since {connector.since} ({time} UTC)"
-        if connector.lost:
+        if connector.state.lost:
+            yield (
+                f"{connector.connector}: its offsets are lost: all documents of {chosen} are re-read, and the stream"
+                " restarts after them"
+            )
+        elif connector.lost:
             yield (
                 f"{connector.connector}: the source no longer holds {since}: all"
                 f" documents of {chosen} are re-read, and the stream restarts after them"

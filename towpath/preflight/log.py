@@ -236,7 +236,14 @@ def check_capture(oplog: Oplog | None, captured: Captured) -> Iterator[Finding]:
     """The oplog still holds the changes that a deployed source connector has not captured."""
     subject = f"{_SUBJECT}, {captured.connector}"
     behind = oplog.last - captured.since.seconds if oplog else 0
-    if captured.lost:
+    if captured.state.lost:
+        yield error(
+            f"log, {captured.connector}",
+            "holds records of an earlier capture, and the offsets that continue it are lost: documents that were"
+            " deleted at the source since would stay at the destination",
+            "run `towpath resnapshot PIPELINE`, which re-reads all documents and does not empty the destination",
+        )
+    elif captured.lost:
         yield error(
             subject,
             f"no longer holds the changes since {captured.since}, the end of what is captured: the changes after that"
