@@ -28,7 +28,7 @@ DDL_REPLAY = "towpath.ddl.replay"
 #: Topic → an offset in each of its partitions, from which on the sink stops there at the next schema change.
 DDL_ENDS = "towpath.ddl.ends"
 
-#: Of a source, and of a sink whose log lacks what the source held when capture began: updates may find no document there.
+#: Of a source. Of a sink whose log is known to lack documents: "none", and updates may find no document.
 COPY = "towpath.copy"
 
 _HERE = Path(__file__).parent
