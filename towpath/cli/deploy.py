@@ -12,7 +12,7 @@ from towpath.cli.prepare import report_rest
 from towpath.deploy import deployment, operator
 from towpath.deploy.deployment import Deployment
 from towpath.deploy.inventory import Inventory
-from towpath.errors import MongoUnreachable, TowpathError
+from towpath.errors import MongoError, TowpathError
 from towpath.pipeline import Pipeline
 from towpath.preflight.everything import require_ready
 from towpath.replay import steps
@@ -84,15 +84,15 @@ def deploy(file: Path, dry_run: bool, allow_missing: bool, prepares: bool, timeo
 
 
 def _schema_plan(pipeline: Pipeline) -> Plan:
-    """The collections and views to create at the destination; none if either cluster cannot be read."""
+    """The collections and views to create at the destination. Raises `MongoError` if either cluster cannot be read."""
     try:
         return plan.plan(pipeline)
-    except MongoUnreachable as error:
-        say(
-            f"no collections are created at the destination: {error}; the first document of each creates it, without"
-            " options"
-        )
-        return EMPTY
+    except MongoError as error:
+        raise TowpathError(
+            f"nothing was deployed, because the collections to create at the destination are not known: {error}",
+            "with --no-prepare the first document of each collection creates it, without its options and its collation",
+            where=error.where,
+        ) from error
 
 
 @click.command()

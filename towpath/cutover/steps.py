@@ -31,7 +31,7 @@ from towpath.cutover.pause import IncrementalVerification, Pause, compare_quiet
 from towpath.cutover.sides import Sides
 from towpath.cutover.writes import LateWrites, WriteStop, allow, writes_through
 from towpath.deploy import deployment
-from towpath.errors import MongoUnreachable, Overtaken, TowpathError
+from towpath.errors import MongoError, Overtaken, TowpathError
 from towpath.events import CutoverNote
 from towpath.mongo import write_block
 from towpath.mongo.client import connected, open_two_connections, operation_time
@@ -210,7 +210,7 @@ def undone(sides: Sides, reporter: Reporter) -> Iterator[None]:
         raise
     except BaseException as error:
         sides.forward.say("" if isinstance(error, KeyboardInterrupt) else f"towpath: {error}")
-        with suppress(MongoUnreachable), pymongo.timeout(_RECLAIM_S):
+        with suppress(MongoError), pymongo.timeout(_RECLAIM_S):
             sides.mark(sides.marker)  # raises Overtaken when another command has taken over
         undo(sides, reporter)
         raise

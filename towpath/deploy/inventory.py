@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 
 class Cluster:
-    """One cluster of a pipeline. Every query raises `MongoUnreachable` when the cluster does not answer."""
+    """One cluster of a pipeline. Every query raises `MongoError` when the cluster does not answer, or refuses."""
 
     def __init__(self, uri: str, side: str, replica_set: Callable[[Client], ReplicaSet]) -> None:
         """`replica_set` reads the replica set, and raises `Refused` for a cluster that this side does not support."""
@@ -106,7 +106,7 @@ class Inventory:
         self.pipeline, self.connect, self.topics = pipeline, connect, topics
         self.allow_missing, self.create_stopped = allow_missing, create_stopped
         self.unreachable: Mapping[str, TowpathError] = {}
-        """Servers that do not answer, by the subject of their findings; they get no more requests."""
+        """Servers that do not answer, or refuse, by the subject of their findings; they get no more requests."""
         self._broker_settings: dict[int, Mapping[str, str]] = {}
         self.source = Cluster(pipeline.source_uri, "source", source_set)
         self.destination = Cluster(

@@ -17,7 +17,7 @@ from connectors.rest import Connect
 from towpath.bookkeeping import positions
 from towpath.deploy import credentials
 from towpath.deploy.deployment import put
-from towpath.errors import MongoUnreachable, NotWhole, Refused
+from towpath.errors import MongoError, MongoUnreachable, NotWhole, Refused, TowpathError
 from towpath.events import Progress
 from towpath.finding import require
 from towpath.kafka.consume import messages
@@ -40,7 +40,7 @@ from towpath.replay.preconditions import (
 )
 from towpath.replay.sink_run import SinkRun
 from towpath.replay.verdict import Verdict, missing_lines
-from towpath.session import Session
+from towpath.session import Say, Session
 from towpath.text import utc
 from towpath.topic_settings import plain_settings
 
@@ -287,22 +287,34 @@ def remove(replay: Replay, session: Session, *, keep_letters: bool) -> None:
     """Remove the replay: its connector, then its positions, secrets and dead-letter topic.
 
     With `keep_letters` the topic stays unless it is empty. If the destination does not answer, the positions stay
-    there; the next replay of the same name deletes them.
+    there; the next replay of the same name deletes them. Raises `TowpathError` if it refuses.
     """
     connect, topics, say = session.connect, session.topics, session.say
-    if connect.config(replay.name) is not None:
+    exists = connect.config(replay.name) is not None
+    if exists:
         _stop(replay, connect)
+    if replay.uri is not None:
+        _forget_positions(replay, replay.uri, say)
+    if exists:
         forget_offsets(connect, replay.name)
         connect.delete(replay.name)
         say(f"removed connector {replay.name}")
-    if replay.uri is not None:
-        try:
-            with connected(replay.uri, REPLAY_SIDE) as client:
-                positions.forget(client, replay.sink)
-        except MongoUnreachable as error:
-            say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
     replay.secrets.unlink(missing_ok=True)
     topic = topics.all().get(replay.sink.dead_letter_topic)
     if topic is not None and not (keep_letters and any(first < end for first, end in topics.ends([topic]).values())):
         topics.delete([topic.name])
         say(f"deleted topic {topic.name}")
+
+
+def _forget_positions(replay: Replay, uri: str, say: Say) -> None:
+    try:
+        with connected(uri, REPLAY_SIDE) as client:
+            positions.forget(client, replay.sink)
+    except MongoUnreachable as error:
+        say(f"{error}; the positions of {replay.name} stay there, in the database towpath")
+    except MongoError as error:
+        raise TowpathError(
+            f"cannot remove the positions of {replay.name}, and nothing else of it was removed: {error}",
+            f"without the file {replay.secrets}, the positions stay there and the rest is removed",
+            where=error.where,
+        ) from error
