@@ -125,7 +125,7 @@ class Connect:
                 base_url=self.url, timeout=_TIMEOUT, transport=transport, auth=login.basic, verify=verify
             )
         except (OSError, httpx.InvalidURL) as error:
-            raise self._unreachable(error) from error
+            raise self._no_answer(error) from error
 
     def __enter__(self) -> Connect:
         return self
@@ -237,7 +237,7 @@ class Connect:
         except httpx.DecodingError as error:
             raise self._no_connect(method, path, f"the answer cannot be decoded ({error})") from error
         except (httpx.RequestError, httpx.InvalidURL) as error:
-            raise self._unreachable(error) from error
+            raise self._no_answer(error) from error
         if answer.is_success:
             try:
                 return answer.json() if answer.content else None
@@ -254,11 +254,14 @@ class Connect:
         what, where = f"{answer.status_code}: {reason}", f"{method} {self.url}{path}"
         raise _kind(answer)(what, advice, where=where, status=answer.status_code)
 
-    def _unreachable(self, error: Exception) -> ConnectUnreachable:
-        trouble = self._login.trouble(self.url)
+    def _no_answer(self, error: Exception) -> ConnectError:
+        """`ConnectUnreachable` unless the URL cannot be used, or TLS is the problem: then something is there."""
+        unusable = isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol)
+        trouble = None if unusable else self._login.trouble(self.url)
         reason, advice = (trouble.what, trouble.advice) if trouble else (str(error), "is a worker running there?")
         what = f"cannot reach Kafka Connect at {self.url}: {reason}"
-        return ConnectUnreachable(what, f"{advice} ([connect] url)", where=self.url)
+        kind = ConnectError if trouble or unusable else ConnectUnreachable
+        return kind(what, f"{advice} ([connect] url)", where=self.url)
 
 
 def _connector(name: str, status: Any) -> Connector:
