@@ -182,6 +182,20 @@ class Connect:
     def status(self, name: str) -> Connector:
         return self._read("GET", f"/connectors/{name}/status", lambda status: _connector(name, status))
 
+    def topics(self, name: str) -> list[str]:
+        """The topics that a connector has written or read since it was created; none if it does not exist.
+
+        None either where the workers do not keep count of them (`topic.tracking.enable=false`).
+        """
+        try:
+            return self._read("GET", f"/connectors/{name}/topics", lambda found: names(found[name]["topics"]))
+        except NoSuchConnector:
+            return []
+        except ConnectError as error:
+            if error.status == 403 and "tracking is disabled" in error.what:
+                return []
+            raise
+
     def offsets(self, name: str) -> list[dict[str, Any]]:
         """The connector's committed offsets: `[{"partition": {…}, "offset": {…}}, …]`."""
         return self._read("GET", f"/connectors/{name}/offsets", offsets)

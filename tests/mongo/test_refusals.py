@@ -118,7 +118,7 @@ def test_status_says_that_a_rebuild_cannot_be_read(monkeypatch: pytest.MonkeyPat
 
 def test_check_names_what_keeps_it_from_the_oplog(monkeypatch: pytest.MonkeyPatch) -> None:
     session: Any = SimpleNamespace(connect=None, pipeline=replace(LOGGED, copy=Copy("towpath", 4, "primary", 0, 0)))
-    for error, levels in ((REFUSED, ["error"]), (GONE, []), (ConnectError("500"), ["error"]), (AWAY, [])):
+    for error, levels in ((REFUSED, ["warning"]), (GONE, []), (ConnectError("500"), ["warning"]), (AWAY, [])):
         monkeypatch.setattr(log.resnapshot, "read_captured", failing(error))
         assert [finding.level for finding in log.check(session)] == levels
 

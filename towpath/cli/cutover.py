@@ -22,7 +22,7 @@ from towpath.cutover.reverse_pipeline import write_reverse_file
 from towpath.cutover.sides import Sides, read_sides
 from towpath.cutover.steps import CutoverOptions, NotUndone, undo, undone
 from towpath.cutover.writes import hook
-from towpath.deploy import operator
+from towpath.deploy import operator, target
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.events import Check, CutoverNote, Gate, Switch, TimedEvent, label
 from towpath.mongo.write_block import MONGOSH_UNDO
@@ -184,6 +184,7 @@ class _Command:
             if self.has_back is not (self.sides.reverse is not None):
                 self._fail("the earlier cutover is undone; run the same command again")
         self.sides.forward.require_deployed()
+        target.require_own(self.sides.forward)
         self._report_gate(run((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
         if self.sides.reverse is not None and not self.sides.reverse.file.exists():
             write_reverse_file(self.sides.forward.file)
@@ -207,6 +208,7 @@ class _Command:
         if self.state == "over":
             assert self.sides.reverse is not None
             self.sides.reverse.require_deployed()
+            target.require_own(self.sides.reverse)
             preconditions = run(PRECONDITIONS, self._readiness(returns=True))
             if not (self.dry_run or red(preconditions)):
                 fail_back.open_source(self.sides, self.options, self.reporter)

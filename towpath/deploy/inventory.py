@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from connectors.configs import DDL_REPLAY, definitions
 from connectors.control import statuses
 from connectors.rest import Connect
+from towpath.bookkeeping import writers
+from towpath.bookkeeping.writers import Registration
 from towpath.errors import NoSuchConnector, TowpathError
 from towpath.kafka.topics import Topic, Topics
 from towpath.mongo.client import Client, ReplicaSet, collections, connected, destination_set, source_set
@@ -148,6 +150,11 @@ class Inventory:
         databases = sorted({name.partition(".")[0] for name in self.targets})
         existing = self.destination.ask(partial(collections, databases=databases))
         return tuple(collection for collection in existing if collection.namespace in self.targets)
+
+    @cached_property
+    def registered(self) -> Mapping[str, Registration]:
+        """Who is registered at the destination as its writer, by name."""
+        return self.destination.ask(writers.read_all)
 
     @cached_property
     def brokers(self) -> tuple[int, ...]:

@@ -7,10 +7,11 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from traceback import walk_tb
 from typing import Any
 
+from bson import ObjectId
 from dns.exception import DNSException
 from pymongo import MongoClient
 from pymongo.errors import ConfigurationError, ConnectionFailure, OperationFailure, PyMongoError
@@ -232,6 +233,8 @@ class ReplicaSet:
 
     name: str
     hosts: tuple[str, ...]
+    process: ObjectId | None = field(default=None, compare=False)
+    """The mongod that answered, under whatever address it was reached; no privilege is needed to ask for it."""
 
     def __str__(self) -> str:
         return f"{self.name}/{','.join(self.hosts)}"
@@ -242,7 +245,9 @@ class ReplicaSet:
         return cls(name, tuple(members.split(",")))
 
     def is_same(self, other: ReplicaSet) -> bool:
-        """Whether this is the same set, even if members were added or removed."""
+        """Whether this is the same set, even if members were added or removed, or one is reached by another name."""
+        if self.process and other.process and (self.process == other.process or not (self.name or other.name)):
+            return self.process == other.process
         return self.name == other.name and bool(set(self.hosts) & set(other.hosts))
 
 
@@ -299,10 +304,11 @@ def replica_set(client: Client, side: str) -> ReplicaSet:
             f"the {side} is MongoDB {version}, which is not supported: {known.words}",
             f"upgrade it to MongoDB {short(OLDEST)} or later ({_setting(side)})",
         )
+    process = hello.get("topologyVersion", {}).get("processId")
     if "setName" not in hello:
         host, port = client.address or ("", 0)
-        return ReplicaSet("", (f"{host}:{port}",))
-    return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])))
+        return ReplicaSet("", (f"{host}:{port}",), process)
+    return ReplicaSet(str(hello["setName"]), tuple(sorted(hello["hosts"])), process)
 
 
 def collections(client: Client, databases: Iterable[str] | None = None) -> list[Collection]:

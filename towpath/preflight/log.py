@@ -10,7 +10,7 @@ from pymongo.errors import OperationFailure
 
 from towpath import resnapshot
 from towpath.errors import ConnectUnreachable, MongoUnreachable, TowpathError
-from towpath.finding import Finding, error, ok, refusal, warning
+from towpath.finding import Finding, error, ok, warning
 from towpath.mongo.client import Client, briefly
 from towpath.mongo.privileges import if_allowed
 from towpath.pipeline import Compaction, Copy, Pipeline
@@ -121,7 +121,7 @@ def plan(pipeline: Pipeline) -> Iterator[Finding]:
 def check(session: Session) -> Iterator[Finding]:
     """The oplog still holds what the source connectors have not captured.
 
-    A server that does not answer yields no finding here, and one that refuses an error.
+    A server that does not answer yields no finding here, and one that refuses a warning: nothing else reads this.
     """
     try:
         if not session.pipeline.has_own_source:
@@ -132,7 +132,7 @@ def check(session: Session) -> Iterator[Finding]:
     except (MongoUnreachable, ConnectUnreachable):
         return
     except TowpathError as failure:
-        yield refusal(_SUBJECT, failure)
+        yield warning(_SUBJECT, f"cannot be compared with what is captured: {failure.sentence}", failure.advice)
         return
     for captured in captures:
         yield from check_capture(oplog, captured)

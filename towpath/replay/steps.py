@@ -14,7 +14,8 @@ from pymongo.database import Database
 
 from connectors.control import forget_offsets, statuses, wait_stopped
 from connectors.rest import Connect
-from towpath.bookkeeping import positions
+from towpath.bookkeeping import positions, writers
+from towpath.bookkeeping.writers import Registration
 from towpath.deploy import credentials
 from towpath.deploy.deployment import put
 from towpath.errors import MongoError, MongoUnreachable, NotWhole, Refused, TowpathError
@@ -37,6 +38,7 @@ from towpath.replay.preconditions import (
     capture_state,
     document_counts,
     format_counts,
+    registration,
 )
 from towpath.replay.sink_run import SinkRun
 from towpath.replay.verdict import Verdict, missing_lines
@@ -86,7 +88,7 @@ def _begin(inventory: ReplayInventory, report: Report, confirm: Confirm) -> tupl
         log=log,
     )
     replay = Replay(pipeline, inventory.label, inventory.target.replica_set, options.uri, plan)
-    _create(replay, session)
+    _create(replay, session, registration(inventory))
     return replay, check
 
 
@@ -238,7 +240,7 @@ def _finish(run: SinkRun, replay: Replay, check: LogCheck | None, report: Report
     return verdict
 
 
-def _create(replay: Replay, session: Session) -> None:
+def _create(replay: Replay, session: Session, registration: Registration) -> None:
     """Create what the replay needs, its connector last. Delete the positions of an earlier replay of this name."""
     topics, pipeline = session.topics, replay.pipeline
     settings = plain_settings(pipeline)
@@ -247,6 +249,7 @@ def _create(replay: Replay, session: Session) -> None:
         session.say(f"created topic {replay.sink.dead_letter_topic}")
     with connected(replay.sink.destination_uri, REPLAY_SIDE) as client:
         positions.forget(client, replay.sink)
+        writers.register(client, registration)
         if replay.plan.forced:  # otherwise the sink stops where the beginning is gone
             positions.skip_to(client, replay.sink, replay.plan.late, datetime.now(UTC))
     _write_secrets(replay)
