@@ -30,6 +30,22 @@ def is_pattern(text: str) -> bool:
     return _PATTERN.fullmatch(text) is not None
 
 
+def meet(one: str, other: str) -> str:
+    """A pattern that both patterns match, by database and collection; empty where none of the two is within the other.
+
+    `shop.*` and `*.orders` meet in `shop.orders`.
+    """
+    parts = [_narrower(*pair) for pair in zip(one.split(".", 1), other.split(".", 1), strict=True)]
+    return ".".join(parts) if all(parts) else ""
+
+
+def _narrower(one: str, other: str) -> str:
+    for wide, narrow in ((one, other), (other, one)):
+        if re.fullmatch(_escaped(wide, ".*"), narrow):
+            return narrow
+    return ""
+
+
 def _expression(pattern: str) -> str:
     database, collection = pattern.split(".", 1)
     return f"{_escaped(database, '[^.]*')}\\.{_escaped(collection, '.*')}"

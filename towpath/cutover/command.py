@@ -16,6 +16,7 @@ from towpath.cutover.sides import Sides, SwitchUnknown
 from towpath.cutover.steps import CutoverOptions
 from towpath.cutover.undo import NotUndone, attempt, undo
 from towpath.cutover.writes import hook
+from towpath.deploy import target
 from towpath.errors import Overtaken, Refused, TowpathError, fields
 from towpath.events import Check, CutoverNote, Gate, Switch, label
 from towpath.mongo.write_block import MONGOSH_UNDO
@@ -127,6 +128,7 @@ class Command:
         """Check the gate, and return whether the cutover is to begin: not in a dry run. Raises `_NotDone`."""
         try:
             self.sides.forward.require_deployed()
+            target.require_own(self.sides.forward)
             return self._report_gate(run((*GATE, *PRECONDITIONS), self._readiness(returns=False)))
         except KeyboardInterrupt:
             raise _NotDone("not started, nothing is changed: interrupted") from None
@@ -157,6 +159,7 @@ class Command:
         """As `_is_ready`, for a fail back. A source that blocks all writes is opened first."""
         assert self.sides.reverse is not None and self.sides.marker is not None
         self.sides.reverse.require_deployed()
+        target.require_own(self.sides.reverse)
         preconditions = run(PRECONDITIONS, self._readiness(returns=True))
         if not (self.dry_run or red(preconditions)):
             fail_back.open_source(self.sides, self.options, self.reporter)

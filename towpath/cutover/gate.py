@@ -159,7 +159,7 @@ def _dead_letters(readiness: Readiness) -> Result:
     retries = DeadLetterRetries(readiness.session)
     for _ in retries.read(time.monotonic()):
         pass
-    refused = f"{counted(retries.remaining, 'document')} that the destination refused"
+    refused = f"{retries.words} that the destination refused"
     advice = f"towpath repair {readiness.session.file} --dead-letters"
     return not retries.remaining, refused if retries.remaining else "nothing", advice
 

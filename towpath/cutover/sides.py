@@ -13,7 +13,7 @@ import pymongo
 from towpath.bookkeeping import cutover as cutovers
 from towpath.bookkeeping.cutover import Cutover, State
 from towpath.cutover.reverse_pipeline import checked_reverse_file, reverse_file_path
-from towpath.errors import MongoUnreachable, Overtaken, TowpathError
+from towpath.errors import MongoError, Overtaken, TowpathError
 from towpath.mongo import write_block
 from towpath.mongo.client import connected
 from towpath.session import Session, opened
@@ -140,14 +140,14 @@ class Sides:
 def read_sides(session: Session, stack: ExitStack, *, goes_forward: bool, undoes: bool, has_back: bool) -> Sides:
     """Both directions as they are now. `stack` closes the session of the reverse pipeline.
 
-    Raises `MongoUnreachable`: nothing can be undone without the marker.
+    Raises `MongoError`: nothing can be undone without the marker.
     """
     try:
         with connected(session.pipeline.destination_uri, "destination") as client:
             marker = cutovers.read(client, session.pipeline)
-    except MongoUnreachable as error:
+    except MongoError as error:
         if undoes:
-            raise MongoUnreachable(
+            raise type(error)(
                 f"nothing was undone: the destination holds what to undo, and whether it is primary: {error}",
                 "once it answers, run the same command again. Only if you know that the destination is not primary,"
                 f" allow the writes to the source by hand: {write_block.MONGOSH_UNDO}",

@@ -16,7 +16,7 @@ from uuid import uuid4
 from pymongo.errors import PyMongoError
 
 from towpath.bookkeeping import verdict
-from towpath.errors import MongoUnreachable, Refused, TowpathError
+from towpath.errors import MongoError, Refused, TowpathError
 from towpath.mongo.client import ANSWER_S, Collection, ReplicaSet, briefly, collections, connected, replica_set
 from towpath.namespaces import Selection
 from towpath.pipeline import Pipeline
@@ -209,7 +209,7 @@ def metadata(pipeline: Pipeline, only: Sequence[str]) -> Metadata:
             connected(pipeline.destination_uri, "destination", answer=ANSWER_S) as destination,
         ):
             both = Schemas.read(source, destination, compared)
-    except MongoUnreachable as error:
+    except MongoError as error:
         raise TowpathError(
             f"{error}. Options, views and indexes are compared with listCollections and listIndexes;"
             " --no-metadata leaves them out"
