@@ -297,7 +297,8 @@ def not_taken_in_again(inventory: Inventory) -> Iterator[Finding]:
             _DEPLOY,
             f"{names[topic]} was included in this pipeline before, and then excluded: its topic {topic} holds records,"
             " and documents that were deleted at the source since then would stay at the destination forever",
-            f"give it a pipeline of its own (and empty it at the destination), or {_REMOVE}",
+            f"`towpath remove` and `towpath deploy`, which keep the log, and then `towpath resnapshot PIPELINE --only"
+            f" {names[topic]}`, which deletes them at the destination; or {_REMOVE}",
         )
 
 
