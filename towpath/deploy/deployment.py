@@ -6,7 +6,7 @@ touched (see `towpath.deploy.preconditions`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -112,27 +112,25 @@ class Deployment:
             *((name, pipeline.partitions, settings) for name in sorted(names | {t.name for t in self.inventory.log})),
             *((name, 1, HEARTBEAT_SETTINGS) for name in pipeline.heartbeat_topics),
         ]
+        judged = {name: of for name, _, of in desired if name in existing and of is not HEARTBEAT_SETTINGS}
+        current = self.topics.settings_of_all(judged)
+        unsafe = self._unsafe(existing[name] for name, of in judged.items() if _begins_compaction(current[name], of))
         for name, partitions, settings in desired:
             if name not in existing:
                 create = partial(self.topics.create, name, partitions, pipeline.replication_factor, settings)
                 yield Change(f"create topic {name}", create)
-            elif settings is not HEARTBEAT_SETTINGS:
-                yield from self._settings_change(name, self._safe(existing[name], settings))
+            elif name in judged:
+                safe = {key: text for key, text in settings.items() if key != POLICY or name not in unsafe}
+                yield from self._settings_change(name, current[name], safe)
 
-    def _safe(self, topic: Topic, settings: Mapping[str, str]) -> Mapping[str, str]:
-        """The settings that can be applied to a topic now.
+    def _unsafe(self, topics: Iterable[Topic]) -> set[str]:
+        """Those of these topics in which the cleaner would drop whole documents at once: they hold records already.
 
-        In a topic that holds records already, the cleaner would drop whole documents at once. `towpath compact` enables
-        it there, once a whole document follows each update.
+        `towpath compact` enables it there, once a whole document follows each update.
         """
-        if not is_compacted(settings) or is_compacted(self.topics.settings(topic.name)):
-            return settings
-        if all(first == end for first, end in self.topics.ends([topic]).values()):
-            return settings
-        return {key: text for key, text in settings.items() if key != POLICY}
+        return {name for (name, _), (first, end) in self.topics.ends(topics).items() if first != end}
 
-    def _settings_change(self, name: str, settings: Mapping[str, str]) -> Iterator[Change]:
-        current = self.topics.settings(name)
+    def _settings_change(self, name: str, current: Mapping[str, str], settings: Mapping[str, str]) -> Iterator[Change]:
         differing = {key: value for key, value in settings.items() if current.get(key) != value}
         if differing:
             listed = ", ".join(f"{key}={value}" for key, value in differing.items())
@@ -171,6 +169,10 @@ class Deployment:
             if keys := _differing(before, after):
                 update = partial(put, self.connect, name, after, self.pipeline.secrets)
                 yield Change(f"update connector {name} ({', '.join(keys)})", update)
+
+
+def _begins_compaction(current: Mapping[str, str], settings: Mapping[str, str]) -> bool:
+    return is_compacted(settings) and not is_compacted(current)
 
 
 def _differing(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
